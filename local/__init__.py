@@ -1,0 +1,1 @@
+"""The embedded mesh: supervisor, embedded Kafka and PostgreSQL, and the `kafka-mesh` command."""
