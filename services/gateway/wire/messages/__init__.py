@@ -1,0 +1,86 @@
+"""Kafka's messages, one module for each API. Parts of a message are imported from its module."""
+
+from services.gateway.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from services.gateway.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from services.gateway.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from services.gateway.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from services.gateway.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from services.gateway.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from services.gateway.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from services.gateway.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from services.gateway.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from services.gateway.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
+from services.gateway.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from services.gateway.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from services.gateway.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from services.gateway.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from services.gateway.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
+from services.gateway.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from services.gateway.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from services.gateway.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from services.gateway.wire.messages.produce import ProduceRequest, ProduceResponse
+from services.gateway.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from services.gateway.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from services.gateway.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+__all__ = [
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DeleteGroupsRequest",
+    "DeleteGroupsResponse",
+    "DeleteRecordsRequest",
+    "DeleteRecordsResponse",
+    "DeleteTopicsRequest",
+    "DeleteTopicsResponse",
+    "DescribeClusterRequest",
+    "DescribeClusterResponse",
+    "DescribeConfigsRequest",
+    "DescribeConfigsResponse",
+    "DescribeGroupsRequest",
+    "DescribeGroupsResponse",
+    "DescribeProducersRequest",
+    "DescribeProducersResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "HeartbeatRequest",
+    "HeartbeatResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "JoinGroupRequest",
+    "JoinGroupResponse",
+    "LeaveGroupRequest",
+    "LeaveGroupResponse",
+    "ListGroupsRequest",
+    "ListGroupsResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "MetadataRequest",
+    "MetadataResponse",
+    "OffsetCommitRequest",
+    "OffsetCommitResponse",
+    "OffsetFetchRequest",
+    "OffsetFetchResponse",
+    "OffsetForLeaderEpochRequest",
+    "OffsetForLeaderEpochResponse",
+    "ProduceRequest",
+    "ProduceResponse",
+    "SaslAuthenticateRequest",
+    "SaslAuthenticateResponse",
+    "SaslHandshakeRequest",
+    "SaslHandshakeResponse",
+    "SyncGroupRequest",
+    "SyncGroupResponse",
+]

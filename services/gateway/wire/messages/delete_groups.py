@@ -1,0 +1,24 @@
+"""DeleteGroups (key 42): groups go, with their offsets."""
+
+from dataclasses import dataclass
+
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string, strings
+
+
+@message(api_key=42, kind=Kind.REQUEST, versions=(0, 2), flexible=2)
+@dataclass(slots=True)
+class DeleteGroupsRequest(Struct):
+    groups_names: list[str] = strings()
+
+
+@dataclass(slots=True)
+class DeletableGroupResult(Struct):
+    group_id: str = string()
+    error_code: int = int16()
+
+
+@message(api_key=42, kind=Kind.RESPONSE, versions=(0, 2), flexible=2)
+@dataclass(slots=True)
+class DeleteGroupsResponse(Struct):
+    throttle_time_ms: int = int32()
+    results: list[DeletableGroupResult] = array(DeletableGroupResult)
