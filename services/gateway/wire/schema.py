@@ -150,7 +150,7 @@ def _default_maker(item: Any) -> Callable[[], Any]:
 
 
 def _field(default: T, spec: FieldSpec) -> T:
-    return cast(T, field(default=default, metadata={"wire": spec}))
+    return field(default=default, metadata={"wire": spec})
 
 
 def boolean(
@@ -220,7 +220,7 @@ def struct(
     tag: int | None = None,
 ) -> T:
     spec = FieldSpec(Type.STRUCT, since, until, None, ignorable, tag, cast(type[Struct], element))
-    return cast(T, field(default_factory=element, metadata={"wire": spec}))
+    return field(default_factory=element, metadata={"wire": spec})
 
 
 def array(

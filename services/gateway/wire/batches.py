@@ -1,0 +1,218 @@
+"""Record batches (magic 2) from outside: their headers, and producer ids patched in place.
+
+Layout from the batch's first byte: base offset 0-7, length 8-11 (of what follows), leader epoch 12-15, magic 16,
+CRC 17-20, attributes 21-22, last offset delta 23-26, base time 27-34, max time 35-42, producer id 43-50, epoch 51-52,
+base sequence 53-56, count 57-60, then the records, which nothing here opens.
+
+Theory of the CRC patch. The CRC-32C covers byte 21 to the end. It is linear: for two inputs of one length,
+crc(a) XOR crc(b) depends on a XOR b alone. The new value is therefore the *stored* one XOR that difference, and never
+one computed from the payload: a batch that arrived corrupt leaves corrupt, and the broker refuses it as it would have.
+The difference comes from two CRCs over the batch in hardware while the batch is small; above `LINEAR_FROM_BYTES` it is
+the CRC of the eight changed bytes, moved over the zeros behind them by tables (one for each power of two).
+
+Theory of the ids. Brokers count producer ids up from 0, so the gateway mints its own from 2^62 up. A topic that comes
+back to a cluster meets the sequences of its last visit there; from the second visit on, the id on the batches is a
+pure function of (id, visit), the same on every gateway, and the broker sees a new producer.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from struct import Struct as Packing
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from services.gateway.wire.primitives import INT32, INT64, UINT32, Buffer, WireError, truncated
+
+HEADER_BYTES = 61
+MAGIC_AT = 16
+CRC_AT = 17
+CRC_FROM = 21
+PRODUCER_ID_AT = 43
+_LENGTH_AT = 8
+_LENGTH_FROM = 12
+_HEADER = Packing(">qiibIhiqqqhii")
+
+MINTED = 1 << 62
+"""The lowest id that the gateway mints."""
+_LOW_62 = MINTED - 1
+
+LINEAR_FROM_BYTES = 64 * 1024
+"""From this size the tables beat two passes of the hardware CRC."""
+
+
+class BatchHeader(NamedTuple):
+    """A batch's header, and where it lies: `start` in the buffer it was read from."""
+
+    start: int
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def end(self) -> int:
+        return self.start + _LENGTH_FROM + self.length
+
+    @property
+    def compression(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & 0x07
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & 0x10)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & 0x20)
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.producer_id >= 0
+
+
+def magic_of(buffer: Buffer, start: int, end: int) -> int:
+    """The message format of the first batch or old message: it stands at the same place in all formats."""
+    if end - start <= MAGIC_AT:
+        raise truncated("batch.magic", start, MAGIC_AT + 1, end)
+    return buffer[start + MAGIC_AT]
+
+
+def read_batch_header(buffer: Buffer, start: int, end: int) -> BatchHeader:
+    """The header of the batch at `start`, which must lie before `end` as a whole."""
+    if end - start < HEADER_BYTES:
+        raise truncated("batch header", start, HEADER_BYTES, end)
+    header = BatchHeader(start, *_HEADER.unpack_from(buffer, start))
+    if header.magic != 2:
+        raise WireError("batch.magic", start + MAGIC_AT, f"{header.magic} (a batch has magic 2)")
+    if not HEADER_BYTES - _LENGTH_FROM <= header.length <= end - start - _LENGTH_FROM:
+        raise WireError("batch.length", start + _LENGTH_AT, f"{header.length}, {end - start - _LENGTH_FROM} bytes left")
+    return header
+
+
+def batches(buffer: Buffer, start: int, end: int) -> Iterator[BatchHeader]:
+    """The batches of a Produce's records field, which holds whole ones alone."""
+    while start < end:
+        header = read_batch_header(buffer, start, end)
+        yield header
+        start = header.end
+
+
+def whole_batches(buffer: Buffer, start: int, end: int) -> Iterator[BatchHeader]:
+    """The batches of a Fetch answer: a broker may cut the last one short, and that is no error."""
+    while end - start >= HEADER_BYTES:
+        (length,) = INT32.unpack_from(buffer, start + _LENGTH_AT)
+        if length > end - start - _LENGTH_FROM:
+            return
+        header = read_batch_header(buffer, start, end)
+        yield header
+        start = header.end
+
+
+def crc_is_right(buffer: Buffer, header: BatchHeader) -> bool:
+    return crc32c(memoryview(buffer)[header.start + CRC_FROM : header.end]) == header.crc
+
+
+# --- producer ids ------------------------------------------------------------------------------------------------
+
+
+def mint_producer_id(random_bits: int) -> int:
+    """A producer id for a new producer, from 62 random bits: chance alone keeps two gateways' ids apart."""
+    return MINTED | random_bits & _LOW_62
+
+
+def visit_producer_id(producer_id: int, visit: int) -> int:
+    """The id under which a producer's batches reach a cluster on the topic's `visit`-th stay there.
+
+    Visit 1 is the id itself. Later visits land in the minted range, different for each visit and each id. No id (-1)
+    stays no id.
+    """
+    if visit <= 1 or producer_id < 0:
+        return producer_id
+    return MINTED | (producer_id ^ _mixed(visit)) & _LOW_62
+
+
+def _mixed(value: int) -> int:
+    """splitmix64's finaliser: neighbours in, far apart out."""
+    mask = 0xFFFF_FFFF_FFFF_FFFF
+    value = value * 0x9E37_79B9_7F4A_7C15 & mask
+    value = (value ^ value >> 30) * 0xBF58_476D_1CE4_E5B9 & mask
+    value = (value ^ value >> 27) * 0x94D0_49BB_1331_11EB & mask
+    return value ^ value >> 31
+
+
+def patch_producer_id(
+    buffer: bytearray | memoryview, start: int, producer_id: int, *, linear_from: int = LINEAR_FROM_BYTES
+) -> None:
+    """Give the batch at `start` another producer id, in place, CRC included."""
+    if len(buffer) - start < HEADER_BYTES:
+        raise truncated("batch header", start, HEADER_BYTES, len(buffer))
+    (length,) = INT32.unpack_from(buffer, start + _LENGTH_AT)
+    end = start + _LENGTH_FROM + length
+    if buffer[start + MAGIC_AT] != 2 or not start + HEADER_BYTES <= end <= len(buffer):
+        read_batch_header(buffer, start, len(buffer))  # names what is wrong
+    at = start + PRODUCER_ID_AT
+    (stored,) = UINT32.unpack_from(buffer, start + CRC_AT)
+    if length < linear_from:
+        with memoryview(buffer) as view, view[start + CRC_FROM : end] as covered:
+            difference = crc32c(covered)
+            INT64.pack_into(buffer, at, producer_id)
+            difference ^= crc32c(covered)
+    else:
+        (old,) = INT64.unpack_from(buffer, at)
+        INT64.pack_into(buffer, at, producer_id)
+        changed = (old ^ producer_id) & 0xFFFF_FFFF_FFFF_FFFF
+        difference = _over_zeros(crc32c(changed.to_bytes(8, "big")) ^ _CRC_OF_8_ZEROS, end - at - 8)
+    UINT32.pack_into(buffer, start + CRC_AT, stored ^ difference)
+
+
+_POLYNOMIAL = 0x82F6_3B78  # CRC-32C, bits reflected
+_CRC_OF_8_ZEROS = crc32c(bytes(8))
+_Table = tuple[tuple[int, ...], ...]
+
+
+def _over_zeros(crc: int, zeros: int) -> int:
+    """The linear CRC of something, after that many zero bytes more."""
+    power = 0
+    while zeros:
+        if zeros & 1:
+            low, second, third, high = _zeros_table(power)
+            crc = low[crc & 0xFF] ^ second[crc >> 8 & 0xFF] ^ third[crc >> 16 & 0xFF] ^ high[crc >> 24]
+        zeros >>= 1
+        power += 1
+    return crc
+
+
+@cache
+def _zeros_table(power: int) -> _Table:
+    """The effect of 2^power zero bytes on each byte of a CRC. Made at first need: 8 KB each."""
+    images = [_after_zeros(1 << bit, power) for bit in range(32)]
+    tables = []
+    for byte in range(4):
+        table = [0] * 256
+        for value in range(1, 256):
+            lowest = value & -value
+            table[value] = table[value ^ lowest] ^ images[byte * 8 + lowest.bit_length() - 1]
+        tables.append(tuple(table))
+    return tuple(tables)
+
+
+def _after_zeros(crc: int, power: int) -> int:
+    if power:  # twice half the zeros
+        low, second, third, high = _zeros_table(power - 1)
+        for _ in range(2):
+            crc = low[crc & 0xFF] ^ second[crc >> 8 & 0xFF] ^ third[crc >> 16 & 0xFF] ^ high[crc >> 24]
+        return crc
+    for _ in range(8):
+        crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
+    return crc

@@ -1,0 +1,177 @@
+"""Frames and headers: what stands around a message.
+
+On the wire a frame is its size (int32), then a header, then a body. The gateway reads into a buffer that all
+connections share, so nothing here copies or keeps bytes: `FrameSplitter` says where the complete frames lie, and the
+connection copies aside what is left over before anyone else reads into the buffer.
+"""
+
+from dataclasses import dataclass
+from struct import Struct as Packing
+from typing import NamedTuple
+
+from services.gateway.wire.apis import api_name, request_header_version, response_header_version
+from services.gateway.wire.codec import encode_into
+from services.gateway.wire.primitives import (
+    INT32,
+    Buffer,
+    WireError,
+    read_nullable_string,
+    skip_tags,
+    truncated,
+    write_nullable_string,
+)
+from services.gateway.wire.schema import Kind, Struct, spec_of
+
+SIZE_BYTES = 4
+"""The length prefix of a frame."""
+CORRELATION_OFFSET = 4
+"""Where the correlation id stands in a request, counted from the api key; in a response it comes first."""
+DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024
+"""`socket.request.max.bytes` of a broker by default."""
+
+_REQUEST_START = Packing(">hhi")
+_FRAME_AND_REQUEST_START = Packing(">ihhi")
+
+
+class RequestHeader(NamedTuple):
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+    """Where the body begins in the buffer that was parsed."""
+
+
+class ResponseHeader(NamedTuple):
+    correlation_id: int
+    body_offset: int
+
+
+class FrameTooLargeError(WireError):
+    """A frame that is longer than its connection may send."""
+
+
+class Split(NamedTuple):
+    """What a stretch of the stream holds."""
+
+    frames: list[tuple[int, int]]
+    """(start, end) of each complete frame, its size prefix not counted: that stands at `start - SIZE_BYTES`."""
+    rest: int
+    """Where the unfinished frame begins, with its prefix; the end of the stretch when there is none."""
+    missing: int
+    """Bytes that the unfinished frame still waits for; 0 when there is none, or when its size is not yet known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSplitter:
+    """Finds frames in a stream with length prefixes."""
+
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    min_frame_bytes: int = 4
+
+    def split(self, buffer: Buffer, start: int, end: int) -> Split:
+        """The frames in `buffer[start:end]`, where `start` is the beginning of a frame.
+
+        Raises `WireError` at once for a size that no frame may have, not only when its bytes have arrived. Frames
+        before it in the same stretch are not reported: a peer that lies about lengths is not worth an answer.
+        """
+        frames: list[tuple[int, int]] = []
+        position = start
+        unpack = INT32.unpack_from
+        while end - position >= SIZE_BYTES:
+            (size,) = unpack(buffer, position)
+            if not self.min_frame_bytes <= size <= self.max_frame_bytes:
+                self._refuse(size, position)
+            stop = position + SIZE_BYTES + size
+            if stop > end:
+                return Split(frames, position, stop - end)
+            frames.append((position + SIZE_BYTES, stop))
+            position = stop
+        return Split(frames, position, 0)
+
+    def _refuse(self, size: int, position: int) -> None:
+        if size > self.max_frame_bytes:
+            raise FrameTooLargeError("frame size", position, f"{size} bytes (at most {self.max_frame_bytes})")
+        raise WireError("frame size", position, f"{size} bytes (at least {self.min_frame_bytes})")
+
+
+def parse_request_header(buffer: Buffer, start: int, end: int) -> RequestHeader:
+    """The header of the request in `buffer[start:end]` (the size prefix lies before `start`).
+
+    Unknown api keys are parsed as non-flexible, so that the log line about them can name the client.
+    """
+    if end - start < 8:
+        raise truncated("request header", start, 8, end)
+    api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, start)
+    version = request_header_version(api_key, api_version)
+    if version == 0:
+        return RequestHeader(api_key, api_version, correlation_id, None, start + 8)
+    client_id, position = read_nullable_string(buffer, start + 8, end, "request header.client_id")
+    if version == 2:
+        position = skip_tags(buffer, position, end, "request header.tags")
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def parse_response_header(buffer: Buffer, start: int, end: int, api_key: int, api_version: int) -> ResponseHeader:
+    """The header of the response in `buffer[start:end]` to a request of this key and version."""
+    if end - start < 4:
+        raise truncated("response header", start, 4, end)
+    (correlation_id,) = INT32.unpack_from(buffer, start)
+    position = start + 4
+    if response_header_version(api_key, api_version):
+        position = skip_tags(buffer, position, end, "response header.tags")
+    return ResponseHeader(correlation_id, position)
+
+
+def request_prefix(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_size: int
+) -> bytearray:
+    """Size prefix and header of a request whose body of `body_size` bytes follows from elsewhere."""
+    out = bytearray(_FRAME_AND_REQUEST_START.pack(0, api_key, api_version, correlation_id))
+    version = request_header_version(api_key, api_version)
+    if version > 0:
+        write_nullable_string(out, client_id, "request header.client_id")
+    if version == 2:
+        out.append(0)
+    INT32.pack_into(out, 0, len(out) - SIZE_BYTES + body_size)
+    return out
+
+
+def response_prefix(api_key: int, api_version: int, correlation_id: int, body_size: int) -> bytearray:
+    """Size prefix and header of a response whose body of `body_size` bytes follows from elsewhere."""
+    tags = b"\x00" if response_header_version(api_key, api_version) else b""
+    out = bytearray(INT32.pack(4 + len(tags) + body_size))
+    out += INT32.pack(correlation_id)
+    out += tags
+    return out
+
+
+def encode_request(message: Struct, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """A whole request frame, size prefix included."""
+    out = request_prefix(_key_of(message, Kind.REQUEST), api_version, correlation_id, client_id, 0)
+    return _framed(out, message, api_version)
+
+
+def encode_response(message: Struct, api_version: int, correlation_id: int) -> bytes:
+    """A whole response frame, size prefix included."""
+    out = response_prefix(_key_of(message, Kind.RESPONSE), api_version, correlation_id, 0)
+    return _framed(out, message, api_version)
+
+
+def _framed(out: bytearray, message: Struct, api_version: int) -> bytes:
+    encode_into(out, message, api_version)
+    INT32.pack_into(out, 0, len(out) - SIZE_BYTES)
+    return bytes(out)
+
+
+def _key_of(message: Struct, kind: Kind) -> int:
+    spec = spec_of(type(message))
+    if spec.api_key is None or spec.kind is not kind:
+        raise TypeError(f"{type(message).__name__} is not a {kind.value}")
+    return spec.api_key
+
+
+def describe(header: RequestHeader) -> str:
+    """A request in a log line: `Fetch v12 #7 from 'rdkafka'`."""
+    name = api_name(header.api_key)
+    return f"{name} v{header.api_version} #{header.correlation_id} from {header.client_id!r}"
