@@ -1,0 +1,9 @@
+"""What all services agree on: the routing domain, settings, telemetry, lifecycle and the contracts. Imports no service."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+try:
+    VERSION = version("kafka-mesh")
+except PackageNotFoundError:
+    VERSION = "0+unknown"
+"""Version of this software, as members report it."""

@@ -1,0 +1,24 @@
+"""The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
+
+Messages are in `routing`, `events`, `admin`, `discovery`, `instances`; stubs and servicers in the modules that end in `_grpc`.
+"""
+
+from mesh.rpc.v1 import admin_pb2 as admin
+from mesh.rpc.v1 import admin_pb2_grpc as admin_grpc
+from mesh.rpc.v1 import discovery_pb2 as discovery
+from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
+from mesh.rpc.v1 import events_pb2 as events
+from mesh.rpc.v1 import instances_pb2 as instances
+from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
+from mesh.rpc.v1 import routing_pb2 as routing
+
+__all__ = [
+    "admin",
+    "admin_grpc",
+    "discovery",
+    "discovery_grpc",
+    "events",
+    "instances",
+    "instances_grpc",
+    "routing",
+]
