@@ -1,0 +1,67 @@
+"""Which TCP ports of loopback are free, and who holds one that is not."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterable, Mapping
+
+import psutil
+
+HOST = "127.0.0.1"
+
+
+def is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: TIME_WAIT does not count
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True
+
+
+def holder(port: int) -> str:
+    """Who listens on `port`, as far as this user may see."""
+    try:
+        connections = psutil.net_connections(kind="tcp")
+    except psutil.AccessDenied:  # macOS shows other processes' sockets to root only
+        return "another process"
+    for connection in connections:
+        if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+            return _describe(connection.pid)
+    return "another process"
+
+
+def _describe(pid: int | None) -> str:
+    if pid is None:
+        return "another user's process"
+    try:
+        process = psutil.Process(pid)
+        return f"{process.name()} (pid {pid}: {' '.join(process.cmdline())[:80]})"
+    except psutil.Error:
+        return f"pid {pid}"
+
+
+def taken(ports: Mapping[str, int]) -> list[str]:
+    """One sentence for each port that cannot be had; `ports` maps what it is for to its number."""
+    return [
+        f"port {port} ({purpose}) is held by {holder(port)}" for purpose, port in ports.items() if not is_free(port)
+    ]
+
+
+def free_block(size: int) -> int:
+    """The first port of `size` free ones in a row; what asks must be ready to lose a race."""
+    for _ in range(100):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((HOST, 0))
+            first = int(probe.getsockname()[1])
+        if first + size < 65536 and all_free(range(first, first + size)):
+            return first
+    raise OSError(f"no {size} free ports in a row on {HOST}")
+
+
+def all_free(ports: Iterable[int]) -> bool:
+    return all(is_free(port) for port in ports)
