@@ -1,0 +1,52 @@
+"""The hot path: where things lie in Produce and Fetch, found without decoding, copying or opening records.
+
+A scan walks a request or response once and notes offsets into the caller's buffer. The notes are good for three things:
+to decide (names, partitions, acks), to patch in place (a correlation id, a wait time), and to cut: `split_produce`
+builds the body of a smaller request from slices of a larger one.
+
+Every scan checks bounds as `primitives` does, raises nothing but `WireError`, and must end exactly at `end`. Its
+notes take memory in proportion to the partitions in the message, of which it takes `MAX_ENTRIES` at most.
+"""
+
+from services.gateway.wire.primitives import INT32
+from services.gateway.wire.scanner.fetch_request import (
+    FetchPartitionScan,
+    FetchRequestScan,
+    FetchTopicScan,
+    scan_fetch_request,
+)
+from services.gateway.wire.scanner.fetch_response import (
+    FetchedPartition,
+    FetchedTopic,
+    FetchResponseScan,
+    scan_fetch_response,
+)
+from services.gateway.wire.scanner.produce import (
+    ProducePartition,
+    ProduceScan,
+    ProduceTopic,
+    scan_produce,
+    split_produce,
+)
+
+__all__ = [
+    "FetchPartitionScan",
+    "FetchRequestScan",
+    "FetchResponseScan",
+    "FetchTopicScan",
+    "FetchedPartition",
+    "FetchedTopic",
+    "ProducePartition",
+    "ProduceScan",
+    "ProduceTopic",
+    "patch_correlation_id",
+    "scan_fetch_request",
+    "scan_fetch_response",
+    "scan_produce",
+    "split_produce",
+]
+
+
+def patch_correlation_id(buffer: bytearray | memoryview, offset: int, correlation_id: int) -> None:
+    """Write the id at its own offset: a request's start + `frames.CORRELATION_OFFSET`, a response's start."""
+    INT32.pack_into(buffer, offset, correlation_id)
