@@ -1,8 +1,8 @@
 """Kafka's jars: a committed lock of coordinates and checksums, and the way from there into the user's cache.
 
 jgo, a Maven client in pure Python, fetches each jar by itself. It never resolves: its resolution of `kafka_2.13` mixes
-in an older kafka-clients, so the lock is Maven's own answer to `kafka-pom.xml`, written down. A jar counts only when its
-sha256 is the lock's, and appears under its name only when complete, so a fetch that was cut off goes on where it was.
+in an older kafka-clients, so the lock is Maven's own answer to `kafka-pom.xml`, written down. A jar counts only when
+its sha256 is the lock's, and appears under its name only when complete: a fetch that was cut off goes on where it was.
 """
 
 from __future__ import annotations

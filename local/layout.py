@@ -1,0 +1,146 @@
+"""Where one embedded mesh lives: its state folder, its ports, and the addresses that follow from them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local.ports import HOST
+from local.postgres import Postgres
+from local.readiness import Condition, HttpReady, KafkaReady, PostgresReady
+from local.services import PORTS, SERVICES, Service
+
+STATE_FOLDER = ".kafka-mesh"
+ENDPOINTS_FILE = "endpoints.json"
+
+
+class LayoutError(Exception):
+    """What was asked for does not make a mesh."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """One embedded mesh."""
+
+    state: Path
+    ports: Mapping[str, int] = field(default_factory=lambda: dict(PORTS))
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Given clusters, name to bootstrap servers; empty: the two embedded ones."""
+    database: str = ""
+    """Given database; empty: the embedded one."""
+    example: bool = True
+
+    def services(self) -> tuple[Service, ...]:
+        """The rows of the table that this mesh runs."""
+        left_out = set()
+        if self.clusters:
+            left_out |= {"jars", *(row.name for row in SERVICES if row.name.startswith("kafka-"))}
+        if self.database:
+            left_out.add("postgres")
+        if not self.example:
+            left_out.add("example")
+        return tuple(row for row in SERVICES if row.name not in left_out)
+
+    def all_clusters(self) -> dict[str, str]:
+        """Name to bootstrap servers; the first one is the mesh's home."""
+        if self.clusters:
+            return dict(self.clusters)
+        return {name.removeprefix("kafka-"): address for name, address in self._addresses().items() if _is_kafka(name)}
+
+    def facts(self) -> dict[str, str]:
+        """What the placeholders of the table stand for."""
+        clusters = self.all_clusters()
+        facts = self._addresses()
+        facts |= {f"{name}.port": str(port) for name, port in self.ports.items()}
+        facts["state"] = str(self.state)
+        facts["home"] = next(iter(clusters.values()))
+        facts["clusters"] = ";".join(f"{name}={bootstrap}" for name, bootstrap in clusters.items())
+        facts["database_url"] = self.database or self.embedded_postgres.url()
+        return facts
+
+    @property
+    def embedded_postgres(self) -> Postgres:
+        return Postgres(folder=self.state / "postgres", port=self.ports["postgres"])
+
+    def command(self, service: Service) -> list[str]:
+        return [sys.executable, "-m", service.module, *(self._filled(word) for word in service.arguments)]
+
+    def settings(self, service: Service) -> dict[str, str]:
+        return {key: self._filled(value) for key, value in service.settings.items()}
+
+    def address(self, service: Service) -> str:
+        return self._filled(service.address)
+
+    def readiness(self, service: Service) -> Condition:
+        url = self._filled(service.ready)
+        kind, _, rest = url.partition("://")
+        if kind == "http":
+            return HttpReady(url)
+        if kind == "kafka":
+            return KafkaReady(rest)
+        if kind == "postgres":
+            address, _, data = rest.partition("/")
+            return PostgresReady(data=Path(data), address=address)
+        raise LayoutError(f"service {service.name!r}: no readiness is of the kind {kind!r}")
+
+    def needed_ports(self) -> dict[str, int]:
+        return {name: self.ports[name] for service in self.services() for name in service.ports}
+
+    def endpoints(self) -> dict[str, object]:
+        """What `meshctl`, `produce`, `consume` and `load` need to find this mesh."""
+        addresses = self._addresses()
+        return {
+            "gateway": addresses["gateway"],
+            "control": addresses["control"],
+            "router": addresses["router"],
+            "sidecar": f"http://{addresses['sidecar']}",
+            "metrics": {
+                row.name: addresses[f"{row.name}-metrics"] for row in SERVICES if f"{row.name}-metrics" in addresses
+            },
+            "clusters": self.all_clusters(),
+        }
+
+    def write_endpoints(self) -> None:
+        write_atomically(self.state / ENDPOINTS_FILE, json.dumps(self.endpoints(), indent=2) + "\n")
+
+    def _addresses(self) -> dict[str, str]:
+        return {name: f"{HOST}:{port}" for name, port in self.ports.items()}
+
+    def _filled(self, text: str) -> str:
+        if "{" not in text:
+            return text
+        for name, value in self.facts().items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+
+def _is_kafka(port_name: str) -> bool:
+    return port_name.startswith("kafka-") and not port_name.endswith("-controller")
+
+
+def ports_from(base: int) -> dict[str, int]:
+    """All ports in a row from `base`, for a second mesh on the machine."""
+    return {name: base + offset for offset, name in enumerate(PORTS)}
+
+
+def parse_clusters(values: tuple[str, ...]) -> dict[str, str]:
+    """`c1=HOST:PORT,HOST:PORT` as given on the command line."""
+    clusters: dict[str, str] = {}
+    for value in values:
+        name, separator, servers = value.partition("=")
+        if not separator or not name or not all(":" in server for server in servers.split(",")):
+            raise LayoutError(f"--cluster {value!r} is not NAME=HOST:PORT[,HOST:PORT...]")
+        if name in clusters:
+            raise LayoutError(f"--cluster {name!r} is given twice")
+        clusters[name] = servers
+    return clusters
+
+
+def write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

@@ -1,0 +1,159 @@
+"""The table of services: what each one is, how it starts, what it needs, and when it is ready.
+
+`kafka-mesh up` runs this table; a test compares it with docker-compose.yml. Texts hold placeholders (`{gateway}`)
+that `Layout.facts` fills with addresses, so that a whole mesh moves to other ports without a change here.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+EMBEDDED_CLUSTERS = ("c1", "c2")
+HOME_CLUSTER = EMBEDDED_CLUSTERS[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """One row. A row without a readiness is a step: it runs once, and is done when it exits with 0."""
+
+    name: str
+    what: str
+    """For people, in one or two words."""
+    module: str
+    """`python -m` this ..."""
+    arguments: tuple[str, ...] = ()
+    """... with these."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables."""
+    needs: tuple[str, ...] = ()
+    """Services that are ready (steps: done) before this one starts."""
+    ready: str = ""
+    """`http://...` answers 200, `kafka://...` answers, `postgres://...` accepts work."""
+    address: str = ""
+    """What users connect to."""
+    ports: tuple[str, ...] = ()
+    """Names of the ports that it listens on (`Layout.ports`)."""
+    stop_signal: signal.Signals = signal.SIGTERM
+    start_timeout_s: float = 60.0
+    stop_timeout_s: float = 15.0
+
+    @property
+    def is_step(self) -> bool:
+        return not self.ready
+
+
+def _kafka(cluster: str) -> Service:
+    name = f"kafka-{cluster}"
+    ports = ("--port", f"{{{name}.port}}", "--controller-port", f"{{{name}-controller.port}}")
+    return Service(
+        name=name,
+        what=f"Kafka cluster {cluster}",
+        module="local.kafka",
+        arguments=(f"{{state}}/{name}", *ports),
+        needs=("jars",),
+        ready=f"kafka://{{{name}}}",
+        address=f"{{{name}}}",
+        ports=(name, f"{name}-controller"),
+        start_timeout_s=120.0,
+        stop_timeout_s=30.0,
+    )
+
+
+def _mesh_service(name: str, what: str, *, settings: Mapping[str, str], needs: tuple[str, ...]) -> Service:
+    prefix = f"KAFKA_MESH_{name.upper()}_"
+    own = {"LISTEN": f"{{{name}}}", "METRICS_LISTEN": f"{{{name}-metrics}}", **settings}
+    return Service(
+        name=name,
+        what=what,
+        module="local.cli",
+        arguments=(name,),
+        settings={prefix + key: value for key, value in own.items()},
+        needs=needs,
+        ready=f"http://{{{name}-metrics}}/ready",
+        address=f"{{{name}}}",
+        ports=(name, f"{name}-metrics"),
+    )
+
+
+SERVICES: tuple[Service, ...] = (
+    Service(name="jars", what="Kafka's jars", module="local.jars", start_timeout_s=600.0),
+    Service(
+        name="postgres",
+        what="PostgreSQL",
+        module="local.postgres",
+        arguments=("{state}/postgres", "--port", "{postgres.port}"),
+        ready="postgres://{postgres}/{state}/postgres/data",
+        address="{postgres}",
+        ports=("postgres",),
+        stop_signal=signal.SIGINT,
+    ),
+    *(_kafka(cluster) for cluster in EMBEDDED_CLUSTERS),
+    Service(
+        name="migrate",
+        what="database schema",
+        module="local.cli",
+        arguments=("migrate",),
+        settings={"KAFKA_MESH_CONTROL_DATABASE_URL": "{database_url}"},
+        needs=("postgres",),
+    ),
+    _mesh_service(
+        "control",
+        "control plane, gRPC",
+        settings={"DATABASE_URL": "{database_url}", "HOME_BOOTSTRAP_SERVERS": "{home}"},
+        needs=("migrate", f"kafka-{HOME_CLUSTER}"),
+    ),
+    _mesh_service(
+        "router",
+        "router, gRPC",
+        settings={
+            "NAME": "router-1",
+            "HOME_BOOTSTRAP_SERVERS": "{home}",
+            "CONTROL_ADDRESS": "{control}",
+            "STATE_DIR": "{state}/router",
+        },
+        needs=("control",),
+    ),
+    _mesh_service(
+        "gateway",
+        "gateway, Kafka",
+        settings={
+            "NAME": "gateway-1",
+            "ADVERTISED": "{gateway}",
+            "ROUTER_ADDRESSES": "{router}",
+            "STATE_DIR": "{state}/gateway",
+        },
+        needs=("router",),
+    ),
+    Service(
+        name="example",
+        what="clusters and rules",
+        module="local.example",
+        arguments=("--control", "{control}", "{clusters}"),
+        needs=("gateway", *(f"kafka-{cluster}" for cluster in EMBEDDED_CLUSTERS)),
+    ),
+    _mesh_service(
+        "sidecar",
+        "sidecar, HTTP",
+        settings={"NAME": "sidecar-1", "BOOTSTRAP_SERVERS": "{gateway}", "CONTROL_ADDRESS": "{control}"},
+        needs=("gateway", "control"),
+    ),
+)
+
+PORTS: Mapping[str, int] = {
+    "gateway": 19092,
+    "sidecar": 8084,
+    "control": 7070,
+    "router": 7071,
+    "control-metrics": 7170,
+    "router-metrics": 7171,
+    "gateway-metrics": 7172,
+    "sidecar-metrics": 7173,
+    "postgres": 15432,
+    "kafka-c1": 19193,
+    "kafka-c1-controller": 19194,
+    "kafka-c2": 19293,
+    "kafka-c2-controller": 19294,
+}
+"""Every port of the embedded mesh, by name, with its default."""
