@@ -1,4 +1,4 @@
-"""What all services agree on: the routing domain, settings, telemetry, lifecycle and the contracts. Imports no service."""
+"""What all services agree on: routing domain, settings, telemetry, lifecycle, contracts. Imports no service."""
 
 from importlib.metadata import PackageNotFoundError, version
 

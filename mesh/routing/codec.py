@@ -68,9 +68,10 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
 
 
 def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
-    """The table; InvalidRuleError when a rule can't be understood, so that a data plane can refuse it with the reason."""
+    """The table; InvalidRuleError when a rule can't be understood: a data plane then refuses it with the reason."""
     versions = (
-        RuleVersion(rule_from_proto(v.rule), v.rank, v.from_revision, v.until_revision or None) for v in message.rule_versions
+        RuleVersion(rule_from_proto(v.rule), v.rank, v.from_revision, v.until_revision or None)
+        for v in message.rule_versions
     )
     return RoutingTable(message.revision, map(cluster_from_proto, message.clusters), versions)
 

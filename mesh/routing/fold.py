@@ -1,7 +1,8 @@
 """How the routing table follows from the event log: one pure function from state and event to state.
 
 Control uses it for its projections and router for the tables that it serves, so both agree by construction.
-A rule change that may move topics first makes a *pending* table; RolloutSwitched puts it in force, RolloutAborted drops it.
+A rule change that may move topics first makes a *pending* table; RolloutSwitched puts it in force, RolloutAborted
+drops it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def fold(state: RoutingState, event: events.Event) -> RoutingState:
     if event.position <= state.position:
         return state
     if event.position != state.position + 1:
-        raise LogGapError(f"event {event.position} follows {state.position}: {event.position - state.position - 1} are missing")
+        missing = event.position - state.position - 1
+        raise LogGapError(f"event {event.position} follows {state.position}: {missing} are missing")
     position, table = event.position, state.effective
     match event.WhichOneof("payload"):
         case "cluster_registered":

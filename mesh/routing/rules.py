@@ -28,7 +28,9 @@ class ExactTopic:
 
     def __post_init__(self) -> None:
         if not self.topic or len(self.topic) > MAX_TOPIC_NAME:
-            raise InvalidRuleError("match.topic", f"topic name must have 1 to {MAX_TOPIC_NAME} characters, got {self.topic!r}")
+            raise InvalidRuleError(
+                "match.topic", f"topic name must have 1 to {MAX_TOPIC_NAME} characters, got {self.topic!r}"
+            )
 
     def matches(self, topic: str) -> bool:
         return topic == self.topic
@@ -47,7 +49,7 @@ class TopicPrefix:
         if not self.prefix or len(self.prefix) > MAX_TOPIC_NAME:
             raise InvalidRuleError(
                 "match.topic_prefix",
-                f"prefix must have 1 to {MAX_TOPIC_NAME} characters, got {self.prefix!r}; for all topics use the regex '.*'",
+                f"prefix must have 1 to {MAX_TOPIC_NAME} characters, got {self.prefix!r}; for all use regex '.*'",
             )
 
     def matches(self, topic: str) -> bool:
@@ -59,7 +61,7 @@ class TopicPrefix:
 
 @dataclass(frozen=True, slots=True)
 class TopicRegex:
-    """Matches every topic whose whole name matches an RE2 expression (linear time, no look-around, no back-references)."""
+    """Matches every topic whose whole name matches an RE2 expression (linear time; no look-around, back-references)."""
 
     pattern: str
 

@@ -2,11 +2,13 @@
 
 Theory of operation
 1. A table holds every version of every rule: the living ones decide, the past ones only count visits.
-2. A look-up gathers the versions that match a topic (one dict hit for exact names, one per prefix length in use, then the
-   regular expressions) and takes the living one of lowest rank. Answers are cached per table.
-3. A topic's visits to a cluster follow from the lives of the versions that match it: walking over their revisions gives the
-   sequence of clusters the topic has lived on. All gateways with the same table come to the same number
-   (`protocol-ideas.md` 8, rule of the visit). Time without a route does not end a visit: nothing can be written then.
+2. A look-up gathers the versions that match a topic (one dict hit for exact names, one per prefix length in use, then
+   the regular expressions) and takes the living one of lowest rank. Answers are cached per table.
+3. A topic's visits to a cluster follow from the lives of the versions that match it: walking over their revisions gives
+   the sequence of clusters the topic has lived on. All gateways with the same table come to the same number.
+   Time without a route does not end a visit: nothing can be written then.
+   Why visits count: a broker remembers a producer's last sequence per partition. A producer that comes back with its
+   topic has a gap there, so from the second visit on its batches carry another producer id.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class UpstreamCluster:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic lives: the cluster, the rule that says so, and how many times the topic has lived there (from 1)."""
+    """Where a topic lives: the cluster, the rule that says so, and how many times it has lived there (from 1)."""
 
     cluster: str
     rule: ForwardingRule
@@ -129,12 +131,13 @@ class RoutingTable:
 
 
 def _visits(matching: list[RuleVersion]) -> list[str]:
-    """The clusters that a topic has lived on, in order, without repeats in a row; `matching` is what matched it ever."""
+    """Clusters that a topic has lived on, in order, without repeats in a row; `matching` is what ever matched it."""
     if len(matching) == 1:
         return [matching[0].rule.target_cluster]
-    boundaries = {v.from_revision for v in matching} | {v.until_revision for v in matching if v.until_revision is not None}
+    revisions = {v.from_revision for v in matching}
+    revisions |= {v.until_revision for v in matching if v.until_revision is not None}
     sequence: list[str] = []
-    for revision in sorted(boundaries):
+    for revision in sorted(revisions):
         winner = min((v for v in matching if v.counts_at(revision)), key=attrgetter("rank"), default=None)
         if winner is not None and (not sequence or sequence[-1] != winner.rule.target_cluster):
             sequence.append(winner.rule.target_cluster)
@@ -144,8 +147,8 @@ def _visits(matching: list[RuleVersion]) -> list[str]:
 def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:
     """Whether any topic name could live on another cluster after the change than before.
 
-    Exact for the common case, a rule added behind all others, and careful otherwise: a hold costs milliseconds, a wrong "no"
-    costs records.
+    Exact for the common case, a rule added behind all others, and careful otherwise: a hold costs milliseconds,
+    a wrong "no" costs records.
     """
     old, new = before.rules, after.rules
     return [(r.match, r.target_cluster) for r in new[: len(old)]] != [(r.match, r.target_cluster) for r in old]

@@ -1,6 +1,6 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `routing`, `events`, `admin`, `discovery`, `instances`; stubs and servicers in the modules that end in `_grpc`.
+Messages are in `routing`, `events`, `admin`, `discovery`, `instances`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import admin_pb2 as admin

@@ -1,0 +1,73 @@
+"""A gRPC server as every service of the mesh runs it: limits, keepalive, reflection and health."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as aio_health
+from grpc_reflection.v1alpha import reflection
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Largest message: a routing table of 10,000 rules is about 2 MiB; the rest is room for rule history."""
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.so_reuseport", 0),
+)
+"""Options of every server and channel of the mesh: a dead peer is noticed within 15 s, a taken port is an error."""
+MAX_CONCURRENT_RPCS = 1000
+
+
+class RpcServer:
+    """A grpc.aio server; `services` maps names (`mesh.v1.RuleService`) to functions that add the servicer."""
+
+    def __init__(
+        self,
+        address: str,
+        services: Mapping[str, Callable[[grpc.aio.Server], Any]],
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    ) -> None:
+        self._server = grpc.aio.server(
+            options=OPTIONS, interceptors=list(interceptors), maximum_concurrent_rpcs=MAX_CONCURRENT_RPCS
+        )
+        self._services = tuple(services)
+        self._health = aio_health.HealthServicer()
+        for add in services.values():
+            add(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*self._services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"can't listen on {address}: {error}") from None
+
+    async def start(self) -> None:
+        """Serves from now on; health says NOT_SERVING until `set_serving(True)`."""
+        await self.set_serving(False)
+        await self._server.start()
+
+    async def set_serving(self, serving: bool) -> None:
+        """What the health service answers, for the server as a whole and for each service."""
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *self._services):
+            await self._health.set(name, status)
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Health says NOT_SERVING; running calls get `grace` seconds."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """A channel with the mesh's limits and keepalive."""
+    return grpc.aio.insecure_channel(address, options=OPTIONS)
