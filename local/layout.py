@@ -126,6 +126,19 @@ def ports_from(base: int) -> dict[str, int]:
     return {name: base + offset for offset, name in enumerate(PORTS)}
 
 
+def parse_ports(base: int | None, values: tuple[str, ...]) -> dict[str, int]:
+    """All ports: the defaults or those from `base`, with single ones as given (`gateway=29092`)."""
+    ports = dict(PORTS) if base is None else ports_from(base)
+    for value in values:
+        name, _, number = value.partition("=")
+        if name not in ports:
+            raise LayoutError(f"--port {value!r}: no port is called {name!r} (known: {', '.join(PORTS)})")
+        if not number.isdecimal() or not 0 < int(number) < 65536:
+            raise LayoutError(f"--port {value!r} is not NAME=PORT")
+        ports[name] = int(number)
+    return ports
+
+
 def parse_clusters(values: tuple[str, ...]) -> dict[str, str]:
     """`c1=HOST:PORT,HOST:PORT` as given on the command line."""
     clusters: dict[str, str] = {}

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from local.layout import Layout, write_atomically
 from local.processes import Child, describe_exit, kill_leftovers, log_tail
@@ -78,7 +79,8 @@ class Supervisor:
             self._tasks[service.name] = asyncio.create_task(self._keep(service), name=service.name)
             self._tasks[service.name].add_done_callback(self._notice_failure)
         all_up = asyncio.ensure_future(asyncio.gather(*(event.wait() for event in self._up.values())))
-        await asyncio.wait([all_up, self._failure], return_when=asyncio.FIRST_COMPLETED)
+        ends: list[asyncio.Future[Any]] = [all_up, self._failure]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failure.done():
             all_up.cancel()
             self._failure.result()

@@ -1,0 +1,179 @@
+"""The command `kafka-mesh`: the embedded mesh, each service in the foreground, and plain Kafka clients.
+
+Commands are imported when they are called: a container that runs one service, or a health check, loads only that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+SERVICE_NAMES = {
+    "control": "Run the control plane.",
+    "router": "Run a router.",
+    "gateway": "Run a gateway.",
+    "sidecar": "Run a sidecar.",
+}
+CLIENT_COMMANDS = {
+    "produce": "local.clients:produce",
+    "consume": "local.clients:consume",
+    "load": "local.load:load",
+}
+CLIENT_HELP = {
+    "produce": "Send lines to a topic.",
+    "consume": "Print records of a topic as lines.",
+    "load": "Send records at a bounded rate, with live figures.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose client commands live elsewhere, and are imported when somebody calls them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *CLIENT_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if place := CLIENT_COMMANDS.get(cmd_name):
+            module, _, attribute = place.partition(":")
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+            return command
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        eager = {name: command.get_short_help_str(80) for name, command in self.commands.items() if not command.hidden}
+        with formatter.section("Commands"):
+            formatter.write_dl(list({**eager, **CLIENT_HELP}.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kafka-mesh")
+def main() -> None:
+    """One address in front of real Kafka clusters."""
+
+
+@main.command("up")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME=HOST:PORT,...",
+    help="A real cluster instead of the embedded ones; the first one is the mesh's home.",
+)
+@click.option("--database", metavar="URL", default="", help="A real PostgreSQL instead of the embedded one.")
+@click.option("--state-dir", type=click.Path(path_type=Path), help="Where state and logs live.  [default: .kafka-mesh]")
+@click.option("--port-base", type=click.IntRange(1024, 65000), help="All ports in a row from this one.")
+@click.option("--port", "ports", multiple=True, metavar="NAME=PORT", help="One port, for example gateway=29092.")
+@click.option("--example/--no-example", default=True, help="Register clusters, rules and topics of the example.")
+def up_command(
+    clusters: tuple[str, ...],
+    database: str,
+    state_dir: Path | None,
+    port_base: int | None,
+    ports: tuple[str, ...],
+    example: bool,
+) -> None:
+    """Start a whole mesh on this machine; Ctrl-C stops it."""
+    from local.layout import Layout, LayoutError, parse_clusters, parse_ports
+    from local.up import up
+
+    try:
+        layout = Layout(
+            state=(state_dir or default_state_folder()).resolve(),
+            ports=parse_ports(port_base, ports),
+            clusters=parse_clusters(clusters),
+            database=database,
+            example=example,
+        )
+    except LayoutError as error:
+        raise click.UsageError(str(error)) from error
+    sys.exit(up(layout))
+
+
+@main.command("stop")
+@click.argument("service")
+@click.option("--state-dir", type=click.Path(path_type=Path), help="The mesh's state folder.")
+def stop_command(service: str, state_dir: Path | None) -> None:
+    """Take one service of the running mesh down, to see what goes on without it."""
+    from local.supervisor import DOWN_FOLDER
+
+    mark = _known_service(service, state_dir) / DOWN_FOLDER / service
+    mark.parent.mkdir(exist_ok=True)
+    mark.touch()
+
+
+@main.command("start")
+@click.argument("service")
+@click.option("--state-dir", type=click.Path(path_type=Path), help="The mesh's state folder.")
+def start_command(service: str, state_dir: Path | None) -> None:
+    """Bring a service back that `stop` took down."""
+    from local.supervisor import DOWN_FOLDER
+
+    (_known_service(service, state_dir) / DOWN_FOLDER / service).unlink(missing_ok=True)
+
+
+def _known_service(service: str, state_dir: Path | None) -> Path:
+    from local.services import SERVICES
+
+    known = [row.name for row in SERVICES if not row.is_step]
+    if service not in known:
+        raise click.UsageError(f"no service is called {service!r} (known: {', '.join(known)})")
+    state = (state_dir or default_state_folder()).resolve()
+    if not state.exists():
+        raise click.UsageError(f"no mesh has its state in {state}")
+    return state
+
+
+@main.command("health")
+@click.argument("target")
+def health_command(target: str) -> None:
+    """Exit with 0 when TARGET is ready: a service's name, or http://, kafka://, tcp://."""
+    from local.health import condition
+
+    try:
+        unmet = condition(target).unmet()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if unmet:
+        click.echo(unmet, err=True)
+        sys.exit(1)
+
+
+@main.command("migrate")
+@click.option("--database", metavar="URL", help="The database.  [default: KAFKA_MESH_CONTROL_DATABASE_URL]")
+def migrate_command(database: str | None) -> None:
+    """Bring control's database to the newest schema."""
+    from local.migrate import SETTING, migrate
+
+    url = database or os.environ.get(SETTING)
+    if not url:
+        raise click.UsageError(f"which database? Give --database URL, or set {SETTING}")
+    migrate(url)
+
+
+def default_state_folder() -> Path:
+    """KAFKA_MESH_STATE_DIR, else `.kafka-mesh` here."""
+    return Path(os.environ.get("KAFKA_MESH_STATE_DIR") or ".kafka-mesh")
+
+
+def _add_service(name: str, help_text: str) -> None:
+    # The service reads its own arguments (--config FILE, --help).
+    passes_all = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+
+    @main.command(name, help=help_text, context_settings=passes_all, add_help_option=False)
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def run(arguments: tuple[str, ...]) -> None:
+        sys.argv = [f"kafka-mesh {name}", *arguments]
+        entry: Any = importlib.import_module(f"services.{name}.__main__")
+        sys.exit(entry.main())
+
+
+for _name, _help in SERVICE_NAMES.items():
+    _add_service(_name, _help)
+
+if __name__ == "__main__":
+    main()
