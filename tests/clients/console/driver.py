@@ -1,0 +1,88 @@
+"""Kafka's own command-line tools, as their shell scripts start them; each call is one JVM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+from tests.clients import maven, toolchain
+from tests.clients.contract import ClientError
+from tests.clients.java.driver import JVM_OPTIONS
+from tests.clients.processes import run
+
+PROJECT = Path(__file__).parent
+KAFKA_VERSION = "4.3.1"
+LOG_WARNINGS = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+
+
+class Tool(StrEnum):
+    """The scripts of Kafka's bin folder and the classes that they start."""
+
+    TOPICS = "org.apache.kafka.tools.TopicCommand"
+    CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    CONFIGS = "kafka.admin.ConfigCommand"
+    BROKER_API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+    CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+    CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+    PRODUCER_PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
+    CONSUMER_PERF_TEST = "org.apache.kafka.tools.ConsumerPerformance"
+
+
+class ConsoleTools:
+    def __init__(self, bootstrap: str) -> None:
+        self._jvm = [toolchain.java(), *JVM_OPTIONS, LOG_WARNINGS, "-cp", maven.class_path(PROJECT, KAFKA_VERSION)]
+        self._bootstrap = ("--bootstrap-server", bootstrap)
+
+    async def run(self, tool: Tool, *options: str, stdin: str = "") -> str:
+        """What the tool prints on stdout. The console producer ends with 0 after a failed send: its log tells."""
+        output = await run([*self._jvm, tool, *self._bootstrap, *options], stdin)
+        if "ERROR" in output.stderr:
+            raise ClientError(f"{tool.name}: {output.stderr[-2000:]}")
+        return output.stdout
+
+
+class ConsoleAdmin:
+    """kafka-topics, kafka-configs, kafka-consumer-groups and kafka-broker-api-versions."""
+
+    name = "console-tools"
+
+    def __init__(self, bootstrap: str) -> None:
+        self._tools = ConsoleTools(bootstrap)
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        await self._tools.run(Tool.TOPICS, "--create", "--topic", topic, "--partitions", str(partitions))
+
+    async def delete_topic(self, topic: str) -> None:
+        await self._tools.run(Tool.TOPICS, "--delete", "--topic", topic)
+
+    async def topics(self) -> set[str]:
+        return set((await self._tools.run(Tool.TOPICS, "--list")).split())
+
+    async def partitions(self, topic: str) -> int:
+        printed = await self._tools.run(Tool.TOPICS, "--describe", "--topic", topic)
+        counts = re.findall(r"PartitionCount: (\d+)", printed)
+        if len(counts) != 1:
+            raise ClientError(f"{self.name}: no partition count for {topic!r} in {printed!r}")
+        return int(counts[0])
+
+    async def topic_config(self, topic: str) -> Mapping[str, str]:
+        options = ("--entity-type", "topics", "--entity-name", topic, "--describe", "--all")
+        printed = await self._tools.run(Tool.CONFIGS, *options)
+        return dict(re.findall(r"^  (\S+?)=(\S*) sensitive=", printed, re.MULTILINE))
+
+    async def brokers(self) -> set[str]:
+        printed = await self._tools.run(Tool.BROKER_API_VERSIONS)
+        return set(re.findall(r"^(\S+:\d+) \(id: ", printed, re.MULTILINE))
+
+    async def groups(self) -> set[str]:
+        return set((await self._tools.run(Tool.CONSUMER_GROUPS, "--list")).split())
+
+    async def committed(self, group: str, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+        printed = await self._tools.run(Tool.CONSUMER_GROUPS, "--describe", "--offsets", "--group", group)
+        rows = re.findall(rf"^{re.escape(group)}\s+(\S+)\s+(\d+)\s+(\d+)\s", printed, re.MULTILINE)
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows if topic in topics}
+
+    async def close(self) -> None:
+        """Each tool ends by itself."""

@@ -1,0 +1,32 @@
+"""Which drivers the suite runs. A test that is parametrised over `CLIENTS` or `ADMINS` runs once for each name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tests.clients.aiokafka.driver import AiokafkaAdmin, AiokafkaClient
+from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
+from tests.clients.console.driver import ConsoleAdmin
+from tests.clients.contract import Admin, Client
+from tests.clients.java.driver import JavaAdmin, JavaClient
+from tests.clients.kafka_python.driver import KafkaPythonAdmin, KafkaPythonClient
+from tests.clients.kcat.driver import KcatClient
+
+# Java: the newest, and one from before topic ids (KIP-516), with the flexible protocol still new.
+CLIENTS: Mapping[str, Callable[[str], Client]] = {
+    "java-4.3.1": lambda bootstrap: JavaClient(bootstrap, "4.3.1"),
+    "java-2.8.2": lambda bootstrap: JavaClient(bootstrap, "2.8.2"),
+    "confluent": ConfluentClient,
+    "aiokafka": AiokafkaClient,
+    "kafka-python": KafkaPythonClient,
+    "kcat": KcatClient,
+}
+
+ADMINS: Mapping[str, Callable[[str], Admin]] = {
+    "java-4.3.1": lambda bootstrap: JavaAdmin(bootstrap, "4.3.1"),
+    "java-2.8.2": lambda bootstrap: JavaAdmin(bootstrap, "2.8.2"),
+    "confluent": ConfluentAdmin,
+    "aiokafka": AiokafkaAdmin,
+    "kafka-python": KafkaPythonAdmin,
+    "console-tools": ConsoleAdmin,
+}

@@ -1,0 +1,92 @@
+"""A real cluster without the mesh: where the tests make their topics and look up what was really stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # at run time it does
+
+from tests.clients.confluent.driver import received
+from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Received
+
+
+class Upstream:
+    def __init__(self, name: str, bootstrap: str) -> None:
+        self.name = name
+        self._bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    async def create_topics(self, topics: Sequence[str], partitions: int) -> None:
+        await _all(self._admin.create_topics([NewTopic(topic, partitions, replication_factor=-1) for topic in topics]))
+
+    async def delete_topics(self, topics: Sequence[str]) -> None:
+        await _all(self._admin.delete_topics(list(topics)))
+
+    async def partitions(self, topic: str) -> int:
+        """Partition count of the topic, 0 if the cluster does not have it."""
+        metadata = await asyncio.to_thread(self._admin.list_topics, timeout=OPERATION_TIMEOUT_SECONDS)
+        return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
+
+    async def read(self, topic: str) -> list[Received]:
+        """All committed records of the topic up to the end that it has now, in order within each partition."""
+        return await asyncio.to_thread(self._read, topic)
+
+    async def write_transactions(self, topic: str, transactions: Mapping[str, bool]) -> None:
+        """One transaction for each value: committed, or else aborted."""
+        await asyncio.to_thread(self._write_transactions, topic, transactions)
+
+    def _read(self, topic: str) -> list[Received]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "reads-without-group",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+            }
+        )
+        records: list[Received] = []
+        try:
+            metadata = consumer.list_topics(topic, timeout=OPERATION_TIMEOUT_SECONDS)
+            partitions = set(metadata.topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+            while partitions:
+                message = consumer.poll(OPERATION_TIMEOUT_SECONDS)
+                if message is None:
+                    raise TimeoutError(f"cluster {self.name}, topic {topic}: no answer; partitions left: {partitions}")
+                if _is_end(message):
+                    partitions.discard(message.partition() or 0)
+                else:
+                    records.append(received(message))
+        finally:
+            consumer.close()
+        return records
+
+    def _write_transactions(self, topic: str, transactions: Mapping[str, bool]) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": f"writes-{topic}"})
+        producer.init_transactions(OPERATION_TIMEOUT_SECONDS)
+        for value, commits in transactions.items():
+            producer.begin_transaction()
+            producer.produce(topic, value=value, key=value)
+            producer.flush(OPERATION_TIMEOUT_SECONDS)
+            if commits:
+                producer.commit_transaction(OPERATION_TIMEOUT_SECONDS)
+            else:
+                producer.abort_transaction(OPERATION_TIMEOUT_SECONDS)
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() == KafkaError._PARTITION_EOF:
+        return True
+    raise KafkaException(error)
+
+
+async def _all(futures: Mapping[str, Future[None]]) -> None:
+    waits = [asyncio.wait_for(asyncio.wrap_future(future), OPERATION_TIMEOUT_SECONDS) for future in futures.values()]
+    await asyncio.gather(*waits)
