@@ -1,0 +1,107 @@
+"""What is known about one upstream cluster: brokers, leaders, topic ids, versions. Learnt from its answers; no I/O."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.api_versions import ApiVersionsResponse
+from services.gateway.wire.messages.metadata import MetadataResponse
+from services.gateway.wire.schema import NO_UUID
+
+
+class VersionRange(NamedTuple):
+    low: int
+    high: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+    def intersection(self, other: "VersionRange") -> "VersionRange | None":
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        return VersionRange(low, high) if low <= high else None
+
+    def __str__(self) -> str:
+        return f"{self.low}-{self.high}"
+
+
+class BrokerAddress(NamedTuple):
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKnowledge:
+    """A topic as its cluster described it: broker id of the leader of each partition, None where there is none."""
+
+    name: str
+    topic_id: bytes
+    leaders: tuple[int | None, ...]
+
+
+@dataclass(slots=True)
+class ClusterKnowledge:
+    """Mutable: `learn*` replaces what is known, topic by topic."""
+
+    name: str
+    brokers: dict[int, BrokerAddress] = field(default_factory=dict)
+    controller_id: int = -1
+    topics: dict[str, TopicKnowledge] = field(default_factory=dict)
+    topic_names: dict[bytes, str] = field(default_factory=dict)
+    versions: dict[int, VersionRange] = field(default_factory=dict)
+    """API key -> range, as all brokers seen so far have in common; empty before the first contact."""
+    down: str | None = "not connected yet"
+    """Why the cluster can't be reached now; None while it can."""
+
+    @property
+    def available(self) -> bool:
+        return self.down is None
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Broker id of the leader; None while it is not known or there is none."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.leaders):
+            return None
+        return known.leaders[partition]
+
+    def partition_count(self, topic: str) -> int | None:
+        known = self.topics.get(topic)
+        return None if known is None else len(known.leaders)
+
+    def learn(self, response: MetadataResponse) -> None:
+        """Take over brokers and topics of an answer; topics that it does not name stay as they are."""
+        if response.brokers:
+            self.brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+            self.controller_id = response.controller_id
+        for topic in response.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self.forget((topic.name,))
+            elif topic.error_code == ErrorCode.NONE:
+                leaders: list[int | None] = [None] * len(topic.partitions)
+                for partition in topic.partitions:
+                    if 0 <= partition.partition_index < len(leaders) and partition.leader_id >= 0:
+                        leaders[partition.partition_index] = partition.leader_id
+                self.forget((topic.name,))
+                self.topics[topic.name] = TopicKnowledge(topic.name, topic.topic_id, tuple(leaders))
+                if topic.topic_id != NO_UUID:
+                    self.topic_names[topic.topic_id] = topic.name
+
+    def learn_versions(self, response: ApiVersionsResponse) -> None:
+        """Cut the ranges down to what this broker speaks too."""
+        said = {v.api_key: VersionRange(v.min_version, v.max_version) for v in response.api_keys}
+        if not self.versions:
+            self.versions = said
+            return
+        common = {key: self.versions[key].intersection(said[key]) for key in self.versions.keys() & said.keys()}
+        self.versions = {key: found for key, found in common.items() if found is not None}
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """The next use has to ask again."""
+        for name in topics:
+            known = self.topics.pop(name, None)
+            if known is not None:
+                self.topic_names.pop(known.topic_id, None)

@@ -1,0 +1,344 @@
+"""The interface between what a request means and the I/O that carries it out.
+
+Theory of operation
+1. A handler is a generator function `handle(request, mesh)`. It yields *commands*, is resumed with their results and
+   returns the *answer*. It opens no socket, reads no clock and waits for nothing: `mesh` is all that it knows.
+2. `mesh` is one `MeshView` for the whole life of the request: a request finishes under the routing table that it
+   started with. What the view says about clusters (leaders, versions) is live and grows by `Refresh`.
+3. A `Call` is one upstream request. Its outcome is the response message, a `RawResponse` if the call asked for bytes,
+   or `Unreachable`. A handler never sees an exception of the network: it decides what an unreachable cluster means.
+4. Every command ends within its bound, so every plan does. When the client goes away the generator is closed.
+5. Calls of one lane to one broker arrive there in the order in which they were yielded (see `Lane`).
+
+Handlers write `yield from ask(call, MetadataResponse)` and its sisters below: same commands, with types.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
+
+from mesh.routing import RoutingTable
+from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.requests.memory import Memory, Session
+from services.gateway.requests.nodes import VirtualNodes
+from services.gateway.wire.codec import decode
+from services.gateway.wire.frames import RequestHeader
+from services.gateway.wire.schema import Struct
+
+M = TypeVar("M", bound=Struct)
+
+CALL_TIMEOUT_S = 10.0
+"""Bound of a call that names none: the brokers' answer to anything that does not wait by design."""
+
+
+# --- what comes in -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of a client. `frame` (header and body, without size prefix) is the plan's own until it ends."""
+
+    header: RequestHeader
+    frame: bytes | bytearray | memoryview
+
+    @property
+    def api_key(self) -> int:
+        return self.header.api_key
+
+    @property
+    def version(self) -> int:
+        return self.header.api_version
+
+    def decode(self, cls: type[M]) -> M:
+        """The body as a message; byte fields are slices of `frame`. Raises WireError, which closes the connection."""
+        return decode(cls, self.header.api_version, self.frame, self.header.body_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class MeshView:
+    """All that a handler may know."""
+
+    table: RoutingTable
+    clusters: Mapping[str, ClusterKnowledge]
+    """What is known about each cluster of `table`, reachable or not."""
+    nodes: VirtualNodes
+    """The brokers that this client is shown."""
+    session: Session
+    """Who asks: one for each client connection."""
+    memory: Memory
+    """What the gateway remembers over requests, in bounded caches; losing it costs a question, never a record."""
+    served: Mapping[int, VersionRange]
+    """API key -> versions that this gateway offers now: its own table cut down to what all known clusters speak."""
+    mesh_id: str
+    """The mesh's own Kafka cluster id."""
+    now: float
+    """Monotonic seconds when the request was started."""
+    random_bits: Callable[[int], int]
+
+
+# --- upstream calls ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AnyBroker:
+    """Whichever broker of the cluster answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The broker with this id on its own cluster (a leader, as `ClusterKnowledge.leader` tells)."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The cluster's controller, as its Metadata names it."""
+
+
+class KeyType(Enum):
+    GROUP = 0
+    TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The coordinator of a group or transactional id: found on demand, remembered until `Forget`."""
+
+    key: str
+    key_type: KeyType = KeyType.GROUP
+
+
+Target = AnyBroker | Broker | Controller | Coordinator
+
+
+class Lane(Enum):
+    """Which connection to the broker a call takes. A broker works on one request of a connection at a time."""
+
+    SHARED = "shared"
+    """One connection of the gateway to each broker, for short questions of everyone: metadata, admin, describe."""
+    CLIENT = "client"
+    """A connection of this client connection's own: groups, commits, everything that must keep its order."""
+    PRODUCE = "produce"
+    """As CLIENT, for Produce alone: nothing may stand before records."""
+    FETCH = "fetch"
+    """As CLIENT, for Fetch alone: its long polls may block."""
+    BLOCKING = "blocking"
+    """As CLIENT, for calls that a broker answers late by design (JoinGroup, SyncGroup)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A request's own bytes, sent as they are with another correlation id."""
+
+    frame: bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request to one broker of one cluster."""
+
+    cluster: str
+    message: Struct | Verbatim
+    version: int
+    target: Target = AnyBroker()
+    lane: Lane = Lane.SHARED
+    timeout_s: float = CALL_TIMEOUT_S
+    raw: bool = False
+    """The outcome shall be a RawResponse."""
+    no_answer: bool = False
+    """The broker will not answer (Produce with acks 0): the outcome is `Sent` as soon as the bytes are on their way."""
+    api_key: int = -1
+    """Only needed with `Verbatim`; a message knows its own."""
+    resume_key: object = None
+    """For `Gather`: a call that was left behind unanswered is taken up again by the next one of the same lane with an
+    equal key, instead of being sent twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawResponse:
+    """A response as it came: `frame[body_offset:]` is its body. As an answer it goes out with the client's
+    correlation id. `frame` may be a window into a receive buffer: it is good until the plan's next yield."""
+
+    frame: bytes | bytearray | memoryview
+    body_offset: int
+    version: int
+
+    def decode(self, cls: type[M]) -> M:
+        return decode(cls, self.version, self.frame, self.body_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The call got no answer: cluster down, connection lost, bound passed, or a version that the broker lacks.
+
+    The request may have been carried out unless `never_sent`.
+    """
+
+    cluster: str
+    reason: str
+    never_sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Outcome of a call with `no_answer`."""
+
+
+Outcome = Struct | RawResponse | Unreachable | Sent
+
+
+# --- commands ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send these calls at once and wait for all outcomes. Result: tuple[Outcome, ...] in the order of the calls."""
+
+    calls: tuple[Call, ...]
+
+
+Enough = Callable[[Sequence[Outcome | None]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """As Ask, but resumed as soon as `enough(outcomes so far)` or `wait_s` has passed. Result: one outcome or None
+    for each call."""
+
+    calls: tuple[Call, ...]
+    enough: Enough
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """Bring the cluster's metadata for these topics up to date (never creates a topic). Result: None or Unreachable.
+    Afterwards `mesh.clusters[cluster]` knows what there is to know."""
+
+    cluster: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """What we believe about these topics' leaders is wrong: ask again before the next use. Result: None, at once."""
+
+    cluster: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """This coordinator has moved: find it again at the next call. Result: None, at once."""
+
+    cluster: str
+    coordinator: Coordinator
+
+
+Command = Ask | Gather | Refresh | Stale | Forget
+
+
+# --- answers -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """The client expects none (acks 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the client's connection, after one log line that says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """A message in another version than the client asked for (ApiVersions with error 35 alone)."""
+
+    message: Struct
+    version: int
+
+
+Answer = Struct | Versioned | RawResponse | NoAnswer | Close
+
+Plan = Generator[Command, Any, Answer]
+Handle = Callable[[Request, MeshView], Plan]
+
+
+class Order(Enum):
+    """When a request may start, seen from the others of its client connection. Answers always leave in order."""
+
+    ONE_BY_ONE = "one by one"
+    """When all earlier ones of this kind are answered: what a broker does."""
+    PIPELINED = "pipelined"
+    """When all earlier pipelined ones have sent their first calls: Produce."""
+    AT_ONCE = "at once"
+    """Immediately: needs no upstream and changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A row of the table of APIs."""
+
+    api_key: int
+    versions: VersionRange
+    """What this gateway serves."""
+    handle: Handle
+    split: str
+    """By what the request is divided over clusters: for readers, and for the README's table."""
+    merge: str
+    """How the answers become one."""
+    order: Order = Order.ONE_BY_ONE
+    own: bool = False
+    """The client's version never reaches a broker: `versions` is offered whatever the clusters speak."""
+
+
+# --- typed shorthand ---------------------------------------------------------------------------------------------
+
+
+def ask(call: Call, cls: type[M]) -> Generator[Command, Any, M | Unreachable]:
+    """One call."""
+    (outcome,) = yield Ask((call,))
+    return _typed(outcome, cls)
+
+
+def ask_all(calls: Sequence[Call], cls: type[M]) -> Generator[Command, Any, list[M | Unreachable]]:
+    """Several calls of one API, side by side. No calls: no waiting."""
+    if not calls:
+        return []
+    outcomes = yield Ask(tuple(calls))
+    return [_typed(outcome, cls) for outcome in outcomes]
+
+
+def ask_raw(call: Call) -> Generator[Command, Any, RawResponse | Unreachable]:
+    """One call with `raw` set."""
+    (outcome,) = yield Ask((call,))
+    return outcome if isinstance(outcome, Unreachable) else _typed(outcome, RawResponse)
+
+
+def refresh(cluster: str, topics: Sequence[str]) -> Generator[Command, Any, Unreachable | None]:
+    result: Unreachable | None = yield Refresh(cluster, tuple(topics))
+    return result
+
+
+T = TypeVar("T")
+
+
+def _typed(outcome: object, cls: type[T]) -> T | Unreachable:
+    if isinstance(outcome, (cls, Unreachable)):
+        return outcome
+    raise TypeError(f"a call was answered with {type(outcome).__name__} where {cls.__name__} was expected")
+
+
+@dataclass(slots=True)
+class Parts:
+    """A request cut into one part for each place it goes to, in the order in which the places came up."""
+
+    of: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
+
+    def add(self, cluster: str, broker_id: int, item: Any) -> None:
+        self.of.setdefault((cluster, broker_id), []).append(item)

@@ -1,0 +1,79 @@
+"""The table of handlers: every API that this gateway serves is one row here and one module beside this one.
+
+`python -m services.gateway.requests.table` writes the table into the gateway's README.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from services.gateway.requests import api_versions, init_producer_id
+from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.requests.plan import Handler, Order
+from services.gateway.wire.apis import ApiKey, api_name
+
+_ROWS = (
+    Handler(
+        ApiKey.API_VERSIONS,
+        VersionRange(0, 4),
+        api_versions.handle,
+        split="answered by the gateway",
+        merge="what all reachable clusters speak, cut down to this table",
+        order=Order.AT_ONCE,
+        own=True,
+    ),
+    Handler(
+        ApiKey.INIT_PRODUCER_ID,
+        VersionRange(0, 5),
+        init_producer_id.handle,
+        split="answered by the gateway: it mints the id; transactional ids are refused",
+        merge="",
+        order=Order.AT_ONCE,
+        own=True,
+    ),
+)
+
+HANDLERS: Mapping[int, Handler] = {row.api_key: row for row in _ROWS}
+
+
+def served_ranges(clusters: Iterable[ClusterKnowledge]) -> dict[int, VersionRange]:
+    """API key -> versions to offer: each row's range, cut down to what every cluster that we know of speaks.
+
+    A cluster that has never been reached cuts nothing; an API that one cluster lacks altogether is not offered.
+    """
+    known = [cluster.versions for cluster in clusters if cluster.versions]
+    served: dict[int, VersionRange] = {}
+    for handler in HANDLERS.values():
+        offered: VersionRange | None = handler.versions
+        for versions in () if handler.own else known:
+            spoken = versions.get(handler.api_key)
+            offered = offered.intersection(spoken) if offered and spoken else None
+        if offered is not None:
+            served[handler.api_key] = offered
+    return served
+
+
+def markdown() -> str:
+    """The table for the README."""
+    lines = ["| key | API | versions | goes to | answers become one by |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        f"| {key} | {api_name(key)} | {row.versions} | {row.split} | {row.merge or '-'} |"
+        for key, row in sorted(HANDLERS.items())
+    ]
+    return "\n".join(lines)
+
+
+BEGIN, END = "<!-- api table: begin -->", "<!-- api table: end -->"
+README = Path(__file__).parent.parent / "README.md"
+
+
+def with_table(text: str) -> str:
+    """The README's text with the table between its markers brought up to date."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{markdown()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    README.write_text(with_table(README.read_text()))
+    sys.stdout.write(f"{README} is up to date\n")

@@ -1,0 +1,134 @@
+"""Plans without sockets: a playbook plays the I/O's part, one command after the other.
+
+book = Playbook(metadata, MetadataRequest(topics=None), version=9, mesh=mesh)
+calls = book.asked()                 # the plan yielded Ask; these are its calls
+book.answered(response_of_c1, Unreachable("c2", "connection refused"))
+assert book.answer == MetadataResponse(...)
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, TopicPrefix, UpstreamCluster
+from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge, VersionRange
+from services.gateway.requests.memory import Memory, Session
+from services.gateway.requests.nodes import Advertised, virtual_nodes
+from services.gateway.requests.plan import (
+    Answer,
+    Ask,
+    Call,
+    Command,
+    Forget,
+    Gather,
+    Handle,
+    MeshView,
+    Outcome,
+    Refresh,
+    Request,
+    Stale,
+    Unreachable,
+)
+from services.gateway.requests.table import HANDLERS
+from services.gateway.wire.frames import encode_request, parse_request_header
+from services.gateway.wire.schema import Struct
+
+C = TypeVar("C")
+A = TypeVar("A")
+
+VERSIONS = {handler.api_key: handler.versions for handler in HANDLERS.values()}
+
+
+@dataclass(slots=True)
+class World:
+    """A mesh in three lines: `World({"c1": ["apples"], "c2": ["bananas", "b-*"]}).view()`."""
+
+    topics: Mapping[str, Iterable[str]]
+    """Cluster -> topics that its rules name; one that ends with `*` is a prefix."""
+    partitions: int = 1
+    by_node_id: bool = False
+    session: Session = field(default_factory=lambda: Session("127.0.0.1:5", "test"))
+    memory: Memory = field(default_factory=Memory)
+    upstream_versions: Mapping[int, VersionRange] = field(default_factory=lambda: dict(VERSIONS))
+    clusters: dict[str, ClusterKnowledge] = field(init=False, default_factory=dict)
+    table: RoutingTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        rules: list[RuleVersion] = []
+        upstream: list[UpstreamCluster] = []
+        for ordinal, (cluster, names) in enumerate(self.topics.items(), start=1):
+            upstream.append(UpstreamCluster(cluster, (f"{cluster}:9092",), ordinal))
+            knowledge = ClusterKnowledge(cluster, versions=dict(self.upstream_versions), down=None)
+            knowledge.brokers = {ordinal: BrokerAddress(ordinal, cluster, 9092, None)}
+            knowledge.controller_id = ordinal
+            for name in names:
+                match = TopicPrefix(name[:-1]) if name.endswith("*") else ExactTopic(name)
+                rules.append(RuleVersion(ForwardingRule(f"r{len(rules)}", match, cluster), len(rules), 1))
+                if not name.endswith("*"):
+                    knowledge.topics[name] = TopicKnowledge(name, name.encode().ljust(16), (ordinal,) * self.partitions)
+                    knowledge.topic_names[name.encode().ljust(16)] = name
+            self.clusters[cluster] = knowledge
+        self.table = RoutingTable(1, upstream, rules)
+
+    def view(self) -> MeshView:
+        return MeshView(
+            table=self.table,
+            clusters=self.clusters,
+            nodes=virtual_nodes(self.table, Advertised("mesh", 19092), by_node_id=self.by_node_id),
+            session=self.session,
+            memory=self.memory,
+            served=dict(VERSIONS),
+            mesh_id="mesh-id",
+            now=1000.0,
+            random_bits=lambda bits: (1 << bits) - 2,
+        )
+
+
+class Playbook:
+    """One request's plan, played step by step. Refresh, Stale and Forget are taken down and answered with None."""
+
+    def __init__(self, handle: Handle, message: Struct, version: int, mesh: MeshView, client_id: str = "test") -> None:
+        frame = bytearray(encode_request(message, version, 7, client_id))[4:]
+        request = Request(parse_request_header(frame, 0, len(frame)), frame)
+        self._plan = handle(request, mesh)
+        self._answer: Answer | None = None
+        self._command: Command | None = None
+        self.noted: list[Refresh | Stale | Forget] = []
+        """The commands that asked for no call."""
+        self._step(None)
+
+    def _step(self, result: Any) -> None:
+        try:
+            command = self._plan.send(result)
+            while isinstance(command, (Refresh, Stale, Forget)):
+                self.noted.append(command)
+                command = self._plan.send(None)
+            self._command = command
+        except StopIteration as stop:
+            self._command, self._answer = None, stop.value
+
+    def _expected(self, kind: type[C]) -> C:
+        assert isinstance(self._command, kind), f"expected {kind.__name__}, the plan yielded {self._command!r}"
+        return self._command
+
+    def asked(self) -> tuple[Call, ...]:
+        """The calls of the Ask that the plan waits for."""
+        return self._expected(Ask).calls
+
+    def gathers(self) -> Gather:
+        return self._expected(Gather)
+
+    def answered(self, *outcomes: Outcome | None) -> None:
+        """Resume the plan with one outcome for each call."""
+        assert isinstance(self._command, (Ask, Gather)), "the plan waits for no answers"
+        assert len(outcomes) == len(self._command.calls), "one outcome for each call"
+        self._step(tuple(outcomes))
+
+    def all_unreachable(self) -> None:
+        assert isinstance(self._command, (Ask, Gather)), "the plan waits for no answers"
+        self.answered(*(Unreachable(call.cluster, "down") for call in self._command.calls))
+
+    @property
+    def answer(self) -> Any:
+        assert self._command is None, f"the plan has not ended: it yielded {self._command!r}"
+        return self._answer

@@ -1,0 +1,47 @@
+"""What clients are told that the mesh can do."""
+
+from services.gateway.requests import api_versions, init_producer_id
+from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.requests.table import HANDLERS, served_ranges
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, InitProducerIdRequest
+from tests.unit.gateway.requests.playbook import Playbook, World
+
+
+def test_says_what_is_served_and_notes_the_software() -> None:
+    world = World({"c1": ["apples"]})
+    book = Playbook(api_versions.handle, ApiVersionsRequest("apache-kafka-java", "4.3.1"), 3, world.view())
+    assert {v.api_key for v in book.answer.api_keys} == set(HANDLERS)
+    assert (world.session.software_name, world.session.software_version) == ("apache-kafka-java", "4.3.1")
+
+
+def test_ranges_are_what_all_known_clusters_speak() -> None:
+    everything = {handler.api_key: handler.versions for handler in HANDLERS.values()}
+    modern = ClusterKnowledge("c1", versions=everything)
+    unknown = ClusterKnowledge("c2")
+    assert served_ranges([modern, unknown]) == everything
+    old = ClusterKnowledge("c3", versions={key: VersionRange(low, low) for key, (low, _) in everything.items()})
+    narrowed = served_ranges([modern, unknown, old])
+    assert all(narrowed[key] == handler.versions for key, handler in HANDLERS.items() if handler.own)
+    assert all(found.low == found.high for key, found in narrowed.items() if not HANDLERS[key].own)
+
+
+def test_an_unknown_version_is_answered_in_version_0_with_error_35() -> None:
+    answer = api_versions.unsupported_version(World({"c1": []}).view())
+    assert answer.version == 0
+    assert isinstance(answer.message, ApiVersionsResponse)
+    assert answer.message.error_code == 35
+    assert [(v.api_key, v.min_version, v.max_version) for v in answer.message.api_keys] == [(ApiKey.API_VERSIONS, 0, 4)]
+
+
+def test_producer_ids_are_minted_above_what_brokers_hand_out() -> None:
+    view = World({"c1": []}).view()
+    book = Playbook(init_producer_id.handle, InitProducerIdRequest(None, 60_000), 4, view)
+    assert book.answer.producer_id >= 1 << 62
+    assert book.answer.producer_epoch == 0
+
+
+def test_transactional_ids_are_refused_for_good() -> None:
+    view = World({"c1": []}).view()
+    book = Playbook(init_producer_id.handle, InitProducerIdRequest("tx", 60_000), 4, view)
+    assert book.answer.error_code == 53
