@@ -2,44 +2,27 @@
 
 Each child leads a session of its own, so that a Ctrl-C in the terminal reaches the supervisor alone, which then stops
 all in order; and its whole group can be signalled. On Linux the kernel kills a child whose parent died. Elsewhere the
-next start does: see `leftovers`.
+next start does: see `kill_leftovers`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from local.leash import on_leash
+
 KILL_WAIT_S = 10.0
 LOG_LIMIT_BYTES = 10 * 1024 * 1024
 TAIL_BYTES = 4000
 SAME_START_S = 0.5  # a pid belongs to the process we started when their start times agree to this
-
-_libc: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def dies_with_parent() -> Callable[[], None]:
-    """What a child does between fork and exec; call it in the parent, in the thread that spawns."""
-    parent = os.getpid()
-
-    def ask_the_kernel() -> None:
-        if _libc is not None:
-            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it died before we could ask
-                os._exit(1)
-
-    return ask_the_kernel
 
 
 class Child:
@@ -65,13 +48,12 @@ class Child:
         _keep_bounded(log)
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *command,
+                *on_leash(command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **settings},
                 start_new_session=True,
-                preexec_fn=dies_with_parent(),
             )
         return cls(process, log, stop_signal)
 

@@ -78,12 +78,16 @@ class Supervisor:
         for service in self._services.values():
             self._tasks[service.name] = asyncio.create_task(self._keep(service), name=service.name)
             self._tasks[service.name].add_done_callback(self._notice_failure)
-        all_up = asyncio.ensure_future(asyncio.gather(*(event.wait() for event in self._up.values())))
+        all_up = asyncio.create_task(self._all_up())
         ends: list[asyncio.Future[Any]] = [all_up, self._failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._failure.done():
             all_up.cancel()
             self._failure.result()
+
+    async def _all_up(self) -> None:
+        for event in self._up.values():
+            await event.wait()
 
     async def run(self) -> None:
         """Keep all running until cancelled; raises if the supervisor itself fails."""

@@ -1,0 +1,8 @@
+"""What every test may ask for. The fixtures stand in tests/fixtures, one file for each kind of thing."""
+
+pytest_plugins = [
+    "tests.fixtures.clusters",
+    "tests.fixtures.databases",
+    "tests.fixtures.meshes",
+    "tests.fixtures.names",
+]
