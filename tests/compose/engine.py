@@ -1,4 +1,4 @@
-"""A container engine for the compose tests: the developer's own, or one in namespaces of its own that leaves nothing behind."""
+"""A container engine for the compose tests: the developer's own, or a private one that leaves nothing behind."""
 
 from __future__ import annotations
 
