@@ -11,10 +11,10 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help env stubs run test check soak bench clean lock
+.PHONY: help env stubs lock lock-kafka run test check soak bench clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 env: $(VENV)/.ready stubs ## the environment, .venv
 
@@ -39,3 +39,29 @@ lock: $(VENV)/.uv ## resolve again and write locks/ (raises versions only with U
 		--no-emit-find-links --no-annotate --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --output-file locks/uv.txt
 	@$(COMPILE) --extra dev $(if $(UPGRADE),--upgrade) --output-file locks/dev.txt
 	@for extra in $(EXTRA_LOCKS); do $(COMPILE) --extra $$extra --constraint locks/dev.txt --output-file locks/$$extra.txt || exit 1; done
+	@! grep -l '://' locks/*.txt || { echo 'locks hold hashes, no addresses'; exit 1; }
+
+lock-kafka: env ## write the lock of Kafka's jars again (needs Maven)
+	@$(BIN)/python -m local.jar_lock
+
+run: env ## the whole mesh on this machine: ARGS="--cluster ..." for options
+	@$(BIN)/kafka-mesh up $(ARGS)
+
+test: env ## everything that the project promises
+	@$(BIN)/pytest $(if $(ARGS),$(ARGS),tests --ignore=tests/soak --ignore=tests/bench)
+
+check: env ## style, types, and who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted; run: $(BIN)/ruff format .'; exit 1; }
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+soak: env ## what takes longer: repeats, random kills, volumes
+	@$(BIN)/pytest tests/soak $(ARGS)
+
+bench: env ## figures, not verdicts
+	@$(BIN)/pytest -s tests/bench $(ARGS)
+
+clean: ## what can be made again; the state of `make run` stays (remove .kafka-mesh yourself)
+	@rm -rf $(VENV) mesh/rpc/v1 .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -30,8 +30,6 @@ class StubsHook(BuildHookInterface[Any]):
     """The hook that hatchling calls; `[tool.hatch.build.hooks.custom]` names this file."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version == "editable" and not (Path(self.root) / PROTO_ROOT).exists():
-            return  # a checkout in the making: `make stubs` generates when there is something to generate from
         generate(Path(self.root))
         build_data["artifacts"].append(f"/{STUBS.as_posix()}/")
 
