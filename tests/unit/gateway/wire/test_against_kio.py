@@ -19,9 +19,10 @@ kio_errors = pytest.importorskip("kio.schema.errors")
 def kio_class(spec: MessageSpec, version: int) -> type | None:
     load = kio_index.load_request_schema if spec.kind is Kind.REQUEST else kio_index.load_response_schema
     try:
-        return load(spec.api_key, version)
+        found: type = load(spec.api_key, version)
     except kio_index.KioIndexError:
         return None
+    return found
 
 
 PAIRS = [

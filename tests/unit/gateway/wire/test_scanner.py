@@ -1,0 +1,209 @@
+"""The scanners agree with the codec on every message, and what they cut out is whole."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from services.gateway.wire.codec import decode, encode
+from services.gateway.wire.messages import FetchRequest, FetchResponse, ProduceRequest
+from services.gateway.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
+from services.gateway.wire.primitives import INT32, WireError
+from services.gateway.wire.scanner import (
+    patch_correlation_id,
+    scan_fetch_request,
+    scan_fetch_response,
+    scan_produce,
+    split_produce,
+)
+from tests.unit.gateway.wire.records import batch
+from tests.unit.gateway.wire.strategies import structs
+
+some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+PAD = b"shared"
+
+
+@pytest.mark.parametrize("version", range(14))
+@some
+@given(data=st.data())
+def test_a_produce_scan_sees_what_the_codec_sees(version: int, data: st.DataObject) -> None:
+    request = data.draw(structs(ProduceRequest, version, unknown_tags=version >= 9))
+    body = encode(request, version)
+    buffer = PAD + body + PAD
+    scan = scan_produce(buffer, version, len(PAD), len(PAD) + len(body))
+
+    assert (scan.transactional_id, scan.acks, scan.timeout_ms) == (
+        request.transactional_id,
+        request.acks,
+        request.timeout_ms,
+    )
+    assert [(topic.name, topic.topic_id) for topic in scan.topics] == [
+        (topic.name, topic.topic_id) for topic in request.topic_data
+    ]
+    for seen, real in zip(scan.topics, request.topic_data, strict=True):
+        found = [
+            (part.partition, None if part.records_start < 0 else buffer[part.records_start : part.records_end])
+            for part in seen.partitions
+        ]
+        assert found == [(part.index, part.records) for part in real.partition_data]
+
+
+@pytest.mark.parametrize("version", range(14))
+@some
+@given(data=st.data())
+def test_parts_of_a_split_are_requests_of_their_own(version: int, data: st.DataObject) -> None:
+    request = data.draw(structs(ProduceRequest, version, unknown_tags=version >= 9))
+    body = encode(request, version)
+    scan = scan_produce(body, version, 0, len(body))
+    kept = [
+        (topic, [part for part in topic.partitions if data.draw(st.booleans())])
+        for topic in scan.topics
+        if data.draw(st.booleans())
+    ]
+    part = b"".join(split_produce(body, scan, kept))
+
+    wanted = {id(topic): [entry.partition for entry in entries] for topic, entries in kept}
+    decoded = decode(ProduceRequest, version, part)
+    assert [[entry.index for entry in topic.partition_data] for topic in decoded.topic_data] == list(wanted.values())
+    assert decoded.unknown_tags == request.unknown_tags
+    everything = [(topic, topic.partitions) for topic in scan.topics]
+    assert b"".join(split_produce(body, scan, everything)) == body
+
+
+@pytest.mark.parametrize("version", range(19))
+@some
+@given(data=st.data())
+def test_a_fetch_scan_sees_what_the_codec_sees(version: int, data: st.DataObject) -> None:
+    request = data.draw(structs(FetchRequest, version, unknown_tags=version >= 12))
+    body = encode(request, version)
+    buffer = PAD + body + PAD
+    scan = scan_fetch_request(buffer, version, len(PAD), len(PAD) + len(body))
+
+    for name in ("max_wait_ms", "min_bytes", "max_bytes", "session_id", "session_epoch", "rack_id", "replica_id"):
+        assert getattr(scan, name) == getattr(request, name), name
+    assert scan.isolation_level == request.isolation_level % 256
+    assert scan.forgotten_topics == len(request.forgotten_topics_data)
+    assert [
+        (
+            topic.name,
+            topic.topic_id,
+            [(p.partition, p.fetch_offset, p.max_bytes, p.current_leader_epoch) for p in topic.partitions],
+        )
+        for topic in scan.topics
+    ] == [
+        (
+            topic.topic,
+            topic.topic_id,
+            [(p.partition, p.fetch_offset, p.partition_max_bytes, p.current_leader_epoch) for p in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+
+
+def test_waits_of_a_fetch_are_patched_in_place() -> None:
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[FetchPartition()])])
+    buffer = bytearray(encode(request, 11))
+    INT32.pack_into(buffer, scan_fetch_request(buffer, 11, 0, len(buffer)).waits_at, 20)
+    assert decode(FetchRequest, 11, buffer).max_wait_ms == 20
+
+
+@pytest.mark.parametrize("version", range(19))
+@some
+@given(data=st.data())
+def test_a_fetch_response_scan_sees_what_the_codec_sees(version: int, data: st.DataObject) -> None:
+    response = data.draw(structs(FetchResponse, version, unknown_tags=version >= 12))
+    body = encode(response, version)
+    buffer = PAD + body + PAD
+    scan = scan_fetch_response(buffer, version, len(PAD), len(PAD) + len(body))
+
+    assert (scan.throttle_time_ms, scan.error_code, scan.session_id) == (
+        response.throttle_time_ms,
+        response.error_code,
+        response.session_id,
+    )
+    for seen, real in zip(scan.topics, response.responses, strict=True):
+        assert (seen.name, seen.topic_id) == (real.topic, real.topic_id)
+        for part, data_of in zip(seen.partitions, real.partitions, strict=True):
+            assert (part.partition, part.error_code, part.high_watermark, part.preferred_read_replica) == (
+                data_of.partition_index,
+                data_of.error_code,
+                data_of.high_watermark,
+                data_of.preferred_read_replica,
+            )
+            records = None if part.records_start < 0 else buffer[part.records_start : part.records_end]
+            assert records == data_of.records
+    parts = [part for topic in response.responses for part in topic.partitions]
+    assert scan.record_bytes == sum(len(part.records or b"") for part in parts)
+
+
+def fetched(**changes: object) -> bytes:
+    part = PartitionData(records=b"12345", aborted_transactions=[AbortedTransaction(1, 2)])
+    for name, value in changes.items():
+        setattr(part, name, value)
+    return encode(FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[part])]), 12)
+
+
+def test_a_plain_answer_may_pass_untouched() -> None:
+    body = fetched()
+    scan = scan_fetch_response(body, 12, 0, len(body))
+    assert scan.untouched
+    assert scan.record_bytes == 5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"error_code": 1},
+        {"preferred_read_replica": 2},
+        {"current_leader": LeaderIdAndEpoch(1, 2)},
+        {"diverging_epoch": EpochEndOffset(1, 2)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_speaks_of_the_cluster_behind_does_not_pass_untouched(change: dict[str, object]) -> None:
+    body = fetched(**change)
+    assert not scan_fetch_response(body, 12, 0, len(body)).untouched
+
+
+@pytest.mark.parametrize(
+    "response",
+    [FetchResponse(error_code=70), FetchResponse(session_id=9), FetchResponse(node_endpoints=[NodeEndpoint(host="h")])],
+    ids=["error", "session", "endpoints"],
+)
+def test_nor_does_a_top_level_hint(response: FetchResponse) -> None:
+    body = encode(response, 16)
+    assert not scan_fetch_response(body, 16, 0, len(body)).untouched
+
+
+def test_a_producer_is_seen_without_decoding() -> None:
+    records = bytes(batch(b"a", producer_id=5, epoch=1, sequence=10, count=4)) + bytes(batch(b"b"))
+    request = ProduceRequest(
+        topic_data=[
+            TopicProduceData(
+                name="t", partition_data=[PartitionProduceData(records=records), PartitionProduceData(records=None)]
+            )
+        ]
+    )
+    body = encode(request, 9)
+    full, empty = scan_produce(body, 9, 0, len(body)).topics[0].partitions
+    first = full.first_batch(body)
+    assert (first.producer_id, first.producer_epoch, first.base_sequence, first.record_count) == (5, 1, 10, 4)
+    assert full.batch_starts(body) == [full.records_start, full.records_start + len(batch(b"a"))]
+    assert empty.batch_starts(body) == []
+    with pytest.raises(WireError):
+        empty.first_batch(body)
+
+
+def test_a_correlation_id_is_patched_in_place() -> None:
+    buffer = bytearray(12)
+    patch_correlation_id(buffer, 4, -2)
+    assert buffer.hex() == "00000000fffffffe00000000"
