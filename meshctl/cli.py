@@ -1,0 +1,35 @@
+"""The root of the command line: `meshctl`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import click
+
+from meshctl.commands.cluster import cluster
+from meshctl.commands.completion import completion
+from meshctl.commands.decision import explain, history, instances, status, watch
+from meshctl.commands.rule import rule
+from meshctl.failures import EXIT_CODES_HELP
+from meshctl.session import Group
+
+_HELP = f"""Operate a Kafka mesh: which clusters there are, which topics live where, and why.
+
+Talks to control over gRPC; finds the local mesh by itself.
+
+{EXIT_CODES_HELP}"""
+
+
+@click.group(cls=Group, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("kafka-mesh"), prog_name="meshctl")
+def cli() -> None:
+    """See `_HELP`: a docstring can't be composed."""
+
+
+for _command in (cluster, rule, explain, history, status, watch, instances, completion):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """The console script."""
+    cli(prog_name="meshctl")

@@ -1,0 +1,188 @@
+"""`meshctl explain`, `history`, `status`, `watch` and `instances`: why things are as they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import click
+import grpc
+
+from mesh.rpc import admin, events
+from meshctl import wording
+from meshctl.commands.cluster import print_clusters
+from meshctl.connection import Connection
+from meshctl.failures import as_call
+from meshctl.output import age, as_dict, count, moment, print_json, print_table
+from meshctl.session import Command, Session, pass_session
+
+DEFAULT_HISTORY = 20
+RECONNECT_SECONDS = 1.0  # control restarts in seconds; asking more often finds nothing out
+_STREAM_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+
+
+@click.command(cls=Command)
+@click.argument("topic")
+@pass_session
+def explain(session: Session, topic: str) -> None:
+    """Say where TOPIC lives and why: the rule that decides and each rule tried before it."""
+    connection = session.connect()
+    answer = connection.call(connection.decisions.Explain, admin.ExplainRequest(topic=topic))
+    if session.as_json:
+        print_json(answer)
+        return
+    if answer.cluster:
+        known = count(answer.partitions, "partition") if answer.partitions else "absent there, or not known"
+        nth = f", its visit {answer.visit} there" if answer.visit > 1 else ""
+        click.echo(f"{answer.topic} lives on {answer.cluster} ({known}{nth}; revision {answer.revision})")
+    else:
+        click.echo(f"{answer.topic} is not routed: no rule matches (revision {answer.revision})")
+    print_table(
+        ("", "RULE", "MATCH", "CLUSTER", "WHY"),
+        (
+            (
+                "->" if tried.matched else "", wording.short(tried.rule.name), wording.match(tried.rule.spec.match),
+                tried.rule.spec.target_cluster, tried.reason,
+            )
+            for tried in answer.tried
+        ),
+        empty="No rule was tried.",
+    )  # fmt: skip
+    for note in answer.notes:
+        click.echo(f"note: {note}")
+
+
+@click.command(cls=Command)
+@click.option("--stream", default="", metavar="STREAM", help="Only this stream: rules, clusters/NAME, instances/ID.")
+@click.option(
+    "-n",
+    "--count",
+    "number",
+    type=click.IntRange(min=1),
+    default=DEFAULT_HISTORY,
+    show_default=True,
+    help="How many, counted from the newest.",
+)
+@pass_session
+def history(session: Session, stream: str, number: int) -> None:
+    """Show the last decisions, newest first."""
+    found = session.connect().last_events(number, stream)
+    if session.as_json:
+        print_json({"events": [as_dict(each) for each in found]})
+        return
+    print_table(
+        ("POSITION", "TIME", "BY", "STREAM", "WHAT", "REASON"),
+        (
+            (each.position, moment(each.time), each.actor, each.stream, wording.event(each), each.reason)
+            for each in found
+        ),
+        empty=f"Nothing was decided yet{f' in stream {stream}' if stream else ''}.",
+    )
+
+
+@click.command(cls=Command)
+@pass_session
+def status(session: Session) -> None:
+    """Show the revision in force, the members with what each of them runs, and the clusters."""
+    found = session.connect().status()
+    if session.as_json:
+        print_json(found)
+        return
+    pending = f"; revision {found.pending_revision} is being rolled out" if found.pending_revision else ""
+    behind = found.last_position - found.published_position
+    carried = f"; {count(behind, 'event')} not yet on mesh.events" if behind > 0 else ""
+    click.echo(f"revision {found.revision}{pending}; log at {found.last_position}{carried}")
+    click.echo()
+    print_table(
+        ("MEMBER", "KIND", "ADDRESS", "RUNS", "STATE", "LAG", "CLIENTS", "SEEN", "NOTE"),
+        (
+            (
+                wording.short(each.name), wording.member_kind(each.kind), each.address, each.revision or "-",
+                wording.member_phase(each.phase), f"{each.lag_ms:.0f} ms" if each.lag_ms else "-", each.client_count,
+                age(each.last_seen_time), each.phase_reason,
+            )
+            for each in found.members
+        ),
+        empty="No router, gateway or sidecar is connected.",
+    )  # fmt: skip
+    click.echo()
+    print_clusters(found.clusters)
+    if found.instances:
+        click.echo()
+        _print_instances(found.instances)
+
+
+@click.command(cls=Command)
+@pass_session
+def instances(session: Session) -> None:
+    """Show the consumers that sidecars hold for backends."""
+    found = session.connect().all_instances()
+    if session.as_json:
+        print_json({"instances": [as_dict(each) for each in found]})
+        return
+    _print_instances(found)
+
+
+def _print_instances(found: Iterable[events.ConsumerInstance]) -> None:
+    print_table(
+        ("INSTANCE", "GROUP", "SIDECAR", "TOPICS", "KEY", "VALUE", "SINCE"),
+        (
+            (
+                each.instance_id, each.group, each.sidecar, ",".join(each.topics) or "-",
+                each.key_format, each.value_format, moment(each.create_time),
+            )
+            for each in found
+        ),
+        empty="No sidecar holds a consumer.",
+    )  # fmt: skip
+
+
+@click.command(cls=Command)
+@click.option(
+    "--from",
+    "from_position",
+    type=click.IntRange(min=1),
+    metavar="POSITION",
+    help="Begin with this event of the log; with the next one otherwise.",
+)
+@click.option("-n", "--count", "number", type=click.IntRange(min=1), help="Stop after this many events.")
+@pass_session
+def watch(session: Session, from_position: int | None, number: int | None) -> None:
+    """Show decisions as they are taken, until Ctrl-C. With -o json one event a line.
+
+    When control goes away, watch waits for it and goes on where it was: no event is missed.
+    """
+    connection = session.connect()
+    following = (
+        connection.status().last_position + 1
+    )  # asked first: a control that is not there at the start is an error
+    try:
+        for shown, event in enumerate(_events(connection, from_position or following), start=1):
+            if session.as_json:
+                print_json(event, one_line=True)
+            else:
+                reason = f" ({event.reason})" if event.reason else ""
+                click.echo(f"{event.position}  {moment(event.time)}  {event.actor}  {wording.event(event)}{reason}")
+            if shown == number:
+                return
+    except KeyboardInterrupt:
+        return
+
+
+def _events(connection: Connection, position: int) -> Iterator[events.Event]:
+    """Events from `position` on, without end: the stream is opened again when it ends, where it ended."""
+    away = False
+    while True:
+        try:
+            for event in connection.watch(position):
+                away = False
+                position = event.position + 1
+                yield event
+        except grpc.RpcError as error:
+            code = as_call(error).code()
+            if code not in _STREAM_ENDS:
+                raise
+            if code is grpc.StatusCode.UNAVAILABLE and not away:
+                click.echo("control went away; waiting for it", err=True)
+                away = True
+        time.sleep(RECONNECT_SECONDS)

@@ -1,0 +1,118 @@
+"""The connection to control: stubs, a deadline on every call, who asks, and lists that span pages."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterator
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from mesh.rpc import admin, admin_grpc, events, instances_grpc
+from mesh.rpc import instances as instances_pb
+from meshctl.endpoints import Endpoint
+from meshctl.failures import ExitCode, MeshctlError
+
+PAGE_SIZE = 1000  # the server's maximum
+ACTOR_METADATA = "x-mesh-actor"
+WATCH_SECONDS = 600.0  # a watch is opened again after this long, so that even it has a deadline
+CHANNEL_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),  # control is a neighbour; a proxy for the web is not on the way
+    ("grpc.keepalive_time_ms", 20_000),  # a watch notices a server that is gone without a word
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+)
+
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
+
+
+def actor() -> str:
+    """Who asks: user@host, in characters that metadata can carry."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()
+
+
+class Connection:
+    """Calls to control. Not for several threads."""
+
+    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
+        self.endpoint = endpoint
+        self._timeout = timeout
+        self._metadata = ((ACTOR_METADATA, actor()),)
+        self._channel = grpc.insecure_channel(endpoint.address, options=CHANNEL_OPTIONS)
+        self.clusters = admin_grpc.ClusterServiceStub(self._channel)
+        self.rules = admin_grpc.RuleServiceStub(self._channel)
+        self.decisions = admin_grpc.DecisionServiceStub(self._channel)
+        self.instances = instances_grpc.InstanceServiceStub(self._channel)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def call(self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Response:
+        """One call, bounded by the time-out of the command line."""
+        return method(request, timeout=self._timeout, metadata=self._metadata)
+
+    def all_clusters(self) -> list[admin.Cluster]:
+        """Every cluster, by ordinal."""
+        request = admin.ListClustersRequest(page_size=PAGE_SIZE)
+        found: list[admin.Cluster] = []
+        while True:
+            page = self.call(self.clusters.ListClusters, request)
+            found += page.clusters
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    def all_rules(self) -> tuple[list[admin.Rule], int]:
+        """Every rule in order, and the revision of the set."""
+        request = admin.ListRulesRequest(page_size=PAGE_SIZE)
+        found: list[admin.Rule] = []
+        revision: int | None = None
+        while True:
+            page = self.call(self.rules.ListRules, request)
+            if revision is not None and page.revision != revision:
+                raise MeshctlError(
+                    "the rules changed while they were listed; ask again", ExitCode.CONFLICT, status="ABORTED"
+                )
+            revision = page.revision
+            found += page.rules
+            if not page.next_page_token:
+                return found, revision
+            request.page_token = page.next_page_token
+
+    def all_instances(self) -> list[events.ConsumerInstance]:
+        """Every consumer instance, by name."""
+        request = instances_pb.ListInstancesRequest(page_size=PAGE_SIZE)
+        found: list[events.ConsumerInstance] = []
+        while True:
+            page = self.call(self.instances.ListInstances, request)
+            found += page.instances
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    def last_events(self, count: int, stream: str) -> list[events.Event]:
+        """The last `count` events of `stream` (of all streams when empty), newest first."""
+        request = admin.ListEventsRequest(page_size=min(count, PAGE_SIZE), stream=stream)
+        found: list[events.Event] = []
+        while True:
+            page = self.call(self.decisions.ListEvents, request)
+            found += page.events
+            if not page.next_page_token or len(found) >= count:
+                return found[:count]
+            request.page_token = page.next_page_token
+
+    def status(self) -> admin.MeshStatus:
+        """Revision, members, clusters and instances as control sees them."""
+        return self.call(self.decisions.GetStatus, admin.GetStatusRequest())
+
+    def watch(self, from_position: int) -> Iterator[events.Event]:
+        """Events from a position on, until the watch's deadline or a failure ends it."""
+        request = admin.WatchEventsRequest(from_position=from_position)
+        yield from self.decisions.WatchEvents(request, timeout=WATCH_SECONDS, metadata=self._metadata)

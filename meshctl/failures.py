@@ -1,0 +1,146 @@
+"""What goes wrong, as a person or a script needs it: one sentence, the places it is about, and an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import IO, Any, cast
+
+import click
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+from meshctl.endpoints import Endpoint
+
+
+class ExitCode(IntEnum):
+    """Exit codes that scripts can rely on; `meshctl --help` lists them."""
+
+    OK = 0
+    REFUSED = 1
+    BAD_REQUEST = 2
+    UNAVAILABLE = 3
+    NOT_FOUND = 4
+    CONFLICT = 5
+
+
+EXIT_CODES_HELP = """\b
+Exit codes:
+  0  done
+  1  refused: the state of the mesh does not allow it, or the server failed
+  2  bad request: wrong usage, a field or a file that is not right
+  3  unavailable: nothing answers, or not in time
+  4  not found
+  5  conflict: it exists already, or somebody else was faster (aborted)
+"""
+
+_EXIT_CODES = {
+    grpc.StatusCode.INVALID_ARGUMENT: ExitCode.BAD_REQUEST,
+    grpc.StatusCode.OUT_OF_RANGE: ExitCode.BAD_REQUEST,
+    grpc.StatusCode.UNAVAILABLE: ExitCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED: ExitCode.UNAVAILABLE,
+    grpc.StatusCode.NOT_FOUND: ExitCode.NOT_FOUND,
+    grpc.StatusCode.ABORTED: ExitCode.CONFLICT,
+    grpc.StatusCode.ALREADY_EXISTS: ExitCode.CONFLICT,
+}
+
+# How grpc itself words UNAVAILABLE when there is no server; a server's own words are shown as they are.
+_TRANSPORT_WORDS = (
+    "failed to connect",
+    "connections to all backends",
+    "socket closed",
+    "connection reset",
+    "name resolution",
+    "dns",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that is wrong, and where: a request field, a resource, or a line of a file."""
+
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}" if self.place else self.text
+
+
+class MeshctlError(click.ClickException):
+    """Ends the command with a message and an exit code; never a traceback."""
+
+    def __init__(
+        self,
+        message: str,
+        exit_code: ExitCode,
+        *,
+        status: str = "",
+        violations: Iterable[Violation] = (),
+        as_json: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.exit_code = int(exit_code)
+        self.status = status or exit_code.name
+        self.violations = tuple(violations)
+        self.as_json = as_json
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        stream = file or click.get_text_stream("stderr")
+        if self.as_json:
+            violations = [{"place": violation.place, "text": violation.text} for violation in self.violations]
+            body = {
+                "status": self.status,
+                "message": self.message,
+                "violations": violations,
+                "exit_code": self.exit_code,
+            }
+            click.echo(json.dumps({"error": body}, ensure_ascii=False), file=stream)
+            return
+        click.echo(f"meshctl: {self.message}", file=stream)
+        for violation in self.violations:
+            click.echo(f"  {violation}", file=stream)
+
+
+def as_call(error: grpc.RpcError) -> grpc.Call:
+    """The call in the error of a call: grpc promises that it is one, its types do not say so."""
+    return cast(grpc.Call, error)
+
+
+def from_rpc(error: grpc.RpcError, endpoint: Endpoint) -> MeshctlError:
+    """The failure of a call, in the server's own words where it has any."""
+    call = as_call(error)
+    code = call.code()
+    words = call.details() or ""
+    violations = [violation for violation in _violations(call) if violation.text != words]
+    exit_code = _EXIT_CODES.get(code, ExitCode.REFUSED)
+    where = f"control at {endpoint.address} ({endpoint.source})"
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and not violations:
+        words = f"{where} did not answer in time; a change may still happen: see `meshctl history`, or raise --timeout"
+    elif code is grpc.StatusCode.UNAVAILABLE and any(word in words.lower() for word in _TRANSPORT_WORDS):
+        words = f"{where} does not answer; start the mesh with `kafka-mesh up`, or name another address with --address"
+    elif code is grpc.StatusCode.UNIMPLEMENTED:
+        words = f"{where} does not know this call; it is another service, or an older version"
+    elif code in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL):
+        words = f"{where} failed: {words or code.name}"
+    return MeshctlError(words or f"{where} answered {code.name}", exit_code, status=code.name, violations=violations)
+
+
+def _violations(error: grpc.Call) -> list[Violation]:
+    try:
+        status = rpc_status.from_call(error)
+    except ValueError:  # details that contradict the status: show the status alone
+        return []
+    if status is None:
+        return []
+    found: list[Violation] = []
+    for detail in status.details:
+        bad_request = error_details_pb2.BadRequest()
+        precondition = error_details_pb2.PreconditionFailure()
+        if detail.Unpack(bad_request):
+            found += [Violation(each.field, each.description) for each in bad_request.field_violations]
+        elif detail.Unpack(precondition):
+            found += [Violation(each.subject, each.description) for each in precondition.violations]
+    return found

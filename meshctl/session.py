@@ -1,0 +1,129 @@
+"""What every command shares: the options --address, --timeout and -o, and the connection made from them.
+
+The options stand on the group and on each command: `meshctl -o json status` and `meshctl status -o json` both work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import click
+import grpc
+
+from meshctl.connection import Connection
+from meshctl.endpoints import EndpointsError, Service, find, split_address
+from meshctl.failures import ExitCode, MeshctlError, from_rpc
+
+ADDRESS_VARIABLE = "MESHCTL_ADDRESS"
+DEFAULT_TIMEOUT_SECONDS = 30.0  # a rule change may wait for another one and for the gateways' holds
+
+
+class OutputFormat(StrEnum):
+    """How results are shown."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclass(slots=True)
+class Session:
+    """The options of one command line, and its connection once it is needed."""
+
+    address: str | None = None
+    timeout: float = DEFAULT_TIMEOUT_SECONDS
+    output: OutputFormat = OutputFormat.TABLE
+    _connection: Connection | None = None
+
+    @property
+    def as_json(self) -> bool:
+        return self.output is OutputFormat.JSON
+
+    def connect(self) -> Connection:
+        """The connection; made at first use, closed with the command."""
+        if self._connection is None:
+            try:
+                endpoint = find(Service.CONTROL, option=self.address, variable=ADDRESS_VARIABLE)
+                split_address(endpoint.address)
+            except EndpointsError as error:
+                raise MeshctlError(str(error), ExitCode.BAD_REQUEST) from error
+            self._connection = Connection(endpoint, self.timeout)
+            click.get_current_context().call_on_close(self.close)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def failure(self, error: grpc.RpcError) -> MeshctlError:
+        """The failure of a call on this session's connection."""
+        return from_rpc(error, self.connect().endpoint)
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)
+
+
+def _store(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def store(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        session = context.ensure_object(Session)
+        if value is not None:
+            setattr(session, field, value)
+
+    return store
+
+
+def _shared_options() -> list[click.Parameter]:
+    formats = click.Choice([each.value for each in OutputFormat])
+
+    def store_format(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+        session = context.ensure_object(Session)
+        if value is not None:
+            session.output = OutputFormat(value)
+
+    return [
+        click.Option(
+            ["--address"], metavar="HOST:PORT", expose_value=False, callback=_store("address"),
+            help=f"Address of control. Default: ${ADDRESS_VARIABLE}, .kafka-mesh/endpoints.json, 127.0.0.1:7070.",
+        ),
+        click.Option(
+            ["--timeout"], type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", expose_value=False,
+            callback=_store("timeout"), help=f"Deadline of each call; {DEFAULT_TIMEOUT_SECONDS:g} by default.",
+        ),
+        click.Option(
+            ["-o", "--output"], type=formats, expose_value=False, callback=store_format,
+            help="table for people (default), json for programs.",
+        ),
+    ]  # fmt: skip
+
+
+class Command(click.Command):
+    """A command with the shared options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_shared_options())
+
+
+class Group(click.Group):
+    """A group with the shared options, whose commands end with an exit code instead of a traceback."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_shared_options())
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except grpc.RpcError as error:
+            failure = ctx.ensure_object(Session).failure(error)
+            failure.as_json = ctx.ensure_object(Session).as_json
+            raise failure from error
+        except MeshctlError as error:
+            error.as_json = ctx.ensure_object(Session).as_json
+            raise
