@@ -1,0 +1,71 @@
+"""The table of services, and the addresses that fill it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from local.layout import Layout, LayoutError, parse_clusters, parse_ports
+from local.ports import taken
+from local.services import PORTS, SERVICES
+
+
+def test_every_need_stands_earlier_in_the_table() -> None:
+    seen: set[str] = set()
+    for service in SERVICES:
+        assert set(service.needs) <= seen, service.name
+        seen.add(service.name)
+
+
+def test_every_placeholder_has_a_value(tmp_path: Path) -> None:
+    layout = Layout(state=tmp_path)
+    for service in SERVICES:
+        texts = [*layout.command(service), *layout.settings(service).values(), layout.address(service)]
+        assert not [text for text in texts if "{" in text], service.name
+
+
+def test_two_meshes_have_no_port_in_common() -> None:
+    assert not set(parse_ports(20000, ()).values()) & set(parse_ports(20000 + len(PORTS), ()).values())
+    assert len(set(PORTS.values())) == len(PORTS)
+
+
+def test_given_clusters_and_database_take_the_place_of_embedded_ones(tmp_path: Path) -> None:
+    clusters = parse_clusters(("west=a:9092,b:9092", "east=c:9092"))
+    layout = Layout(state=tmp_path, clusters=clusters, database="postgresql://me@db/mesh")
+
+    names = [service.name for service in layout.services()]
+
+    assert not {"jars", "postgres", "kafka-c1", "kafka-c2"} & set(names)
+    control = next(service for service in layout.services() if service.name == "control")
+    assert layout.settings(control)["KAFKA_MESH_CONTROL_DATABASE_URL"] == "postgresql://me@db/mesh"
+    assert layout.settings(control)["KAFKA_MESH_CONTROL_HOME_BOOTSTRAP_SERVERS"] == "a:9092,b:9092"
+
+
+def test_one_port_among_the_defaults() -> None:
+    assert parse_ports(None, ("gateway=29092",)) == {**PORTS, "gateway": 29092}
+
+
+@pytest.mark.parametrize("value", ["gateway", "gateway=", "gateway=70000", "gateway=x", "nobody=1"])
+def test_a_wrong_port_is_named(value: str) -> None:
+    with pytest.raises(LayoutError, match=value):
+        parse_ports(None, (value,))
+
+
+@pytest.mark.parametrize("values", [("c1",), ("=a:1",), ("c1=a",), ("c1=a:1", "c1=b:1")])
+def test_a_wrong_cluster_is_named(values: tuple[str, ...]) -> None:
+    with pytest.raises(LayoutError, match="--cluster"):
+        parse_clusters(values)
+
+
+def test_who_holds_a_port_is_named() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen()
+        port = held.getsockname()[1]
+
+        assert len(taken({"gateway": port})) == 1
+        assert f"port {port} (gateway)" in taken({"gateway": port})[0]
+        assert f"pid {os.getpid()}" in taken({"gateway": port})[0]

@@ -1,0 +1,48 @@
+"""What pyproject.toml and the locks promise."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_what_builds_the_package_is_what_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+    assert project["build-system"]["requires"] == project["project"]["optional-dependencies"]["build"]
+
+
+def test_locks_carry_hashes_and_no_addresses() -> None:
+    locks = sorted((ROOT / "locks").glob("*.txt"))
+    assert {lock.stem for lock in locks} >= {
+        "dev",
+        "control",
+        "router",
+        "gateway",
+        "sidecar",
+        "local",
+        "pipeline",
+        "uv",
+    }
+    for lock in locks:
+        text = lock.read_text(encoding="utf-8")
+        assert "://" not in text, lock.name
+        pins = re.findall(r"^[a-zA-Z0-9][\w.-]*==\S+.*$", text, re.MULTILINE)
+        assert pins and all(pin.endswith("\\") for pin in pins), lock.name
+
+
+def test_locks_agree_with_each_other() -> None:
+    everything = _pins("dev")
+    for lock in (ROOT / "locks").glob("*.txt"):
+        if lock.stem not in ("dev", "uv"):
+            for pin, version in _pins(lock.stem).items():
+                assert everything.get(pin, version) == version, f"{lock.name}: {pin[0]}"
+
+
+def _pins(lock: str) -> dict[tuple[str, str], str]:
+    text = (ROOT / "locks" / f"{lock}.txt").read_text(encoding="utf-8")
+    found = re.findall(r"^([a-zA-Z0-9][\w.-]*)==(\S+)(.*)\\$", text, re.MULTILINE)
+    return {(name, marker.strip()): version for name, version, marker in found}
