@@ -14,7 +14,7 @@ Handlers write `yield from ask(call, MetadataResponse)` and its sisters below: s
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import VirtualNodes
 from services.gateway.wire.codec import decode
 from services.gateway.wire.frames import RequestHeader
+from services.gateway.wire.primitives import Buffer
 from services.gateway.wire.schema import Struct
 
 M = TypeVar("M", bound=Struct)
@@ -37,10 +38,10 @@ CALL_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of a client. `frame` (header and body, without size prefix) is the plan's own until it ends."""
+    """One request of a client. `frame` (size prefix, header, body) is the plan's own: it may be patched in place."""
 
     header: RequestHeader
-    frame: bytes | bytearray | memoryview
+    frame: memoryview
 
     @property
     def api_key(self) -> int:
@@ -130,9 +131,16 @@ class Lane(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A request's own bytes, sent as they are with another correlation id."""
+    """A request's own frame, sent as it is with another correlation id."""
 
-    frame: bytes | bytearray | memoryview
+    frame: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A request's body in pieces, as `split_produce` cuts it; the I/O puts a header before it."""
+
+    pieces: tuple[Buffer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +148,7 @@ class Call:
     """One request to one broker of one cluster."""
 
     cluster: str
-    message: Struct | Verbatim
+    message: Struct | Verbatim | Body
     version: int
     target: Target = AnyBroker()
     lane: Lane = Lane.SHARED
@@ -150,7 +158,7 @@ class Call:
     no_answer: bool = False
     """The broker will not answer (Produce with acks 0): the outcome is `Sent` as soon as the bytes are on their way."""
     api_key: int = -1
-    """Only needed with `Verbatim`; a message knows its own."""
+    """Only needed with `Verbatim` and `Body`; a message knows its own."""
     resume_key: object = None
     """For `Gather`: a call that was left behind unanswered is taken up again by the next one of the same lane with an
     equal key, instead of being sent twice."""
@@ -158,10 +166,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class RawResponse:
-    """A response as it came: `frame[body_offset:]` is its body. As an answer it goes out with the client's
-    correlation id. `frame` may be a window into a receive buffer: it is good until the plan's next yield."""
+    """A response as it came: `frame` with its size prefix, `frame[body_offset:]` the body. As an answer it goes out
+    with the client's correlation id. `frame` may be a window into a receive buffer: good until the plan's next yield.
+    """
 
-    frame: bytes | bytearray | memoryview
+    frame: memoryview
     body_offset: int
     version: int
 
@@ -332,13 +341,3 @@ def _typed(outcome: object, cls: type[T]) -> T | Unreachable:
     if isinstance(outcome, (cls, Unreachable)):
         return outcome
     raise TypeError(f"a call was answered with {type(outcome).__name__} where {cls.__name__} was expected")
-
-
-@dataclass(slots=True)
-class Parts:
-    """A request cut into one part for each place it goes to, in the order in which the places came up."""
-
-    of: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
-
-    def add(self, cluster: str, broker_id: int, item: Any) -> None:
-        self.of.setdefault((cluster, broker_id), []).append(item)

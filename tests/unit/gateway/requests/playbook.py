@@ -30,7 +30,7 @@ from services.gateway.requests.plan import (
     Unreachable,
 )
 from services.gateway.requests.table import HANDLERS
-from services.gateway.wire.frames import encode_request, parse_request_header
+from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_request_header
 from services.gateway.wire.schema import Struct
 
 C = TypeVar("C")
@@ -88,8 +88,8 @@ class Playbook:
     """One request's plan, played step by step. Refresh, Stale and Forget are taken down and answered with None."""
 
     def __init__(self, handle: Handle, message: Struct, version: int, mesh: MeshView, client_id: str = "test") -> None:
-        frame = bytearray(encode_request(message, version, 7, client_id))[4:]
-        request = Request(parse_request_header(frame, 0, len(frame)), frame)
+        frame = memoryview(bytearray(encode_request(message, version, 7, client_id)))
+        request = Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame)
         self._plan = handle(request, mesh)
         self._answer: Answer | None = None
         self._command: Command | None = None

@@ -1,0 +1,249 @@
+"""A TCP connection that carries Kafka frames: what client connections and upstream connections have in common.
+
+Theory of operation
+1. All connections of the process receive into one buffer of 1 MiB. The loop asks for it, reads and calls
+   `buffer_updated` without interruption, so one is enough, and memory does not grow with connections.
+2. Complete frames are handed to `frame_received` where they lie; they are good during that call alone, unless `owned`.
+   What is left over is copied aside. A frame of more than `GATHER_FROM_BYTES` that is not complete gets a buffer of
+   its own, which grows with the bytes that have arrived, never with what its size prefix claims.
+3. `send` keeps its pieces until the read that is being worked on is done, then everything that was sent to one peer
+   meanwhile leaves in one `writev`, past the transport. What the socket does not take is copied to the transport,
+   and as long as that holds bytes, everything goes there: order is never lost.
+4. Pieces given to `send` may be windows into the receive buffer.
+"""
+
+import asyncio
+import os
+import socket
+from typing import Final, cast
+
+from services.gateway.wire.frames import SIZE_BYTES, FrameSplitter
+from services.gateway.wire.primitives import Buffer, WireError
+
+RECEIVE_BUFFER_BYTES: Final = 1 << 20
+GATHER_FROM_BYTES: Final = 64 * 1024
+"""Smaller unfinished frames are copied back and forth; that is cheaper than a buffer of their own."""
+MAX_PIECES: Final = 512
+"""Pieces in one writev; systems allow 1024 (IOV_MAX)."""
+WRITE_HIGH_WATER_BYTES: Final = 1 << 20
+"""From here on a peer that does not read makes us stop reading from whoever feeds it."""
+
+_receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+_unflushed: "list[FrameStream]" = []
+_reading = False
+
+
+class FrameStream(asyncio.BufferedProtocol):
+    """See above. Subclasses implement the four hooks at the end."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._splitter = FrameSplitter(max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._fd = -1
+        self._direct = True
+        self._rest = b""
+        """Bytes of an unfinished small frame."""
+        self._gathered: bytearray | None = None
+        self._filled = 0
+        self._expected = 0
+        self._pieces: list[Buffer] = []
+        self._queued = False
+        self._paused = False
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._gathered is not None:
+            return memoryview(self._gathered)[self._filled :]
+        kept = len(self._rest)
+        _receive_buffer[:kept] = self._rest
+        return _receive_buffer[kept:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        global _reading
+        _reading = True
+        try:
+            if self._gathered is not None:
+                self._gather(nbytes)
+            else:
+                end = len(self._rest) + nbytes
+                self._rest = b""
+                self._walk(_receive_buffer, end)
+        except WireError as error:
+            self.bad_frame(error)
+        finally:
+            _reading = False
+            flush_all()
+
+    def _walk(self, buffer: memoryview, end: int) -> None:
+        frames, rest, missing = self._splitter.split(buffer, 0, end)
+        for start, stop in frames:
+            if self._fd == -1:
+                return
+            self.frame_received(buffer[start - SIZE_BYTES : stop], False)
+        if rest == end or self._fd == -1:
+            return
+        if missing and end - rest + missing >= GATHER_FROM_BYTES:
+            self._expected = end - rest + missing
+            self._filled = end - rest
+            self._gathered = bytearray(min(self._expected, max(2 * self._filled, RECEIVE_BUFFER_BYTES)))
+            self._gathered[: self._filled] = buffer[rest:end]
+            self.gathering(len(self._gathered))
+        else:
+            self._rest = bytes(buffer[rest:end])
+
+    def _gather(self, nbytes: int) -> None:
+        gathered = cast(bytearray, self._gathered)
+        self._filled += nbytes
+        if self._filled == self._expected:
+            self._gathered = None
+            self.gathering(-len(gathered))
+            self.frame_received(memoryview(gathered), True)
+        elif self._filled == len(gathered):
+            grown = bytearray(min(self._expected, 2 * self._filled))
+            grown[: self._filled] = gathered
+            self._gathered = grown
+            self.gathering(len(grown) - len(gathered))
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def send(self, *pieces: Buffer) -> None:
+        """Bytes for the peer, in order. Nothing happens when the connection is gone: `lost` tells."""
+        if self._fd == -1:
+            return
+        self._pieces += pieces
+        if not self._queued:
+            self._queued = True
+            _unflushed.append(self)
+        if not _reading:
+            flush_all()
+
+    def _flush(self) -> None:
+        self._queued = False
+        pieces, self._pieces = self._pieces, []
+        transport = self._transport
+        if self._fd == -1 or transport is None or transport.is_closing():
+            return
+        at = 0
+        if self._direct and transport.get_write_buffer_size() == 0:
+            while at < len(pieces):
+                at, offset, blocked = self._write(pieces, at)
+                if offset:
+                    pieces[at] = memoryview(pieces[at])[offset:]
+                if blocked:
+                    break
+        if at < len(pieces):
+            transport.write(b"".join(pieces[at:]))
+
+    def _write(self, pieces: list[Buffer], at: int) -> tuple[int, int, bool]:
+        """One writev from piece `at` on: the first piece not wholly sent, how much of it was, whether to stop."""
+        group = pieces[at : at + MAX_PIECES]
+        try:
+            sent = os.writev(self._fd, group)
+        except (BlockingIOError, InterruptedError):
+            return at, 0, True
+        except OSError as error:
+            self.abort(f"sending failed: {error}")
+            return len(pieces), 0, True
+        for index, piece in enumerate(group):
+            if sent < len(piece):
+                return at + index, sent, True
+            sent -= len(piece)
+        return at + len(group), 0, False
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the peer has not taken from us yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def congested(self) -> bool:
+        return self._paused
+
+    # --- the connection's life ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        connection = transport.get_extra_info("socket")
+        self._direct = transport.get_extra_info("sslcontext") is None
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._fd = connection.fileno()
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self.made()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        self.congestion(True)
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.congestion(False)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended(str(exc) if exc else "closed by the peer")
+
+    @property
+    def is_open(self) -> bool:
+        return self._fd != -1
+
+    def close(self, reason: str) -> None:
+        """Send what is waiting, then close."""
+        if self._transport is not None and self._fd != -1:
+            self._flush()
+            self._transport.close()
+        self._ended(reason)
+
+    def abort(self, reason: str) -> None:
+        """Close at once, whatever is waiting."""
+        if self._transport is not None and self._fd != -1:
+            self._transport.abort()
+        self._ended(reason)
+
+    def _ended(self, reason: str) -> None:
+        if self._fd == -1:
+            return
+        self._fd = -1
+        self._pieces.clear()
+        if self._gathered is not None:
+            self.gathering(-len(self._gathered))
+            self._gathered = None
+        self.lost(reason)
+
+    # --- for subclasses ----------------------------------------------------------------------------------------------
+
+    def made(self) -> None:
+        """The connection is up."""
+
+    def frame_received(self, frame: memoryview, owned: bool) -> None:
+        """A whole frame, with its size prefix. Unless `owned`, it is good until this returns."""
+        raise NotImplementedError
+
+    def gathering(self, delta: int) -> None:
+        """Memory for an unfinished frame grew or shrank by so many bytes."""
+
+    def congestion(self, congested: bool) -> None:
+        """The peer stopped taking what we send, or goes on."""
+
+    def bad_frame(self, error: WireError) -> None:
+        """The peer sent what can't be a frame."""
+        self.abort(str(error))
+
+    def lost(self, reason: str) -> None:
+        """The connection is gone; called once."""
+
+
+def flush_all() -> None:
+    """Let everything go that was sent since the last time."""
+    while _unflushed:
+        _unflushed.pop()._flush()
