@@ -8,23 +8,29 @@ an interrupted build leaves nothing that looks finished, and two test runs canno
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.clients import toolchain
+from tests.fixtures.toolchains import need
 
 BUILD_TIMEOUT_SECONDS = 300.0
 
 
 def class_path(project: Path, kafka_version: str) -> str:
     """Class path of the built project; builds it if this content was never built for this version."""
-    toolchain.java()
-    built = toolchain.cache_folder() / f"{project.name}-{kafka_version}-{_content_hash(project)}"
+    need("java")
+    built = _cache_folder() / f"{project.name}-{kafka_version}-{_content_hash(project)}"
     if not built.exists():
         _build(project, kafka_version, built)
     return f"{built / 'classes'}:{built / 'lib'}/*"
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kafka-mesh" / "tests"
 
 
 def _content_hash(project: Path) -> str:
@@ -35,11 +41,11 @@ def _content_hash(project: Path) -> str:
 
 
 def _build(project: Path, kafka_version: str, built: Path) -> None:
+    (_, mvn) = need("javac", "mvn")
     built.parent.mkdir(parents=True, exist_ok=True)
-    toolchain.java_compiler()
     working = Path(tempfile.mkdtemp(prefix=f".{built.name}-", dir=built.parent))
     try:
-        command = [toolchain.maven(), "--quiet", "--batch-mode", "--file", str(project / "pom.xml")]
+        command = [str(mvn), "--quiet", "--batch-mode", "--file", str(project / "pom.xml")]
         command += [f"-Dkafka.version={kafka_version}", f"-Doutput={working}", "process-classes"]
         # Offline first: it takes seconds less, and works on a train.
         offline = _run([*command, "--offline"])

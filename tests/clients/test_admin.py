@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.clients.confluent.driver import ConfluentClient
-from tests.clients.conftest import World
 from tests.clients.contract import Admin, ClientError, Message, Reading, Sending
+from tests.clients.world import World
 
 
 async def test_a_topic_is_created_on_its_cluster_and_deleted(admin: Admin, world: World) -> None:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.clients.conftest import World
 from tests.clients.console.driver import ConsoleTools, Tool
+from tests.clients.world import World
 
 PERF_RECORDS = 2_000
 

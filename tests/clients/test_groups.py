@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
-from tests.clients.conftest import World
 from tests.clients.contract import Client, Message, Reading, Sending
+from tests.clients.world import World
 
 RECORDS_PER_TOPIC = 50
 FIRST_ROUND = 35

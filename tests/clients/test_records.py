@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.clients.confluent.driver import ConfluentClient
-from tests.clients.conftest import World
 from tests.clients.contract import Acks, Can, Client, Compression, Isolation, Message, Reading, Received, Sending
+from tests.clients.world import World
 
 RECORDS_PER_TOPIC_AND_COMPRESSION = 20
 HEADERS = (("origin", "test"), ("trace", "Ähre-7"))

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from tests.clients import maven, toolchain
+from tests.clients import maven
 from tests.clients.contract import ClientError
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.clients.processes import run
+from tests.fixtures.toolchains import need
 
 PROJECT = Path(__file__).parent
 KAFKA_VERSION = "4.3.1"
@@ -32,7 +33,7 @@ class Tool(StrEnum):
 
 class ConsoleTools:
     def __init__(self, bootstrap: str) -> None:
-        self._jvm = [toolchain.java(), *JVM_OPTIONS, LOG_WARNINGS, "-cp", maven.class_path(PROJECT, KAFKA_VERSION)]
+        self._jvm = [str(need("java")[0]), *JVM_OPTIONS, LOG_WARNINGS, "-cp", maven.class_path(PROJECT, KAFKA_VERSION)]
         self._bootstrap = ("--bootstrap-server", bootstrap)
 
     async def run(self, tool: Tool, *options: str, stdin: str = "") -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.clients import maven, toolchain
+from tests.clients import maven
 from tests.clients.contract import (
     OPERATION_TIMEOUT_SECONDS,
     Can,
@@ -20,6 +20,7 @@ from tests.clients.contract import (
     Sending,
 )
 from tests.clients.processes import JsonLines
+from tests.fixtures.toolchains import need
 
 PROJECT = Path(__file__).parent
 # Short lives: the quick compiler and the smallest collector start fastest and leave the cores to the brokers.
@@ -28,7 +29,7 @@ JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 
 def command(version: str, name: str, bootstrap: str, *arguments: str) -> list[str]:
     """Command line of the Java program for a kafka-clients version."""
-    jvm = [toolchain.java(), *JVM_OPTIONS, "-cp", maven.class_path(PROJECT, version)]
+    jvm = [str(need("java")[0]), *JVM_OPTIONS, "-cp", maven.class_path(PROJECT, version)]
     return [*jvm, "mesh.clients.Main", name, "--bootstrap", bootstrap, *arguments]
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from tests.clients import toolchain
 from tests.clients.contract import Can, ClientError, Delivery, Message, Reading, Received, Sending
 from tests.clients.processes import run
+from tests.fixtures.toolchains import need
 
 
 class KcatClient:
@@ -19,7 +19,7 @@ class KcatClient:
     can: frozenset[Can] = frozenset()
 
     def __init__(self, bootstrap: str) -> None:
-        self._kcat = [toolchain.kcat(), "-b", bootstrap]
+        self._kcat = [str(need("kcat")[0]), "-b", bootstrap]
 
     async def produce(self, messages: Sequence[Message], sending: Sending) -> list[Delivery]:
         def of_one_process(message: Message) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -1,0 +1,223 @@
+"""Clients that keep running while a test does something to the system, and the journals of what they saw.
+
+The Java ones are programs, the librdkafka ones are threads; all write their journals from the test's event loop, so a
+test reads them without locks and awaits any condition over them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+
+from tests.clients.contract import OPERATION_TIMEOUT_SECONDS
+from tests.clients.java.driver import command, configs
+from tests.clients.ledger import Acked
+from tests.clients.processes import JsonLines
+
+POLL_SECONDS = 0.1
+KEYS = 32
+COMMIT_EVERY_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class Journal:
+    """What one client told: acknowledged records, the newest number received of each producer, errors."""
+
+    client: str
+    acked: list[Acked] = field(default_factory=list)
+    newest: dict[str, int] = field(default_factory=dict)
+    received: int = 0
+    errors: list[str] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add_acked(self, ack: Acked) -> None:
+        self.acked.append(ack)
+        self._changed.set()
+
+    def add_received(self, identifier: str) -> None:
+        producer, _, number = identifier.rpartition("-")
+        self.newest[producer] = max(int(number), self.newest.get(producer, -1))
+        self.received += 1
+        self._changed.set()
+
+    def add_error(self, error: str) -> None:
+        self.errors.append(error)
+        self._changed.set()
+
+    async def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Returns when the condition over this journal holds; fails at once when the client has reported an error."""
+        try:
+            async with asyncio.timeout(OPERATION_TIMEOUT_SECONDS):
+                while not condition():
+                    assert not self.errors, f"{self.client} reported {self.errors}"
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            state = f"{len(self.acked)} acknowledged, {self.received} received, newest {self.newest}"
+            raise AssertionError(f"{self.client}: not in time: {what} ({state})") from None
+
+
+class Running(Protocol):
+    """A client under way."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+    async def stop(self) -> None:
+        """Stops in order: a producer is flushed, a consumer leaves its group."""
+        ...
+
+
+class _JavaLoad:
+    """The Java program, told to stop through its stdin."""
+
+    def __init__(self, name: str) -> None:
+        self.journal = Journal(name)
+        self._program: JsonLines | None = None
+
+    async def _start(self, command_line: list[str]) -> None:
+        self._program = await JsonLines.start(command_line, self._on_line)
+
+    async def stop(self) -> None:
+        if self._program is not None:
+            await self._program.end("stop\n")
+
+    def _on_line(self, line: dict[str, Any]) -> None:
+        match line:
+            case {"acked": str(identifier), "partition": int(partition), "offset": int(offset)}:
+                self.journal.add_acked(Acked(identifier, partition, offset))
+            case {"received": str(identifier)}:
+                self.journal.add_received(identifier)
+            case {"error": _}:
+                self.journal.add_error(str(line))
+
+
+class JavaProducer(_JavaLoad):
+    @classmethod
+    async def start(cls, bootstrap: str, topic: str, rate: int, version: str) -> JavaProducer:
+        load = cls(f"java-{version}")
+        making = ("--topics", topic, "--ids", load.journal.client, "--rate", str(rate), "--keys", str(KEYS))
+        await load._start(command(version, "produce", bootstrap, *making))
+        return load
+
+
+class JavaConsumer(_JavaLoad):
+    @classmethod
+    async def start(cls, bootstrap: str, topic: str, group: str, version: str) -> JavaConsumer:
+        load = cls(f"java-{version} consumer")
+        protocol = configs(group_protocol="classic") if version.startswith("4") else []
+        await load._start(command(version, "consume", bootstrap, "--topics", topic, "--group", group, *protocol))
+        return load
+
+
+class _LibrdkafkaLoad:
+    """A thread around a librdkafka client; what it tells is handed to the event loop."""
+
+    def __init__(self, name: str) -> None:
+        self.journal = Journal(name)
+        self._loop = asyncio.get_running_loop()
+        self._stopping = threading.Event()
+        self._thread = asyncio.create_task(asyncio.to_thread(self._run_and_report))
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        # A flush, and then the end of the thread.
+        await asyncio.wait_for(self._thread, OPERATION_TIMEOUT_SECONDS * 2)
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def _run_and_report(self) -> None:
+        try:
+            self._run()
+        except KafkaException as error:
+            self._tell_error(error.args[0])
+
+    def _tell_error(self, error: KafkaError) -> None:
+        self._loop.call_soon_threadsafe(self.journal.add_error, f"{error.name()}: {error.str()}")
+
+
+class LibrdkafkaProducer(_LibrdkafkaLoad):
+    def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._rate = rate
+        super().__init__("librdkafka")
+
+    def _run(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "error_cb": self._tell_error,
+            }
+        )
+        start = time.monotonic()
+        sent = 0
+        while not self._stopping.is_set():
+            identifier = f"{self.journal.client}-{sent}"
+            producer.produce(self._topic, identifier, f"key-{sent % KEYS}", on_delivery=self._delivered)
+            sent += 1
+            while (left := start + sent / self._rate - time.monotonic()) > 0 and not self._stopping.is_set():
+                producer.poll(min(left, POLL_SECONDS))
+        undelivered = producer.flush(OPERATION_TIMEOUT_SECONDS)
+        if undelivered:
+            told = f"{undelivered} records neither delivered nor failed"
+            self._loop.call_soon_threadsafe(self.journal.add_error, told)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._tell_error(error)
+            return
+        value, partition, offset = message.value(), message.partition(), message.offset()
+        assert isinstance(value, bytes) and partition is not None and offset is not None
+        self._loop.call_soon_threadsafe(self.journal.add_acked, Acked(value.decode(), partition, offset))
+
+
+class LibrdkafkaConsumer(_LibrdkafkaLoad):
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._group = group
+        super().__init__("librdkafka consumer")
+
+    def _run(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self._group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "error_cb": self._tell_error,
+            }
+        )
+        try:
+            consumer.subscribe([self._topic])
+            commit_due = time.monotonic() + COMMIT_EVERY_SECONDS
+            uncommitted = False
+            while not self._stopping.is_set():
+                message = consumer.poll(POLL_SECONDS)
+                if message is not None:
+                    self._take(message)
+                    uncommitted = True
+                if uncommitted and time.monotonic() >= commit_due:
+                    consumer.commit(asynchronous=False)
+                    commit_due = time.monotonic() + COMMIT_EVERY_SECONDS
+                    uncommitted = False
+        finally:
+            consumer.close()
+
+    def _take(self, message: Message) -> None:
+        error, value = message.error(), message.value()
+        if error is not None:
+            self._tell_error(error)
+        else:
+            assert isinstance(value, bytes)
+            self._loop.call_soon_threadsafe(self.journal.add_received, value.decode())

@@ -1,0 +1,50 @@
+"""The operator of the tests: sets rules over the admin API."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from mesh.rpc import admin, admin_grpc, routing
+
+# A change waits until every data plane has switched, or gives up after control's own bound, which is far below this.
+CHANGE_TIMEOUT_SECONDS = 30.0
+
+
+class Operator:
+    def __init__(self, control: str) -> None:
+        self._channel = grpc.insecure_channel(control)
+        self._rules = admin_grpc.RuleServiceStub(self._channel)
+
+    def route_prefix(self, prefix: str, cluster: str) -> None:
+        """Topics of this prefix live on the cluster; nothing changes if they do already."""
+        self._set(routing.RuleMatch(topic_prefix=prefix), cluster)
+
+    async def move(self, topic: str, cluster: str) -> admin.RuleChangeResponse:
+        """The topic lives on the cluster from now on; returns when all gateways have switched."""
+        return await asyncio.to_thread(self._set, routing.RuleMatch(topic=topic), cluster)
+
+    async def forget(self, topic: str) -> None:
+        """Removes the topic's own rule."""
+        await asyncio.to_thread(self._forget, topic)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _set(self, match: routing.RuleMatch, cluster: str) -> admin.RuleChangeResponse:
+        request = admin.SetRuleRequest(match=match, target_cluster=cluster)
+        return self._rules.SetRule(request, timeout=CHANGE_TIMEOUT_SECONDS)
+
+    def _forget(self, topic: str) -> None:
+        page_token = ""
+        while True:
+            page = self._rules.ListRules(admin.ListRulesRequest(page_token=page_token), timeout=CHANGE_TIMEOUT_SECONDS)
+            for rule in page.rules:
+                if rule.spec.match.topic == topic:
+                    request = admin.RemoveRuleRequest(name=rule.name)
+                    self._rules.RemoveRule(request, timeout=CHANGE_TIMEOUT_SECONDS)
+                    return
+            page_token = page.next_page_token
+            if not page_token:
+                return

@@ -1,0 +1,95 @@
+"""A topic with idempotent producers and a classic group on it, for tests that change something underneath.
+
+Two producers (Java, librdkafka) write at a steady rate; a Java and a librdkafka consumer share the topic as one group.
+What a group skips or reads again when its topic moves is not counted here: offsets of two clusters are not comparable.
+Counted are errors, that every client gets on, and what the clusters hold in the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Self
+
+from tests.clients import ledger
+from tests.clients.ledger import Acked, Stored
+from tests.clients.load import JavaConsumer, JavaProducer, LibrdkafkaConsumer, LibrdkafkaProducer, Running
+from tests.clients.upstream import Upstream
+
+JAVA = "4.3.1"
+RECORDS_PER_SECOND = 200  # of each producer: several batches in flight at any moment, yet easy on two cores
+RECORDS_OF_PROGRESS = 100  # of each producer: half a second, longer than a switch
+
+
+class TopicUnderLoad:
+    def __init__(self, topic: str, producers: Sequence[Running], consumers: Sequence[Running]) -> None:
+        self.topic = topic
+        self._producers = producers
+        self._consumers = consumers
+        self._stopped = False
+
+    @classmethod
+    async def start(cls, bootstrap: str, topic: str, group: str) -> Self:
+        """Returns when records flow from every producer to every consumer."""
+        producers = (
+            await JavaProducer.start(bootstrap, topic, RECORDS_PER_SECOND, JAVA),
+            LibrdkafkaProducer(bootstrap, topic, RECORDS_PER_SECOND),
+        )
+        consumers = (
+            await JavaConsumer.start(bootstrap, topic, group, JAVA),
+            LibrdkafkaConsumer(bootstrap, topic, group),
+        )
+        load = cls(topic, producers, consumers)
+        try:
+            await load.progress()
+        except BaseException:
+            await load.stop()
+            raise
+        return load
+
+    async def progress(self) -> dict[str, str]:
+        """Returns when each producer has had more records acknowledged, and each consumer has read newer ones than now.
+
+        The answer is the last acknowledged record of each producer.
+        """
+        mark = {producer.journal.client: len(producer.journal.acked) for producer in self._producers}
+        for producer in self._producers:
+            journal, wanted = producer.journal, mark[producer.journal.client] + RECORDS_OF_PROGRESS
+            await journal.wait_until(lambda: len(journal.acked) >= wanted, f"{wanted} acknowledged")  # noqa: B023
+        for consumer in self._consumers:
+            journal = consumer.journal
+            await journal.wait_until(lambda: _is_newer(journal.newest, mark), f"records newer than {mark}")  # noqa: B023
+        return {producer.journal.client: producer.journal.acked[-1].id for producer in self._producers}
+
+    async def stop(self) -> None:
+        """Stops the producers, whose last records are flushed, then the consumers."""
+        if not self._stopped:
+            self._stopped = True
+            await asyncio.gather(*(producer.stop() for producer in self._producers))
+            await asyncio.gather(*(consumer.stop() for consumer in self._consumers))
+
+    @property
+    def acked(self) -> list[Acked]:
+        return [ack for producer in self._producers for ack in producer.journal.acked]
+
+    @property
+    def errors(self) -> dict[str, list[str]]:
+        """What the clients reported to their applications."""
+        journals = [running.journal for running in (*self._producers, *self._consumers)]
+        return {journal.client: journal.errors for journal in journals if journal.errors}
+
+    async def check(self, clusters: Sequence[Upstream]) -> dict[str, Stored]:
+        """Stops, and holds all that was acknowledged against what the clusters have; returns the records by id."""
+        await self.stop()
+        assert not self.errors, f"clients reported errors: {self.errors}"
+        stored = [
+            Stored(record.value, cluster.name, record.partition, record.offset)
+            for cluster in clusters
+            for record in await cluster.read(self.topic)
+        ]
+        ledger.check(self.acked, stored)
+        return {record.id: record for record in stored}
+
+
+def _is_newer(newest: dict[str, int], mark: dict[str, int]) -> bool:
+    return any(newest.get(producer, -1) > number for producer, number in mark.items())
