@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from local.ports import HOST
 from local.readiness import Condition, HttpReady, KafkaReady, TcpReady
-from local.services import PORTS
+from local.services import HOST, PORTS
 
 
 def condition(target: str) -> Condition:

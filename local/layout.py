@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local.ports import HOST
 from local.postgres import Postgres
 from local.readiness import Condition, HttpReady, KafkaReady, PostgresReady
-from local.services import PORTS, SERVICES, Service
+from local.services import HOST, PORTS, SERVICES, Service
 
 STATE_FOLDER = ".kafka-mesh"
 ENDPOINTS_FILE = "endpoints.json"
@@ -89,19 +88,10 @@ class Layout:
     def needed_ports(self) -> dict[str, int]:
         return {name: self.ports[name] for service in self.services() for name in service.ports}
 
-    def endpoints(self) -> dict[str, object]:
-        """What `meshctl`, `produce`, `consume` and `load` need to find this mesh."""
-        addresses = self._addresses()
-        return {
-            "gateway": addresses["gateway"],
-            "control": addresses["control"],
-            "router": addresses["router"],
-            "sidecar": f"http://{addresses['sidecar']}",
-            "metrics": {
-                row.name: addresses[f"{row.name}-metrics"] for row in SERVICES if f"{row.name}-metrics" in addresses
-            },
-            "clusters": self.all_clusters(),
-        }
+    def endpoints(self) -> dict[str, str]:
+        """Name to `host:port`: what `meshctl`, `produce`, `consume` and `load` need to find this mesh."""
+        own = {name: self._addresses()[name] for name in self.needed_ports() if not name.endswith("-controller")}
+        return own | {f"kafka-{name}": bootstrap for name, bootstrap in self.all_clusters().items()}
 
     def write_endpoints(self) -> None:
         write_atomically(self.state / ENDPOINTS_FILE, json.dumps(self.endpoints(), indent=2) + "\n")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import psutil
 
-HOST = "127.0.0.1"
+from local.services import HOST
 
 
 def is_free(port: int) -> bool:

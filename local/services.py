@@ -10,6 +10,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+HOST = "127.0.0.1"
 EMBEDDED_CLUSTERS = ("c1", "c2")
 HOME_CLUSTER = EMBEDDED_CLUSTERS[0]
 
@@ -111,7 +112,6 @@ SERVICES: tuple[Service, ...] = (
             "NAME": "router-1",
             "HOME_BOOTSTRAP_SERVERS": "{home}",
             "CONTROL_ADDRESS": "{control}",
-            "STATE_DIR": "{state}/router",
         },
         needs=("control",),
     ),
@@ -137,7 +137,7 @@ SERVICES: tuple[Service, ...] = (
         "sidecar",
         "sidecar, HTTP",
         settings={"NAME": "sidecar-1", "BOOTSTRAP_SERVERS": "{gateway}", "CONTROL_ADDRESS": "{control}"},
-        needs=("gateway", "control"),
+        needs=("example", "gateway", "control"),
     ),
 )
 
