@@ -1,4 +1,4 @@
-"""`kafka-mesh produce` and `kafka-mesh consume`: lines in, lines out, as any Kafka client of the gateway would do it."""
+"""`kafka-mesh produce` and `kafka-mesh consume`: lines in, lines out, as plain Kafka clients of the gateway."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import click
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -51,7 +51,7 @@ class Deliveries:
 
     def note(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self.offsets[message.partition()].append(message.offset())
+            self.offsets[message.partition() or 0].append(message.offset() or 0)
             return
         self.failed += 1
         self.first_error = self.first_error or error
@@ -197,8 +197,8 @@ def _not_delivered(topic: str, endpoint: Endpoint, deliveries: Deliveries) -> Cl
     help="Stop when no record came for so long.",
 )
 @click.option(
-    "--format", "record_format", type=click.Choice([each.value for each in RecordFormat]), default=RecordFormat.VALUE.value,
-    show_default=True, help="How a record is written, one a line.",
+    "--format", "record_format", type=click.Choice([each.value for each in RecordFormat]),
+    default=RecordFormat.VALUE.value, show_default=True, help="How a record is written, one a line.",
 )  # fmt: skip
 def consume(
     topics: tuple[str, ...],
@@ -218,7 +218,8 @@ def consume(
         quiet(bootstrap, "kafka-mesh-consume")
         | {
             "group.id": group or f"kafka-mesh-consume-{uuid.uuid4()}",
-            "enable.auto.commit": False,
+            "enable.auto.commit": group is not None,
+            "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest" if start_at_beginning else "latest",
         }
     )
@@ -230,7 +231,7 @@ def consume(
             _write(_line(message, RecordFormat(record_format)))
             received += 1
             if group is not None:
-                consumer.commit(message=message, asynchronous=True)
+                consumer.store_offsets(message)  # committed in the background, and by close()
             if received == count:
                 return
         if count is not None:
@@ -276,7 +277,7 @@ def _line(message: Message, record_format: RecordFormat) -> bytes:
     if record_format is RecordFormat.KEY_VALUE:
         return (key if key is not None else b"") + b"\t" + value
     _kind, timestamp = message.timestamp()
-    headers = [{"name": name, "value": _text(content)} for name, content in message.headers() or ()]
+    headers = [{"name": name, "value": _text(content)} for name, content in _headers(message)]
     record = {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -287,6 +288,11 @@ def _line(message: Message, record_format: RecordFormat) -> bytes:
         "headers": headers,
     }
     return json.dumps(record, ensure_ascii=False).encode()
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    # what a consumer gets is always a list; the type also covers what a producer may give
+    return cast("list[tuple[str, bytes | None]]", message.headers() or [])
 
 
 def _text(content: bytes | None) -> str | dict[str, str] | None:

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-ENDPOINTS_FILE = Path(".kafka-mesh") / "endpoints.json"
+STATE_FOLDER = ".kafka-mesh"
+STATE_VARIABLE = "KAFKA_MESH_STATE_DIR"  # where `kafka-mesh up` was told to keep its state
+FILE_NAME = "endpoints.json"
 HIGHEST_PORT = 65535
 
 
@@ -62,8 +64,8 @@ def find(
         return Endpoint(option, "as given")
     if value := environment.get(variable):
         return Endpoint(value, f"from {variable}")
-    for folder in _folders(start or Path.cwd(), prefix or Path(sys.prefix)):
-        path = folder / ENDPOINTS_FILE
+    for folder in _state_folders(environment, start or Path.cwd(), prefix or Path(sys.prefix)):
+        path = folder / FILE_NAME
         if path.is_file():
             address = _read(path).get(service.value)
             if address is not None:
@@ -81,11 +83,12 @@ def split_address(address: str) -> tuple[str, int]:
     return bare, int(port)
 
 
-def _folders(start: Path, prefix: Path) -> Iterator[Path]:
+def _state_folders(environment: Mapping[str, str], start: Path, prefix: Path) -> Iterator[Path]:
+    if named := environment.get(STATE_VARIABLE):
+        yield Path(named)
     resolved = start.resolve()
-    yield resolved
-    yield from resolved.parents
-    yield prefix.parent
+    for folder in (resolved, *resolved.parents, prefix.parent):
+        yield folder / STATE_FOLDER
 
 
 def _read(path: Path) -> dict[str, str]:
