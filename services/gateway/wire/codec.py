@@ -7,7 +7,7 @@ of `primitives`. `source(cls, version)` shows it.
 Rules:
 1. `decode` consumes the whole buffer or raises; nothing but `WireError` comes out of it, whatever the bytes are.
 2. Memory stays in proportion to the bytes: counts are compared with what is left, and one message may hold at most
-   `max_elements` array elements (a struct of two bytes on the wire is fifty times that in Python).
+   `max_elements` structs, strings and unknown tags (two bytes on the wire are a hundred times that in Python).
 3. A field that the version lacks takes its default. To encode such a field with another value is an error, unless it
    is ignorable: what a peer cannot be told must not get lost in silence.
 4. Byte fields of a decoded message are slices of the buffer given.
@@ -21,14 +21,14 @@ from typing import Any, TypeVar, cast
 
 from services.gateway.wire import primitives
 from services.gateway.wire.primitives import Buffer, UnsupportedVersionError, WireError
-from services.gateway.wire.schema import FieldSpec, Struct, Type, fields_of, spec_of
+from services.gateway.wire.schema import FieldSpec, Kind, Struct, Type, fields_of, spec_of
 
 M = TypeVar("M", bound=Struct)
 
+MAX_REQUEST_ELEMENTS = 200_000
+"""Structs, strings and unknown tags in one request, which may come from anyone: some 40 MB as objects."""
 MAX_ELEMENTS = 1_000_000
-"""Array elements in one message: a Metadata answer with every partition of the largest clusters known (200,000
-partitions, three lists of nodes each) fits; a hostile frame stops at a few hundred MB less."""
-
+"""The same in what brokers send: Metadata of five times the partitions of the largest clusters known."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +39,7 @@ def remembered(function: F) -> F:
 
 
 class Budget:
-    """Counts down the array elements of one message."""
+    """Counts down the elements of one message."""
 
     __slots__ = ("left",)
 
@@ -63,23 +63,27 @@ def decode(
     offset: int = 0,
     end: int | None = None,
     *,
-    max_elements: int = MAX_ELEMENTS,
+    max_elements: int | None = None,
 ) -> M:
     """The message in `buffer[offset:end]`, which must hold it exactly."""
     view = memoryview(buffer)
     stop = len(view) if end is None else end
     if not 0 <= offset <= stop <= len(view):
         raise WireError(cls.__name__, offset, f"the range to byte {stop} does not lie in the {len(view)} bytes given")
-    decoded, position = _reader_of(cls, version)(view, offset, stop, Budget(max_elements))
+    decoded, position = _reader_of(cls, version)(view, offset, stop, Budget(max_elements or _bound_of(cls)))
     if position != stop:
         raise WireError(cls.__name__, position, f"{stop - position} bytes follow the end of the message (v{version})")
     return cast(M, decoded)
 
 
+def _bound_of(cls: type[Struct]) -> int:
+    return MAX_ELEMENTS if spec_of(cls).kind is Kind.RESPONSE else MAX_REQUEST_ELEMENTS
+
+
 def decode_prefix(cls: type[M], version: int, buffer: Buffer, offset: int = 0) -> tuple[M, int]:
     """As `decode`, but bytes may follow; gives where they begin. For data that newer peers may have extended."""
     view = memoryview(buffer)
-    decoded, position = _reader_of(cls, version)(view, offset, len(view), Budget(MAX_ELEMENTS))
+    decoded, position = _reader_of(cls, version)(view, offset, len(view), Budget(_bound_of(cls)))
     return cast(M, decoded), position
 
 
@@ -260,7 +264,6 @@ class _ReaderSource(_Source):
         element = FieldSpec(spec.kind, struct=spec.struct)
         least = _least_field_size(element, self.version, self.flexible)
         self.add(indent, f"count, at = {self.primitive('read', 'count', spec)}(view, at, end, {label}, {least})")
-        self.add(indent, f"budget.take(count, {label}, at)")
         if spec.kind.fixed:
             value = f"list({self.bind('unpack', _unpack_many(spec.kind))}(view, at, count)) if count > 0 else []"
             self.add(indent, f"v_{name} = {value}")
@@ -270,6 +273,7 @@ class _ReaderSource(_Source):
                 self.add(indent + 1, f"v_{name} = None")
                 self.add(indent + 1, f"at += {least}")
             return
+        self.add(indent, f"budget.take(count, {label}, at)")
         if spec.struct is not None:
             read = self.bind("read", _reader(spec.struct, self.version, self.flexible))
             call = f"{read}(view, at, end, budget)"
@@ -294,6 +298,7 @@ class _ReaderSource(_Source):
         self.add(2, "at += 1")
         self.add(1, "else:")
         self.add(2, f"tags, after = read_tag_section(view, at, end, {label})")
+        self.add(2, f"budget.take(len(tags), {label}, at)")
         self.add(2, "for tag, at, end in tags:")
         for number, (name, spec, _) in enumerate(known):
             self.add(3, f"{'elif' if number else 'if'} tag == {spec.tag}:")
