@@ -1,0 +1,3 @@
+"""Alembic migrations of control's database. `kafka-mesh migrate` runs them; `services/control/store/migrate.py`
+configures them.
+"""

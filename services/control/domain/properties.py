@@ -1,0 +1,77 @@
+"""What librdkafka property names mean to the mesh: which ones shape every connection, which ones only our own
+clients, which are secret.
+
+A registered cluster carries `producer_config` and `consumer_config`. Security and connection keys count for every
+connection to the cluster, the gateway's included. The rest steers the mesh's own clients only: passing traffic keeps
+each client's own acks, linger, group and so on. Secrets are never written down: their values are references,
+`${env:NAME}` or `${file:/path}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from services.control.domain.errors import InvalidField
+
+REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\}")
+SECRETS = frozenset(
+    {
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.password",
+    }
+)
+CONNECTION_PREFIXES = ("broker.address.", "https.", "reconnect.backoff.", "sasl.", "socket.", "ssl.")
+CONNECTION_NAMES = frozenset(
+    {
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "enable.ssl.certificate.verification",
+        "security.protocol",
+    }
+)
+ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
+"""Said by `bootstrap_servers` of the cluster, so that there is one place for it."""
+
+
+def is_secret(name: str) -> bool:
+    return name in SECRETS
+
+
+def shapes_connections(name: str) -> bool:
+    """Whether the property counts for every connection to the cluster, the gateway's included."""
+    return name in CONNECTION_NAMES or name.startswith(CONNECTION_PREFIXES)
+
+
+def client_only(names: Iterable[str]) -> list[str]:
+    """Properties that do not touch passing traffic, sorted: acks, linger.ms, group.id, client.id and the like."""
+    return sorted({name for name in names if not shapes_connections(name)})
+
+
+def check_properties(field: str, properties: Mapping[str, str]) -> None:
+    """Refuses what control must not take or store; what librdkafka itself says comes from `upstream/checks.py`."""
+    for name, value in properties.items():
+        if name in ADDRESSES:
+            raise InvalidField(
+                f"{field}[{name}]", "addresses of a cluster are said in bootstrap_servers; leave the property out"
+            )
+        if is_secret(name) and not REFERENCE.fullmatch(value):
+            raise InvalidField(
+                f"{field}[{name}]",
+                "a secret is not stored here; refer to it as ${env:NAME} or ${file:/path}",
+            )
+
+
+def connection_properties(producer: Mapping[str, str], consumer: Mapping[str, str]) -> dict[str, str]:
+    """Security and connection properties of a cluster, from both configurations; the producer's wins where they
+    differ.
+    """
+    return {name: value for name, value in {**consumer, **producer}.items() if shapes_connections(name)}

@@ -1,0 +1,98 @@
+"""From one ordered list of rules to another: the smallest set of changes, with a rank for each rule that gets a new
+place.
+
+A rank is a number between those of the neighbours, so that a rule moves without touching the others. When two
+neighbours come too close for another number between them, all rules get fresh ranks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from mesh.routing import ForwardingRule, RuleVersion
+from mesh.routing.codec import rule_to_proto
+from mesh.rpc import events
+
+STEP = 1024.0
+"""Distance between neighbours in a fresh ranking: room for ten halvings before digits are lost, and for many more
+after.
+"""
+CLOSEST = 1e-6
+"""Neighbours nearer than this are spread again; far above the resolution of a double at any rank in use."""
+
+
+def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRule]) -> list[events.RuleChange]:
+    """What turns the living rules `before` (in order) into `after`; rules are the same when their ids are."""
+    old = {version.rule.rule_id: version for version in before}
+    wanted = {rule.rule_id for rule in after}
+    changes = [events.RuleChange(removed=rule_id) for rule_id in old if rule_id not in wanted]
+    changes += [
+        events.RuleChange(updated=rule_to_proto(rule))
+        for rule in after
+        if rule.rule_id in old and old[rule.rule_id].rule != rule
+    ]
+    ranks = _ranks(old, [rule.rule_id for rule in after])
+    for rule in after:
+        rank = ranks[rule.rule_id]
+        if rule.rule_id not in old:
+            changes.append(events.RuleChange(created=rule_to_proto(rule), rank=rank))
+        elif old[rule.rule_id].rank != rank:
+            changes.append(events.RuleChange(moved=rule.rule_id, rank=rank))
+    return changes
+
+
+def _ranks(old: dict[str, RuleVersion], order: list[str]) -> dict[str, float]:
+    staying = _in_order([old[rule_id].rank if rule_id in old else None for rule_id in order])
+    ranks: dict[str, float] = {}
+    run: list[str] = []
+    below: float | None = None
+    for rule_id, stays in zip(order, staying, strict=True):
+        if not stays:
+            run.append(rule_id)
+            continue
+        above = old[rule_id].rank
+        if not _spread(run, below, above, ranks):
+            return {each: STEP * place for place, each in enumerate(order, 1)}
+        run, below, ranks[rule_id] = [], above, above
+    _spread(run, below, None, ranks)
+    return ranks
+
+
+def _spread(run: list[str], below: float | None, above: float | None, ranks: dict[str, float]) -> bool:
+    """Ranks for a run of rules between two that stay; False when there is no room."""
+    if not run:
+        return True
+    if below is None and above is None:
+        start, step = 0.0, STEP
+    elif above is None:
+        start, step = below or 0.0, STEP
+    elif below is None:
+        start, step = above - STEP * (len(run) + 1), STEP
+    else:
+        start, step = below, (above - below) / (len(run) + 1)
+    ranks.update({rule_id: start + step * number for number, rule_id in enumerate(run, 1)})
+    return step > CLOSEST
+
+
+def _in_order(ranks: list[float | None]) -> list[bool]:
+    """Which rules can stay: a longest rising subsequence of the ranks they have (None: a new rule)."""
+    tails: list[float] = []
+    tail_places: list[int] = []
+    previous: list[int | None] = [None] * len(ranks)
+    for place, rank in enumerate(ranks):
+        if rank is None:
+            continue
+        length = bisect_left(tails, rank)
+        previous[place] = tail_places[length - 1] if length else None
+        if length == len(tails):
+            tails.append(rank)
+            tail_places.append(place)
+        else:
+            tails[length], tail_places[length] = rank, place
+    stays = [False] * len(ranks)
+    walker = tail_places[-1] if tail_places else None
+    while walker is not None:
+        stays[walker] = True
+        walker = previous[walker]
+    return stays

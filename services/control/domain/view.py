@@ -1,0 +1,112 @@
+"""What control knows from its log: a value that follows from the events, one by one, and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from mesh.routing import RoutingState, fold
+from mesh.rpc import events
+from services.control.domain.rules import RuleSet
+
+RULES_STREAM = "rules"
+FIRST_ORDINAL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The event that made a rule what it is: its revision, who asked, and when."""
+
+    revision: int
+    actor: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MeshView:
+    """The mesh after `position`. Cheap to keep: a new view shares with the one before what did not change."""
+
+    state: RoutingState = field(default_factory=RoutingState)
+    stream_versions: Mapping[str, int] = field(default_factory=dict)
+    cluster_revisions: Mapping[str, int] = field(default_factory=dict)
+    rule_origins: Mapping[str, Origin] = field(default_factory=dict)
+    rules_revision: int = 0
+    """Position of the last RuleSetChanged in force: what callers compare with."""
+    routing_position: int = 0
+    """Position of the last event about clusters, rules or rollouts."""
+    next_ordinal: int = FIRST_ORDINAL
+    """Above every ordinal ever given: they are not used again."""
+    instances: Mapping[str, events.ConsumerInstance] = field(default_factory=dict)
+    rollout: events.Event | None = None
+    """The RuleSetChanged that is being rolled out."""
+
+    @property
+    def position(self) -> int:
+        return self.state.position
+
+    @property
+    def rule_set(self) -> RuleSet:
+        return RuleSet(self.state.effective, self.rules_revision)
+
+
+def apply(view: MeshView, event: events.Event) -> MeshView:
+    """The view after `event`; events it has seen change nothing, a gap raises LogGapError."""
+    if event.position <= view.position:
+        return view
+    state = fold(view.state, event)
+    after = replace(
+        view,
+        state=state,
+        stream_versions={**view.stream_versions, event.stream: event.stream_version},
+        routing_position=view.routing_position if _about_instances(event) else event.position,
+    )
+    match event.WhichOneof("payload"):
+        case "cluster_registered":
+            cluster = event.cluster_registered.cluster
+            revisions = {**view.cluster_revisions, cluster.spec.cluster_name: event.position}
+            ordinal = max(view.next_ordinal, cluster.ordinal + 1)
+            return replace(after, cluster_revisions=revisions, next_ordinal=ordinal)
+        case "cluster_updated":
+            name = event.cluster_updated.cluster.spec.cluster_name
+            return replace(after, cluster_revisions={**view.cluster_revisions, name: event.position})
+        case "cluster_removed":
+            gone = event.cluster_removed.cluster_name
+            revisions = {name: at for name, at in view.cluster_revisions.items() if name != gone}
+            return replace(after, cluster_revisions=revisions)
+        case "rule_set_changed" if event.rule_set_changed.needs_hold:
+            return replace(after, rollout=event)
+        case "rule_set_changed":
+            return _with_rules_of(after, event)
+        case "rollout_switched" if view.rollout and view.rollout.position == event.rollout_switched.revision:
+            return replace(_with_rules_of(after, view.rollout), rollout=None)
+        case "rollout_aborted" if view.rollout and view.rollout.position == event.rollout_aborted.revision:
+            return replace(after, rollout=None)
+        case "consumer_instance_registered":
+            instance = event.consumer_instance_registered.instance
+            return replace(after, instances={**view.instances, instance.name: instance})
+        case "consumer_instance_removed":
+            left = {n: i for n, i in view.instances.items() if n != event.consumer_instance_removed.name}
+            return replace(after, instances=left)
+        case _:
+            return after
+
+
+def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
+    origins = dict(view.rule_origins)
+    origin = Origin(change.position, change.actor, change.time.ToDatetime())
+    for each in change.rule_set_changed.changes:
+        match each.WhichOneof("kind"):
+            case "created":
+                origins[each.created.rule_id] = origin
+            case "updated":
+                origins[each.updated.rule_id] = origin
+            case "moved":
+                origins[each.moved] = origin
+            case _:
+                origins.pop(each.removed, None)
+    return replace(view, rule_origins=origins, rules_revision=change.position)
+
+
+def _about_instances(event: events.Event) -> bool:
+    return event.stream.startswith("instances/")

@@ -1,0 +1,102 @@
+"""`kafka-mesh migrate`: creates the database where it is absent, and brings its tables up to date.
+
+Needs no alembic.ini: the configuration is made here, so that it works from an installed package too.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+import structlog
+from alembic import command
+from alembic.config import Config
+from psycopg import sql
+from pydantic_settings import SettingsConfigDict
+from sqlalchemy import URL, NullPool, create_engine, make_url
+from sqlalchemy.exc import OperationalError
+
+import migrations
+from mesh.settings import SecretStr, ServiceSettings, load
+from mesh.telemetry import configure_logging
+from services.control.store.database import CONNECT_TIMEOUT
+
+STATEMENT_TIMEOUT_MS = 300_000
+"""A migration may rewrite a table."""
+WAIT_FOR_DATABASE = 30.0
+"""Seconds to wait for a database that is just starting."""
+RETRY_EVERY = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class MigrateSettings(ServiceSettings, service="control"):
+    """What a migration needs of control's settings."""
+
+    model_config = SettingsConfigDict(extra="ignore", frozen=True)
+
+    database_url: SecretStr
+
+
+def migrate(database_url: str, *, wait: float = WAIT_FOR_DATABASE) -> None:
+    """Migrates the database to the newest schema. Safe to call again, and from several processes at once."""
+    url = make_url(database_url).set(drivername="postgresql+psycopg")
+    _create_if_absent(url, wait)
+    engine = create_engine(
+        url,
+        poolclass=NullPool,
+        connect_args={"connect_timeout": CONNECT_TIMEOUT, "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"},
+    )
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        connection.commit()
+    engine.dispose()
+
+
+def _create_if_absent(url: URL, wait: float) -> None:
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            return _connect_or_create(url)
+        except (psycopg.OperationalError, OperationalError) as error:
+            if time.monotonic() > deadline:
+                raise
+            log.info("waiting for PostgreSQL", reason=str(error).strip().splitlines()[0])
+            time.sleep(RETRY_EVERY)
+
+
+def _connect_or_create(url: URL) -> None:
+    plain = url.set(drivername="postgresql")
+    try:
+        psycopg.connect(plain.render_as_string(hide_password=False), connect_timeout=CONNECT_TIMEOUT).close()
+    except psycopg.OperationalError as error:
+        if not url.database or f'database "{url.database}" does not exist' not in str(error):
+            raise
+        administration = plain.set(database="postgres").render_as_string(hide_password=False)
+        with psycopg.connect(administration, autocommit=True, connect_timeout=CONNECT_TIMEOUT) as connection:
+            try:
+                connection.execute(sql.SQL("create database {}").format(sql.Identifier(url.database)))
+            except psycopg.errors.DuplicateDatabase:
+                return  # another migrator was faster
+        log.info("created database", database=url.database)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry of `kafka-mesh migrate`."""
+    configure_logging("migrate")
+    settings = load(MigrateSettings, argv)
+    try:
+        migrate(settings.database_url.get_secret_value())
+    except (psycopg.Error, OperationalError) as error:
+        print(f"kafka-mesh migrate: {str(error).strip().splitlines()[0]}", file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from None
+    log.info("database is up to date")
+
+
+if __name__ == "__main__":
+    main()

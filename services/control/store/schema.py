@@ -1,0 +1,115 @@
+"""Tables of control, as SQLAlchemy sees them. `migrations/` makes them; a test compares the two."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData()
+
+events = Table(
+    "events",
+    metadata,
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("stream", Text, nullable=False),
+    Column("stream_version", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("time", DateTime(timezone=True), nullable=False),
+    Column("actor", Text, nullable=False),
+    # the mesh.v1.Event as it goes to Kafka; `payload` is the same for people and reports
+    Column("body", LargeBinary, nullable=False),
+    Column("payload", JSONB, nullable=False),
+    UniqueConstraint("stream", "stream_version", name="events_stream_version"),
+)
+
+log_head = Table(
+    "log_head",
+    metadata,
+    Column(
+        "id", SmallInteger, CheckConstraint("id = 1", name="log_head_one_row"), primary_key=True, autoincrement=False
+    ),
+    Column("position", BigInteger, nullable=False),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", SmallInteger, CheckConstraint("id = 1", name="outbox_one_row"), primary_key=True, autoincrement=False),
+    Column("position", BigInteger, nullable=False),
+    # the Kafka cluster that the position counts for; another one starts from the beginning
+    Column("kafka_cluster_id", Text, nullable=False),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("request_id", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("ok", Boolean, nullable=False),
+    # the response, or a google.rpc.Status when not ok
+    Column("answer", LargeBinary, nullable=False),
+    Column("time", DateTime(timezone=True), nullable=False, index=True),
+)
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("ordinal", Integer, nullable=False, unique=True),
+    Column("home", Boolean, nullable=False),
+    Column("kafka_cluster_id", Text, nullable=False),
+    Column("spec", JSONB, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+)
+
+forwarding_rules = Table(
+    "forwarding_rules",
+    metadata,
+    Column("rule_id", Text, primary_key=True),
+    Column("rank", Double, nullable=False),
+    Column("match_kind", Text, nullable=False),
+    Column("match", Text, nullable=False),
+    Column("target_cluster", Text, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("update_time", DateTime(timezone=True), nullable=False),
+    UniqueConstraint("match_kind", "match", name="forwarding_rules_match"),
+)
+
+rollouts = Table(
+    "rollouts",
+    metadata,
+    Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column(
+        "state",
+        Text,
+        CheckConstraint("state in ('pending', 'switched', 'aborted')", name="rollouts_state"),
+        nullable=False,
+    ),
+    Column("cause", Text, nullable=False, server_default=""),
+    Column("started", DateTime(timezone=True), nullable=False),
+    Column("ended", DateTime(timezone=True)),
+)
+
+consumer_instances = Table(
+    "consumer_instances",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("sidecar", Text, nullable=False),
+    Column("instance", JSONB, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+)

@@ -1,0 +1,72 @@
+"""Producer and consumer configurations, checked by librdkafka itself: a wrong property is named at once, not at
+first use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from services.control.domain.errors import InvalidField
+from services.control.domain.properties import is_secret
+from services.control.upstream.references import resolved
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:9", "log_level": "0"}
+"""Where clients made for a check would connect, if they lived long enough: the discard port."""
+SETTINGS_OF_PYTHON = frozenset(
+    {"error_cb", "logger", "on_commit", "stats_cb", "throttle_cb", "on_delivery", "oauth_cb", "log_cb"}
+)
+"""Names that the client takes as functions; no property of a configuration."""
+QUOTED = re.compile(r'property "([^"]+)"')
+
+
+def check_with_librdkafka(spec_field: str, producer: Mapping[str, str], consumer: Mapping[str, str]) -> None:
+    """InvalidField names the property and its value. May block for some milliseconds: call it from a worker thread."""
+    _check(f"{spec_field}.producer_config", producer, lambda config: Producer(config).flush(0))
+    if consumer.get("group.id", "kafka-mesh") == "":
+        # librdkafka aborts the whole process over this one
+        raise InvalidField(
+            f"{spec_field}.consumer_config[group.id]", "must not be empty; leave it out for the mesh's own group"
+        )
+    _check(
+        f"{spec_field}.consumer_config", consumer, lambda config: Consumer({"group.id": "kafka-mesh", **config}).close()
+    )
+
+
+def _check(field: str, properties: Mapping[str, str], construct: Callable[[dict[str, str]], object]) -> None:
+    if not properties:
+        return
+    for name in properties:
+        if name in SETTINGS_OF_PYTHON:
+            raise InvalidField(f"{field}[{name}]", f"no such configuration property: {name!r}")
+    values = {name: resolved(f"{field}[{name}]", value) for name, value in properties.items()}
+    try:
+        construct({**values, **NOWHERE})
+    except (KafkaException, ValueError, TypeError) as error:
+        reason = _sentence(error)
+        culprit = _culprit(reason, values, construct)
+        shown = "" if is_secret(culprit) else f" (value {properties[culprit]!r})" if culprit in properties else ""
+        place = f"{field}[{culprit}]" if culprit else field
+        raise InvalidField(place, f"librdkafka: {reason}{shown}") from None
+
+
+def _culprit(reason: str, values: dict[str, str], construct: Callable[[dict[str, str]], object]) -> str:
+    """The property that librdkafka means; it may name it by its older alias, then each is tried alone."""
+    quoted = QUOTED.search(reason)
+    if quoted and quoted[1] in values:
+        return quoted[1]
+    for name, value in values.items():
+        try:
+            construct({name: value, **NOWHERE})
+        except (KafkaException, ValueError, TypeError) as error:
+            if _sentence(error) == reason:
+                return name
+    return ""
+
+
+def _sentence(error: Exception) -> str:
+    cause = error.args[0] if error.args else error
+    text = cause.str() if isinstance(error, KafkaException) else str(cause)
+    return str(text).strip()

@@ -1,0 +1,189 @@
+"""Admin connections to upstream clusters: one per cluster, used from a few worker threads, every call with a bound.
+
+confluent-kafka's admin client blocks; the pool of threads is bounded, so a cluster that hangs costs a thread for a
+few seconds and never the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from prometheus_client import Counter, Gauge
+
+from mesh.routing import UpstreamCluster
+from services.control.domain.properties import connection_properties
+from services.control.upstream.features import finalized_features
+from services.control.upstream.references import resolved_all
+
+T = TypeVar("T")
+
+THREADS = 8
+REQUEST_TIMEOUT = 4.0
+"""Seconds for one request to a cluster; a healthy one answers in milliseconds."""
+CALL_TIMEOUT = 8.0
+"""Seconds for a call with all of its requests, its wait for a thread included."""
+CREATE_TIMEOUT = 15.0
+VISIBLE_POLL = 0.1
+
+log = structlog.get_logger(__name__)
+calls_failed = Counter("control_upstream_failures_total", "Calls to upstream clusters that failed.", ["cluster"])
+calls_running = Gauge("control_upstream_calls", "Calls to upstream clusters that run or wait for a thread.")
+
+
+class UnreachableError(RuntimeError):
+    """The cluster does not answer; the message says why, and names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBroker:
+    """A broker as its cluster describes it."""
+
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCluster:
+    """What is there."""
+
+    kafka_cluster_id: str
+    brokers: tuple[SeenBroker, ...]
+    features: Mapping[str, str]
+    topics: Mapping[str, int]
+    latency_ms: float
+
+
+class Connections:
+    """Asks upstream clusters. Safe to use from one event loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="upstream")
+        self._clients: dict[str, tuple[dict[str, Any], AdminClient]] = {}
+
+    async def describe(self, cluster: UpstreamCluster) -> SeenCluster:
+        """Connects and looks: cluster id, brokers, features, topics with their partitions."""
+        return await self._call(cluster, _describe)
+
+    async def topics(self, cluster: UpstreamCluster) -> dict[str, int]:
+        """Every topic with its number of partitions, as the cluster knows them now."""
+        return await self._call(cluster, _topics)
+
+    async def topic_settings(self, cluster: UpstreamCluster, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """For each topic the settings that were made on it, defaults left out."""
+        return await self._call(cluster, lambda client, _: _settings(client, topics))
+
+    async def create_topics(
+        self, cluster: UpstreamCluster, topics: Mapping[str, tuple[int, Mapping[str, str]]]
+    ) -> None:
+        """Creates topics (name -> partitions and settings) and waits until the cluster shows them."""
+        await self._call(cluster, lambda client, _: _create(client, topics), CREATE_TIMEOUT)
+
+    async def run(self, work: Callable[[], T], bound: float = CALL_TIMEOUT) -> T:
+        """Runs blocking work of this room (checks by librdkafka) on its threads."""
+        async with asyncio.timeout(bound):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def forget(self, name: str) -> None:
+        """Drops the connection to a cluster that has left."""
+        self._clients.pop(name, None)
+
+    def close(self) -> None:
+        self._clients.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _call(
+        self, cluster: UpstreamCluster, ask: Callable[[AdminClient, UpstreamCluster], T], bound: float = CALL_TIMEOUT
+    ) -> T:
+        client = self._client(cluster)
+        with calls_running.track_inprogress():
+            try:
+                return await self.run(lambda: ask(client, cluster), bound)
+            except (KafkaException, TimeoutError) as error:
+                calls_failed.labels(cluster.name).inc()
+                addresses = ", ".join(cluster.bootstrap_servers)
+                raise UnreachableError(
+                    f"cluster {cluster.name!r} at {addresses} does not answer: {_reason(error)}"
+                ) from error
+
+    def _client(self, cluster: UpstreamCluster) -> AdminClient:
+        settings = resolved_all(
+            f"clusters/{cluster.name}", connection_properties(cluster.producer_config, cluster.consumer_config)
+        )
+        config: dict[str, Any] = {
+            "client.id": "kafka-mesh-control",
+            **settings,
+            "bootstrap.servers": ",".join(cluster.bootstrap_servers),
+            "socket.connection.setup.timeout.ms": int(REQUEST_TIMEOUT * 1000),
+            "reconnect.backoff.max.ms": 2000,
+            "log_level": 0,  # what fails is in our own answers and log lines; librdkafka writes to standard error
+        }
+        known = self._clients.get(cluster.name)
+        if known is None or known[0] != config:
+            known = self._clients[cluster.name] = (config, AdminClient(config))
+        return known[1]
+
+
+def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
+    started = time.monotonic()
+    metadata = client.list_topics(timeout=REQUEST_TIMEOUT)
+    latency_ms = (time.monotonic() - started) * 1000
+    brokers = tuple(SeenBroker(b.id, b.host, b.port) for b in sorted(metadata.brokers.values(), key=lambda b: b.id))
+    topics = {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+    properties = connection_properties(cluster.producer_config, cluster.consumer_config)
+    plain = properties.get("security.protocol", "plaintext").lower() == "plaintext"
+    features = finalized_features(cluster.bootstrap_servers, REQUEST_TIMEOUT) if plain else {}
+    return SeenCluster(metadata.cluster_id or "", brokers, features, topics, latency_ms)
+
+
+def _topics(client: AdminClient, _: UpstreamCluster) -> dict[str, int]:
+    metadata = client.list_topics(timeout=REQUEST_TIMEOUT)
+    return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+
+
+def _settings(client: AdminClient, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    futures = client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT)
+    return {
+        resource.name: {
+            entry.name: entry.value for entry in future.result(REQUEST_TIMEOUT).values() if _made_on_topic(entry)
+        }
+        for resource, future in futures.items()
+    }
+
+
+def _made_on_topic(entry: ConfigEntry) -> bool:
+    dynamic_topic_config = 1  # ConfigSource of the protocol
+    return entry.source == dynamic_topic_config and entry.value is not None and not entry.is_sensitive
+
+
+def _create(client: AdminClient, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
+    new = [
+        NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(settings))
+        for name, (partitions, settings) in topics.items()
+    ]
+    for future in client.create_topics(new, request_timeout=REQUEST_TIMEOUT).values():
+        try:
+            future.result(REQUEST_TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+    deadline = time.monotonic() + REQUEST_TIMEOUT
+    while not topics.keys() <= client.list_topics(timeout=REQUEST_TIMEOUT).topics.keys():
+        if time.monotonic() > deadline:
+            raise TimeoutError("topics were created but do not show up")
+        time.sleep(VISIBLE_POLL)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
+        return str(error.args[0].str())
+    return str(error) or "no answer in time"
