@@ -98,12 +98,19 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How to consume: as the only member of the group, from its committed offsets or else the earliest."""
+    """How to consume: as the only member of the group, from its committed offsets or else the earliest.
+
+    One topic that begins with `^` is a regular expression, as in librdkafka.
+    """
 
     topics: tuple[str, ...]
     group: str
     count: int
     isolation: Isolation = Isolation.READ_UNCOMMITTED
+
+    @property
+    def pattern(self) -> str | None:
+        return self.topics[0] if self.topics[0].startswith("^") else None
 
 
 class Client(Protocol):

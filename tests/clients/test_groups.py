@@ -32,6 +32,17 @@ async def test_a_group_resumes_exactly_where_it_committed(client: Client, world:
     assert await ConfluentAdmin(world.bootstrap).committed(group, topics) == ends
 
 
+async def test_a_pattern_finds_the_topics_of_both_clusters(client: Client, world: World) -> None:
+    topics = await world.topic_on_each(partitions=1)
+    sent = [Message(topic, f"value-{number}") for number in range(10) for topic in topics]
+    await ConfluentClient(world.bootstrap).produce(sent, Sending())
+    of_this_test = "|".join(topic.removeprefix("c1-").removeprefix("c2-") for topic in topics)
+
+    records = await client.consume(Reading((f"^c[12]-({of_this_test})$",), world.name("group"), len(sent)))
+
+    assert Counter(record.topic for record in records) == dict.fromkeys(topics, 10)
+
+
 async def test_another_client_takes_the_group_over(client: Client, world: World) -> None:
     topics = await world.topic_on_each()
     sent = [

@@ -63,7 +63,6 @@ class AiokafkaClient:
 
     async def consume(self, reading: Reading) -> list[Received]:
         consumer = AIOKafkaConsumer(
-            *reading.topics,
             bootstrap_servers=self._bootstrap,
             group_id=reading.group,
             auto_offset_reset="earliest",
@@ -73,6 +72,10 @@ class AiokafkaClient:
         records: list[Received] = []
         try:
             async with asyncio.timeout(OPERATION_TIMEOUT_SECONDS), consumer:
+                if reading.pattern:
+                    consumer.subscribe(pattern=reading.pattern)
+                else:
+                    consumer.subscribe(reading.topics)
                 while len(records) < reading.count:
                     raw = await consumer.getone()
                     records.append(

@@ -69,7 +69,8 @@ class JavaClient:
         lines = await self._run(
             None,
             "consume",
-            *("--topics", ",".join(reading.topics), "--group", reading.group, "--count", str(reading.count)),
+            *(("--pattern", reading.pattern) if reading.pattern else ("--topics", ",".join(reading.topics))),
+            *("--group", reading.group, "--count", str(reading.count)),
             *configs(isolation_level=reading.isolation),
         )
         return [_received(line) for line in lines if "received" in line]

@@ -72,7 +72,6 @@ class KafkaPythonClient:
 
     def _consume(self, reading: Reading) -> list[Received]:
         consumer = KafkaConsumer(
-            *reading.topics,
             bootstrap_servers=self._bootstrap,
             group_id=reading.group,
             auto_offset_reset="earliest",
@@ -82,6 +81,10 @@ class KafkaPythonClient:
         )
         records: list[Received] = []
         try:
+            if reading.pattern:
+                consumer.subscribe(pattern=reading.pattern)
+            else:
+                consumer.subscribe(reading.topics)
             for raw in consumer:
                 records.append(
                     Received(
