@@ -78,8 +78,9 @@ class KafkaNode:
             "share.coordinator.state.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
-            # One node has nobody to hand leadership to: the orderly stop has nothing to wait for.
-            "controlled.shutdown.enable": "false",
+            # A killed broker may register again only when its last session is over.
+            "broker.session.timeout.ms": 4000,
+            "broker.heartbeat.interval.ms": 500,
             # Each partition keeps its index files mapped at full size from birth; a mesh on a laptop has small ones.
             "log.index.size.max.bytes": 1024 * 1024,
             "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
