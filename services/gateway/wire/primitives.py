@@ -63,6 +63,8 @@ def read_int32(buffer: Buffer, position: int, end: int, field: str) -> tuple[int
 
 def read_uvarint(buffer: Buffer, position: int, end: int, field: str) -> tuple[int, int]:
     """An unsigned 32-bit varint: at most five bytes, the last of them below 16."""
+    if position < end and (first := buffer[position]) < 0x80:  # nearly all of them
+        return first, position + 1
     value = shift = 0
     start = position
     while position < end:
@@ -70,15 +72,10 @@ def read_uvarint(buffer: Buffer, position: int, end: int, field: str) -> tuple[i
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if value > 0xFFFF_FFFF:
-                break
             return value, position
         shift += 7
-        if shift > 28:
-            if position < end and buffer[position] < 0x10:
-                return value | buffer[position] << 28, position + 1
-            if position < end:
-                break
+        if shift == 28 and position < end and buffer[position] > 0x0F:
+            break
     else:
         raise WireError(field, start, f"varint goes on past the {end - start} bytes left")
     raise WireError(field, start, "varint does not fit 32 bits")
@@ -133,17 +130,18 @@ def read_compact_nullable_string(buffer: Buffer, position: int, end: int, field:
 
 
 def read_string(buffer: Buffer, position: int, end: int, field: str) -> tuple[str, int]:
-    text, after = read_nullable_string(buffer, position, end, field)
-    if text is None:
-        raise WireError(field, position, "null, but this version has no null here")
-    return text, after
+    length, start = read_int16(buffer, position, end, field)
+    if length < 0:
+        fact = "null, but this version has no null here" if length == -1 else f"negative length {length}"
+        raise WireError(field, position, fact)
+    return _text(buffer, start, length, end, field)
 
 
 def read_compact_string(buffer: Buffer, position: int, end: int, field: str) -> tuple[str, int]:
-    text, after = read_compact_nullable_string(buffer, position, end, field)
-    if text is None:
+    length, start = read_uvarint(buffer, position, end, field)
+    if length == 0:
         raise WireError(field, position, "null, but this version has no null here")
-    return text, after
+    return _text(buffer, start, length - 1, end, field)
 
 
 def _length(length: int, start: int, end: int, field: str, position: int) -> None:
@@ -218,10 +216,11 @@ def read_count(buffer: Buffer, position: int, end: int, field: str, element_size
 
 
 def read_compact_count(buffer: Buffer, position: int, end: int, field: str, element_size: int) -> tuple[int, int]:
-    count, after = read_compact_nullable_count(buffer, position, end, field, element_size)
-    if count < 0:
+    count, after = read_uvarint(buffer, position, end, field)
+    if count == 0:
         raise WireError(field, position, "null, but this version has no null here")
-    return count, after
+    _count(count - 1, after, end, field, position, element_size)
+    return count - 1, after
 
 
 def read_tag_section(view: memoryview, position: int, end: int, field: str) -> tuple[list[tuple[int, int, int]], int]:

@@ -36,8 +36,8 @@ SCANS: list[tuple[Scan, type[Struct], int]] = [
     )
     for version in range(newest + 1)
 ]
-some = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-more = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+more = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 each_version = pytest.mark.parametrize(("spec", "version"), list(every_version()), ids=message_id)
 each_scan = pytest.mark.parametrize(
     ("scan", "cls", "version"), SCANS, ids=lambda value: getattr(value, "__name__", None)

@@ -2,7 +2,7 @@
 
 A scan walks a request or response once and notes offsets into the caller's buffer. The notes are good for three things:
 to decide (names, partitions, acks), to patch in place (a correlation id, a wait time), and to cut: `split_produce`
-builds the body of a smaller request from slices of a larger one.
+builds smaller requests from slices of a larger one, `join_fetch_response` one answer from slices of several.
 
 Every scan checks bounds as `primitives` does, raises nothing but `WireError`, and must end exactly at `end`. Its
 notes take memory in proportion to the partitions in the message, of which it takes `MAX_ENTRIES` at most.
@@ -19,6 +19,7 @@ from services.gateway.wire.scanner.fetch_response import (
     FetchedPartition,
     FetchedTopic,
     FetchResponseScan,
+    join_fetch_response,
     scan_fetch_response,
 )
 from services.gateway.wire.scanner.produce import (
@@ -39,6 +40,7 @@ __all__ = [
     "ProducePartition",
     "ProduceScan",
     "ProduceTopic",
+    "join_fetch_response",
     "patch_correlation_id",
     "scan_fetch_request",
     "scan_fetch_response",

@@ -125,7 +125,9 @@ def _produce_partitions(
             stop = records + length - 1 if length else records
             if stop >= end:  # the entry's tags follow, so records never end with the request
                 raise lying("Produce.records", at + 4, length - 1, end - records)
-            start, at = at, skip_tags(buffer, stop, end, "Produce.partition.tags")
+            start, at = at, stop + 1
+            if buffer[stop]:
+                at = skip_tags(buffer, stop, end, "Produce.partition.tags")
             partitions.append(ProducePartition(number, start, at, records if length else -1, stop))
         return partitions, at
     count, at = read_count(buffer, at, end, "Produce.partitions", 8)

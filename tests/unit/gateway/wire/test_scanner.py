@@ -19,6 +19,7 @@ from services.gateway.wire.messages.fetch import (
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
 from services.gateway.wire.primitives import INT32, WireError
 from services.gateway.wire.scanner import (
+    join_fetch_response,
     patch_correlation_id,
     scan_fetch_request,
     scan_fetch_response,
@@ -28,7 +29,7 @@ from services.gateway.wire.scanner import (
 from tests.unit.gateway.wire.records import batch
 from tests.unit.gateway.wire.strategies import structs
 
-some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 PAD = b"shared"
 
 
@@ -143,6 +144,37 @@ def test_a_fetch_response_scan_sees_what_the_codec_sees(version: int, data: st.D
             assert records == data_of.records
     parts = [part for topic in response.responses for part in topic.partitions]
     assert scan.record_bytes == sum(len(part.records or b"") for part in parts)
+
+
+@pytest.mark.parametrize("version", range(19))
+@some
+@given(data=st.data())
+def test_a_joined_answer_has_all_partitions_and_no_word_of_the_clusters_behind(
+    version: int, data: st.DataObject
+) -> None:
+    answers = [data.draw(structs(FetchResponse, version, unknown_tags=version >= 12)) for _ in range(2)]
+    bodies = [encode(answer, version) for answer in answers]
+    scans = [scan_fetch_response(body, version, 0, len(body)) for body in bodies]
+    topics = [
+        (topic, [(body, part) for part in topic.partitions])
+        for body, scan in zip(bodies, scans, strict=True)
+        for topic in scan.topics
+    ]
+    joined = decode(FetchResponse, version, b"".join(join_fetch_response(version, 9, topics)))
+
+    def plain(part: PartitionData) -> PartitionData:
+        kept = ("partition_index", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "records")
+        copied = PartitionData(**{name: getattr(part, name) for name in kept})
+        copied.aborted_transactions = part.aborted_transactions
+        return copied
+
+    assert joined.throttle_time_ms == (9 if version >= 1 else 0)
+    assert [[plain(part) for part in topic.partitions] for answer in answers for topic in answer.responses] == [
+        topic.partitions for topic in joined.responses
+    ]
+    assert [(topic.topic, topic.topic_id) for answer in answers for topic in answer.responses] == [
+        (topic.topic, topic.topic_id) for topic in joined.responses
+    ]
 
 
 def fetched(**changes: object) -> bytes:
