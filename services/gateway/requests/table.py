@@ -7,7 +7,20 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from services.gateway.requests import api_versions, init_producer_id
+from services.gateway.requests import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    find_coordinator,
+    group_member,
+    init_producer_id,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+)
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import Handler, Order
 from services.gateway.wire.apis import ApiKey, api_name
@@ -27,6 +40,101 @@ _ROWS = (
         VersionRange(0, 5),
         init_producer_id.handle,
         split="answered by the gateway: it mints the id; transactional ids are refused",
+        merge="",
+        order=Order.AT_ONCE,
+        own=True,
+    ),
+    Handler(
+        ApiKey.OFFSET_COMMIT,
+        VersionRange(2, 9),
+        offset_commit.handle,
+        split="owner of each topic; the group's home first, or a heartbeat there",
+        merge="partition; what fences the member at home fails all",
+    ),
+    Handler(
+        ApiKey.OFFSET_FETCH,
+        VersionRange(1, 9),
+        offset_fetch.handle,
+        split="owner of each topic; all topics: every cluster",
+        merge="partition; a cluster that does not answer fails the group, to be retried",
+    ),
+    Handler(
+        ApiKey.FIND_COORDINATOR,
+        VersionRange(0, 6),
+        find_coordinator.handle,
+        split="answered by the gateway: it is every client's coordinator",
+        merge="",
+        order=Order.AT_ONCE,
+        own=True,
+    ),
+    Handler(
+        ApiKey.JOIN_GROUP,
+        VersionRange(0, 9),
+        group_member.handle_join_group,
+        split="the group's home cluster, byte for byte",
+        merge="",
+    ),
+    Handler(
+        ApiKey.HEARTBEAT,
+        VersionRange(0, 4),
+        group_member.handle_heartbeat,
+        split="the group's home cluster, byte for byte",
+        merge="",
+    ),
+    Handler(
+        ApiKey.LEAVE_GROUP,
+        VersionRange(0, 5),
+        group_member.handle_leave_group,
+        split="the group's home cluster, byte for byte",
+        merge="",
+    ),
+    Handler(
+        ApiKey.SYNC_GROUP,
+        VersionRange(0, 5),
+        group_member.handle_sync_group,
+        split="the group's home cluster, byte for byte",
+        merge="",
+    ),
+    Handler(
+        ApiKey.DESCRIBE_GROUPS,
+        VersionRange(0, 6),
+        describe_groups.handle,
+        split="every cluster",
+        merge="group: the cluster where it lives",
+    ),
+    Handler(
+        ApiKey.LIST_GROUPS,
+        VersionRange(0, 5),
+        list_groups.handle,
+        split="every broker of every cluster",
+        merge="group: each once, real ones before copies that only hold offsets",
+    ),
+    Handler(
+        ApiKey.CREATE_TOPICS,
+        VersionRange(2, 7),
+        create_topics.handle,
+        split="owner of each topic",
+        merge="topic; one that no rule matches is refused by name",
+    ),
+    Handler(
+        ApiKey.DELETE_TOPICS,
+        VersionRange(1, 6),
+        delete_topics.handle,
+        split="owner of each topic",
+        merge="topic",
+    ),
+    Handler(
+        ApiKey.DESCRIBE_CONFIGS,
+        VersionRange(1, 4),
+        describe_configs.handle,
+        split="topic: its owner; broker: a real broker of the virtual node's cluster; group: its home",
+        merge="resource",
+    ),
+    Handler(
+        ApiKey.DESCRIBE_CLUSTER,
+        VersionRange(0, 2),
+        describe_cluster.handle,
+        split="answered by the gateway: its virtual nodes",
         merge="",
         order=Order.AT_ONCE,
         own=True,

@@ -1,0 +1,118 @@
+"""DeleteTopics: each topic is deleted on the cluster that the rules give it to, and only there."""
+
+from collections.abc import Generator
+from typing import Any
+
+from services.gateway.requests.plan import (
+    Call,
+    Command,
+    Controller,
+    MeshView,
+    Plan,
+    Request,
+    Stale,
+    Unreachable,
+    ask_all,
+)
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from services.gateway.wire.schema import NO_UUID
+
+TIMEOUT_SLACK_S = 5.0
+"""On top of the time that the client gives the broker."""
+BY_ID_SINCE = 6
+METADATA_BY_ID = 12
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(DeleteTopicsRequest)
+    wanted = message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
+    names = yield from _names([state.topic_id for state in wanted if state.name is None], mesh)
+    results: list[DeletableTopicResult | None] = []
+    parts: dict[str, list[str]] = {}
+    for state in wanted:
+        name = state.name if state.name is not None else names.get(state.topic_id)
+        owner = None if name is None else mesh.table.cluster_of(name)
+        if name is None or owner is None:
+            results.append(_unknown(state))
+        else:
+            results.append(None)
+            parts.setdefault(owner, []).append(name)
+    answers = yield from _delete(parts, message.timeout_ms, request.version, mesh)
+    for place, state in enumerate(wanted):
+        if results[place] is None:
+            name = state.name if state.name is not None else names[state.topic_id]
+            answer = answers[name]
+            results[place] = DeletableTopicResult(
+                name=name, topic_id=state.topic_id, error_code=answer.error_code, error_message=answer.error_message
+            )
+    return DeleteTopicsResponse(responses=[result for result in results if result is not None])
+
+
+def _delete(
+    parts: dict[str, list[str]], timeout_ms: int, version: int, mesh: MeshView
+) -> Generator[Command, Any, dict[str, DeletableTopicResult]]:
+    calls = [
+        Call(
+            cluster,
+            DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name) for name in topics] if version >= BY_ID_SINCE else [],
+                topic_names=topics if version < BY_ID_SINCE else [],
+                timeout_ms=timeout_ms,
+            ),
+            version,
+            Controller(),
+            timeout_s=max(0, timeout_ms) / 1000 + TIMEOUT_SLACK_S,
+        )
+        for cluster, topics in parts.items()
+    ]
+    outcomes = yield from ask_all(calls, DeleteTopicsResponse)
+    answers: dict[str, DeletableTopicResult] = {}
+    for (cluster, topics), outcome in zip(parts.items(), outcomes, strict=True):
+        reason = outcome.reason if isinstance(outcome, Unreachable) else "its answer left the topic out"
+        text = f"cluster {cluster}: {reason}"
+        failed = [
+            DeletableTopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text)
+            for name in topics
+        ]
+        answers |= {str(result.name): result for result in failed}
+        if not isinstance(outcome, Unreachable):
+            answers |= {result.name: result for result in outcome.responses if result.name is not None}
+            yield Stale(cluster, tuple(topics))
+    return answers
+
+
+def _names(ids: list[bytes], mesh: MeshView) -> Generator[Command, Any, dict[bytes, str]]:
+    """Names of topics by id, from the clusters that own them; ids that nobody owns are left out."""
+    if not ids:
+        return {}
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids], allow_auto_topic_creation=False
+    )
+    clusters = [
+        name
+        for name in mesh.table.clusters
+        if METADATA_BY_ID in mesh.clusters[name].versions.get(ApiKey.METADATA, range(0))
+    ]
+    outcomes = yield from ask_all([Call(name, request, METADATA_BY_ID) for name in clusters], MetadataResponse)
+    return {
+        topic.topic_id: topic.name
+        for cluster, outcome in zip(clusters, outcomes, strict=True)
+        if not isinstance(outcome, Unreachable)
+        for topic in outcome.topics
+        if topic.name and not topic.error_code and mesh.table.cluster_of(topic.name) == cluster
+    }
+
+
+def _unknown(state: DeleteTopicState) -> DeletableTopicResult:
+    by_id = state.topic_id != NO_UUID
+    code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    text = "no cluster of the mesh owns such a topic"
+    return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code, error_message=text)

@@ -1,0 +1,225 @@
+"""OffsetCommit: each topic's offsets go to the cluster that owns the topic, under the group's own name.
+
+Theory of operation
+1. Offsets sit beside their records, so lag tools on each cluster are right and nothing is stored by the mesh.
+2. A member's commit is checked first where the group lives: by committing the part that belongs there, or by a
+   heartbeat when all of it is foreign. What fences the member there (unknown member, old generation) fails all of it.
+3. Foreign parts follow as simple commits (generation -1, no member), which a broker accepts while its copy of the group
+   has no members. Versions 2 to 4 carry a retention of their own: such a group never has members, and its offsets
+   would otherwise age although the group is alive at home.
+4. A commit without a member (manual assignment, tools) goes to the owners as it is.
+"""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import structlog
+
+from services.gateway.requests.group_home import find_home, highest_version
+from services.gateway.requests.group_member import COORDINATOR_MOVED
+from services.gateway.requests.plan import (
+    Call,
+    Command,
+    Coordinator,
+    Forget,
+    Lane,
+    MeshView,
+    Plan,
+    Request,
+    Unreachable,
+    ask,
+    ask_all,
+)
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from services.gateway.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+RETENTION_MS = 90 * 24 * 3600 * 1000
+"""How long a foreign cluster keeps an offset after its last commit: longer than any consumer rests."""
+FOREIGN_VERSION = 4
+"""The last version with a retention of its own; brokers from 0.11 to 4.3 speak it."""
+HEARTBEAT_VERSION = 3
+GROUP_ERRORS = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+    }
+)
+"""Errors about the member or its group, not about a partition."""
+
+log = structlog.get_logger(__name__)
+
+Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One commit on its way: its parts by cluster, and the error code of each partition as it becomes known."""
+
+    message: OffsetCommitRequest
+    version: int
+    parts: dict[str, list[OffsetCommitRequestTopic]] = field(default_factory=dict)
+    errors: dict[Place, int] = field(default_factory=dict)
+
+    def settle(self, topics: Iterable[OffsetCommitRequestTopic], error: int) -> None:
+        for topic in topics:
+            for partition in topic.partitions:
+                self.errors[topic.name, partition.partition_index] = error
+
+    def take(self, response: OffsetCommitResponse) -> None:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                self.errors[topic.name, partition.partition_index] = partition.error_code
+
+    def answer(self) -> OffsetCommitResponse:
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetCommitResponsePartition(
+                            partition_index=partition.partition_index,
+                            error_code=self.errors.get(
+                                (topic.name, partition.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR
+                            ),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in self.message.topics
+            ]
+        )
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(OffsetCommitRequest)
+    commit = _Commit(message, request.version)
+    for topic in message.topics:
+        owner = mesh.table.cluster_of(topic.name)
+        if owner is None:
+            commit.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            commit.parts.setdefault(owner, []).append(topic)
+    if message.generation_id_or_member_epoch < 0 and not message.member_id:
+        yield from _send(commit, {name: _own(commit, part) for name, part in commit.parts.items()})
+        return commit.answer()
+
+    home = yield from find_home(message.group_id, mesh)
+    if home is None:
+        commit.settle(message.topics, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return commit.answer()
+    fenced = yield from _at_home(commit, home, mesh)
+    foreign = {name: part for name, part in commit.parts.items() if name != home}
+    if fenced is not None:
+        for part in foreign.values():
+            commit.settle(part, fenced)
+    elif foreign:
+        yield from _send(commit, {name: _simple(commit, part) for name, part in foreign.items()})
+        _explain(commit, foreign)
+    return commit.answer()
+
+
+def _at_home(commit: _Commit, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
+    """Commits the part that lives where the group lives; returns the error that bars all other parts too, if any."""
+    part = commit.parts.get(home)
+    if part is None:
+        return (yield from _heartbeat(commit.message, home, mesh))
+    yield from _send(commit, {home: _own(commit, part)}, unreachable=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    codes = {commit.errors[topic.name, p.partition_index] for topic in part for p in topic.partitions}
+    return next((code for code in codes if code in GROUP_ERRORS), None)
+
+
+def _heartbeat(message: OffsetCommitRequest, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
+    """Asks the coordinator whether the member is who it says; returns the error that bars the commit, if any."""
+    coordinator = Coordinator(message.group_id)
+    heartbeat = HeartbeatRequest(
+        group_id=message.group_id,
+        generation_id=message.generation_id_or_member_epoch,
+        member_id=message.member_id,
+        group_instance_id=message.group_instance_id,
+    )
+    version = highest_version(mesh, home, ApiKey.HEARTBEAT, HEARTBEAT_VERSION)
+    outcome = yield from ask(Call(home, heartbeat, version, coordinator, Lane.CLIENT), HeartbeatResponse)
+    if isinstance(outcome, Unreachable):
+        yield Forget(home, coordinator)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if outcome.error_code in COORDINATOR_MOVED:
+        yield Forget(home, coordinator)
+    # a rebalance is under way and the member belongs to it: brokers accept its commits until the next generation
+    if outcome.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+        return None
+    return outcome.error_code
+
+
+def _send(
+    commit: _Commit,
+    messages: dict[str, tuple[OffsetCommitRequest, int]],
+    unreachable: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+) -> Generator[Command, Any, None]:
+    """Sends a message to each cluster; one that can't be reached fails its part with `unreachable`, to be retried."""
+    coordinator = Coordinator(commit.message.group_id)
+    calls = [Call(name, part, version, coordinator, Lane.CLIENT) for name, (part, version) in messages.items()]
+    outcomes = yield from ask_all(calls, OffsetCommitResponse)
+    for (name, (part, _)), outcome in zip(messages.items(), outcomes, strict=True):
+        if isinstance(outcome, Unreachable):
+            commit.settle(part.topics, unreachable)
+            yield Forget(name, coordinator)
+            continue
+        commit.take(outcome)
+        if any(p.error_code in COORDINATOR_MOVED for topic in outcome.topics for p in topic.partitions):
+            yield Forget(name, coordinator)
+
+
+def _own(commit: _Commit, part: list[OffsetCommitRequestTopic]) -> tuple[OffsetCommitRequest, int]:
+    return replace(commit.message, topics=part), commit.version
+
+
+def _simple(commit: _Commit, part: list[OffsetCommitRequestTopic]) -> tuple[OffsetCommitRequest, int]:
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic.name,
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=p.partition_index,
+                    committed_offset=p.committed_offset,
+                    committed_metadata=p.committed_metadata,
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in part
+    ]
+    group_id = commit.message.group_id
+    return OffsetCommitRequest(group_id=group_id, retention_time_ms=RETENTION_MS, topics=topics), FOREIGN_VERSION
+
+
+def _explain(commit: _Commit, foreign: dict[str, list[OffsetCommitRequestTopic]]) -> None:
+    """A foreign cluster refuses simple commits while the group has members there: somebody uses it directly.
+
+    The member here is in good standing, so it must not hear UNKNOWN_MEMBER_ID and join again for ever.
+    """
+    for name, part in foreign.items():
+        places = [(topic.name, p.partition_index) for topic in part for p in topic.partitions]
+        refused = [place for place in places if commit.errors.get(place) == ErrorCode.UNKNOWN_MEMBER_ID]
+        for place in refused:
+            commit.errors[place] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if refused:
+            log.warning("group has live members directly on a cluster", group=commit.message.group_id, cluster=name)
