@@ -13,11 +13,12 @@ from typing import Any
 
 import click
 
-SERVICE_NAMES = {
-    "control": "Run the control plane.",
-    "router": "Run a router.",
-    "gateway": "Run a gateway.",
-    "sidecar": "Run a sidecar.",
+SERVICE_COMMANDS = {
+    "control": ("services.control.__main__", "Run the control plane."),
+    "router": ("services.router.__main__", "Run a router."),
+    "gateway": ("services.gateway.__main__", "Run a gateway."),
+    "sidecar": ("services.sidecar.__main__", "Run a sidecar."),
+    "migrate": ("services.control.store.migrate", "Bring control's database to the newest schema."),
 }
 CLIENT_COMMANDS = {
     "produce": "local.clients:produce",
@@ -143,24 +144,12 @@ def health_command(target: str) -> None:
         sys.exit(1)
 
 
-@main.command("migrate")
-@click.option("--database", metavar="URL", help="The database.  [default: KAFKA_MESH_CONTROL_DATABASE_URL]")
-def migrate_command(database: str | None) -> None:
-    """Bring control's database to the newest schema."""
-    from local.migrate import SETTING, migrate
-
-    url = database or os.environ.get(SETTING)
-    if not url:
-        raise click.UsageError(f"which database? Give --database URL, or set {SETTING}")
-    migrate(url)
-
-
 def default_state_folder() -> Path:
     """KAFKA_MESH_STATE_DIR, else `.kafka-mesh` here."""
     return Path(os.environ.get("KAFKA_MESH_STATE_DIR") or ".kafka-mesh")
 
 
-def _add_service(name: str, help_text: str) -> None:
+def _add_service(name: str, module: str, help_text: str) -> None:
     # The service reads its own arguments (--config FILE, --help).
     passes_all = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
@@ -168,12 +157,12 @@ def _add_service(name: str, help_text: str) -> None:
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def run(arguments: tuple[str, ...]) -> None:
         sys.argv = [f"kafka-mesh {name}", *arguments]
-        entry: Any = importlib.import_module(f"services.{name}.__main__")
+        entry: Any = importlib.import_module(module)
         sys.exit(entry.main())
 
 
-for _name, _help in SERVICE_NAMES.items():
-    _add_service(_name, _help)
+for _name, (_module, _help) in SERVICE_COMMANDS.items():
+    _add_service(_name, _module, _help)
 
 if __name__ == "__main__":
     main()
