@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from local.jars import cache_folder
 from services.gateway.wire.apis import ApiKey, flexible_since, request_header_version, response_header_version
 from services.gateway.wire.schema import NO_UUID, FieldSpec, Kind, MessageSpec, Struct, Type, fields_of, messages
 from tests.unit.gateway.wire.strategies import every_version, message_id
@@ -32,10 +33,10 @@ class Kafka:
 
 def jar_of(version: str) -> Path | None:
     """The jar in Maven's local repository or in the mesh's cache of Kafka jars."""
-    home = Path.home()
     caches = [
-        Path(os.environ.get("MAVEN_REPO_LOCAL", home / ".m2" / "repository")) / "org/apache/kafka/kafka-clients",
-        Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "kafka-mesh",
+        Path(os.environ.get("MAVEN_REPO_LOCAL") or Path.home() / ".m2" / "repository")
+        / "org/apache/kafka/kafka-clients",
+        cache_folder(),
     ]
     for cache in caches:
         for found in sorted(cache.rglob(f"kafka-clients-{version}.jar")) if cache.is_dir() else []:
