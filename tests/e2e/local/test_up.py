@@ -1,0 +1,135 @@
+"""`kafka-mesh up` as a newcomer meets it: one command, a table, four lines to paste, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from local.layout import STATE_FOLDER
+from local.ports import free_block
+from local.services import PORTS, SERVICES
+from tests.fixtures.meshes import BIN, Mesh, running_mesh
+
+SECOND_START_S = 20.0
+LINE_TIMEOUT_S = 60.0
+
+
+@pytest.mark.timeout(400)
+def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: Path) -> None:
+    state = tmp_path / STATE_FOLDER
+    with running_mesh(state) as mesh:
+        printed = mesh.output.read_text(encoding="utf-8")
+        for service in SERVICES:
+            if not service.is_step:
+                assert re.search(rf"{re.escape(service.what)}.*ready", printed), service.name
+        produce, consume, change, why = lines_to_paste(printed)
+
+        paste(produce, tmp_path)
+        assert paste(consume, tmp_path).strip() == "hello"
+        assert "c1" in paste(why, tmp_path)
+        paste(change, tmp_path)
+        assert "c2" in paste(why, tmp_path)
+
+        pids = [row["pid"] for row in mesh.processes().values() if row["pid"]]
+        assert mesh.end(signal.SIGINT) == 0
+        assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+    began = time.monotonic()
+    with running_mesh(state) as mesh:
+        assert time.monotonic() - began < SECOND_START_S
+        assert "c2" in mesh.meshctl("explain", "apples").stdout
+
+
+def lines_to_paste(printed: str) -> list[str]:
+    _, _, after = printed.partition("Paste into another terminal:")
+    lines = [line.strip() for line in after.splitlines() if line.startswith("  ")]
+    assert len(lines) == 4, printed
+    return lines
+
+
+def paste(line: str, folder: Path) -> str:
+    run = subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=LINE_TIMEOUT_S, check=False
+    )
+    assert run.returncode == 0, f"{line}\n{run.stdout}{run.stderr}"
+    return run.stdout
+
+
+def test_a_taken_port_is_named_before_anything_starts(tmp_path: Path) -> None:
+    base = free_block(len(PORTS))
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", base))
+        held.listen()
+        run = subprocess.run(
+            [BIN / "kafka-mesh", "up", "--state-dir", str(tmp_path / "state"), "--port-base", str(base)],
+            capture_output=True,
+            text=True,
+            timeout=LINE_TIMEOUT_S,
+            check=False,
+        )
+
+    assert run.returncode == 3
+    assert f"port {base} (gateway) is held by" in run.stdout
+    assert Path(sys.executable).name[:6] in run.stdout
+    assert not (tmp_path / "state" / "log").exists()
+
+
+@pytest.mark.timeout(400)
+def test_a_crashed_service_is_back_and_a_killed_supervisor_leaves_nothing(
+    mesh_factory: Callable[..., Mesh],
+) -> None:
+    mesh = mesh_factory()
+
+    mesh.crash("router")
+    assert "hello" in paste_round(mesh)
+
+    assert mesh.process is not None
+    processes = [psutil.Process(row["pid"]) for row in mesh.processes().values() if row["pid"]]
+    mesh.process.kill()
+    mesh.process.wait(10)
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert not alive
+
+
+def paste_round(mesh: Mesh) -> str:
+    mesh.kafka_mesh("produce", "apples", stdin="hello\n")
+    return mesh.kafka_mesh("consume", "apples", "--count", "1").stdout
+
+
+@pytest.mark.timeout(400)
+def test_real_clusters_and_a_real_database_are_used(
+    kafka_jars: None, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """They are this test's own: a mesh writes its events to its home cluster."""
+    from tests.fixtures.clusters import KafkaCluster
+
+    database = request.getfixturevalue("postgres")()
+    west, east = KafkaCluster("west", tmp_path / "west"), KafkaCluster("east", tmp_path / "east")
+    try:
+        west.start()
+        east.start()
+        clusters = ["--cluster", f"west={west.bootstrap}", "--cluster", f"east={east.bootstrap}"]
+        with running_mesh(tmp_path / STATE_FOLDER, *clusters, "--database", database) as mesh:
+            assert not {"postgres", "kafka-c1", "kafka-c2"} & set(mesh.processes())
+            assert "hello" in paste_round(mesh)
+            names = {row["name"].rpartition("/")[2] for row in clusters_of(mesh)}
+            assert names == {"west", "east"}
+    finally:
+        west.stop()
+        east.stop()
+
+
+def clusters_of(mesh: Mesh) -> list[dict[str, str]]:
+    listed = json.loads(mesh.meshctl("cluster", "list", "-o", "json").stdout)
+    rows: list[dict[str, str]] = listed["clusters"] if isinstance(listed, dict) else listed
+    return rows
