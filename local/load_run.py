@@ -32,7 +32,8 @@ JOIN_SECONDS = 30.0  # a group's first rebalance takes 3 s on a broker with defa
 DELIVERY_SECONDS = 30.0
 DRAIN_SECONDS = 10.0  # without a single new record, what is missing is lost
 DRAIN_POLL_SECONDS = 0.1
-LONGEST_NAP_SECONDS = 0.01  # delivery reports are taken in at least so often
+POLL_GRAIN_SECONDS = 0.001
+LONGEST_NAP_SECONDS = 0.05  # how soon a stop is seen
 LINGER_MS = 5
 _MANY = 255  # a byte's worth of duplicates
 
@@ -107,7 +108,7 @@ class _Sender(threading.Thread):
         )
 
     def warm_up(self) -> None:
-        """One record to each topic, not counted, so that connections and producer id are there when the clock starts."""
+        """One record to each topic, not counted: connections and producer id are there when the clock starts."""
         failures: list[str] = []
 
         def note(error: KafkaError | None, message: Message) -> None:
@@ -127,18 +128,25 @@ class _Sender(threading.Thread):
             if due >= run.ends or now >= run.ends:
                 break
             if now < due:
-                self._producer.poll(0)
-                time.sleep(min(due - now, LONGEST_NAP_SECONDS))
+                self._await(due - now)
                 continue
             self._send(due)
         self.failed += self._producer.flush(DELIVERY_SECONDS)
 
+    def _await(self, seconds: float) -> None:
+        """Take in delivery reports as they come; poll() counts in milliseconds, so less than one is slept."""
+        if seconds >= POLL_GRAIN_SECONDS:
+            self._producer.poll(min(seconds, LONGEST_NAP_SECONDS))
+        else:
+            self._producer.poll(0)
+            time.sleep(seconds)
+
     def _send(self, due: float) -> None:
         run, sequence = self.run_of, self.sent
         topics = run.plan.topics
+        report = functools.partial(self._delivered, sequence, due)
         value = _STAMP.pack(run.id, self.index, sequence, int(due * 1e9)) + self._fill
         while not run.stopping.is_set():
-            report = functools.partial(self._delivered, sequence, time.monotonic() - due)
             try:
                 self._producer.produce(topics[sequence % len(topics)], value, on_delivery=report)
             except BufferError:  # the queue is full: the wait counts, as `due` is in the past
@@ -148,13 +156,12 @@ class _Sender(threading.Thread):
             self._producer.poll(0)
             return
 
-    def _delivered(self, sequence: int, late: float, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, sequence: int, due: float, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self.failed += 1
             self.errors[error.str()] += 1
             return
-        # librdkafka's own time from produce() to the acknowledgement, whenever this report is taken in
-        self.latency.record(late + (message.latency() or 0.0))
+        self.latency.record(time.monotonic() - due)
         self.ledger.acknowledge(sequence)
 
 
