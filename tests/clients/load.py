@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.clients.confluent.driver import commit, received
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS
 from tests.clients.java.driver import command, configs
 from tests.clients.ledger import Acked
@@ -198,26 +199,25 @@ class LibrdkafkaConsumer(_LibrdkafkaLoad):
                 "error_cb": self._tell_error,
             }
         )
+        # Positions are given with each commit: librdkafka's stored offsets never go back, and so would not be committed
+        # for a while after the topic moved to a cluster where its offsets are lower.
+        uncommitted: dict[tuple[str, int], int] = {}
+
+        def revoked(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            uncommitted.clear()  # these belong to another member now, who may read the last half second again
+
         try:
-            consumer.subscribe([self._topic])
+            consumer.subscribe([self._topic], on_revoke=revoked)
             commit_due = time.monotonic() + COMMIT_EVERY_SECONDS
-            uncommitted = False
             while not self._stopping.is_set():
                 message = consumer.poll(POLL_SECONDS)
                 if message is not None:
-                    self._take(message)
-                    uncommitted = True
+                    record = received(message)
+                    uncommitted[record.topic, record.partition] = record.offset + 1
+                    self._loop.call_soon_threadsafe(self.journal.add_received, record.value)
                 if uncommitted and time.monotonic() >= commit_due:
-                    consumer.commit(asynchronous=False)
+                    commit(consumer, uncommitted)
+                    uncommitted.clear()
                     commit_due = time.monotonic() + COMMIT_EVERY_SECONDS
-                    uncommitted = False
         finally:
             consumer.close()
-
-    def _take(self, message: Message) -> None:
-        error, value = message.error(), message.value()
-        if error is not None:
-            self._tell_error(error)
-        else:
-            assert isinstance(value, bytes)
-            self._loop.call_soon_threadsafe(self.journal.add_received, value.decode())

@@ -14,10 +14,10 @@ async def test_a_topic_is_created_on_its_cluster_and_deleted(admin: Admin, world
         topic = world.name(prefix)
 
         await admin.create_topic(topic, partitions=4)
-        assert await cluster.partitions(topic) == 4
+        await cluster.wait_for_partitions(topic, 4)
 
         await admin.delete_topic(topic)
-        assert await cluster.partitions(topic) == 0
+        await cluster.wait_for_partitions(topic, 0)
 
 
 async def test_topics_of_all_clusters_are_listed_and_described(admin: Admin, world: World) -> None:

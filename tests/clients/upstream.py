@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.clients.confluent.driver import received
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Received
+from tests.fixtures.waiting import wait_until
 
 
 class Upstream:
@@ -19,16 +20,24 @@ class Upstream:
         self._bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
-    async def create_topics(self, topics: Sequence[str], partitions: int) -> None:
-        await _all(self._admin.create_topics([NewTopic(topic, partitions, replication_factor=-1) for topic in topics]))
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        await _done(self._admin.create_topics([NewTopic(topic, partitions, replication_factor=-1)])[topic])
+        await self.wait_for_partitions(topic, partitions)
 
-    async def delete_topics(self, topics: Sequence[str]) -> None:
-        await _all(self._admin.delete_topics(list(topics)))
+    async def delete_topic(self, topic: str) -> None:
+        await _done(self._admin.delete_topics([topic])[topic])
 
-    async def partitions(self, topic: str) -> int:
-        """Partition count of the topic, 0 if the cluster does not have it."""
-        metadata = await asyncio.to_thread(self._admin.list_topics, timeout=OPERATION_TIMEOUT_SECONDS)
-        return len(metadata.topics[topic].partitions) if topic in metadata.topics else 0
+    async def wait_for_partitions(self, topic: str, count: int) -> None:
+        """Returns when the cluster's metadata show the topic with so many partitions; 0 means without the topic.
+
+        A controller answers before each broker has caught up, so looking once could be too early.
+        """
+        what = f"topic {topic!r} has {count} partitions on {self.name}"
+        await asyncio.to_thread(wait_until, lambda: self._partitions(topic) == count, what, OPERATION_TIMEOUT_SECONDS)
+
+    def _partitions(self, topic: str) -> int:
+        topics = self._admin.list_topics(timeout=OPERATION_TIMEOUT_SECONDS).topics
+        return len(topics[topic].partitions) if topic in topics else 0
 
     async def read(self, topic: str) -> list[Received]:
         """All committed records of the topic up to the end that it has now, in order within each partition."""
@@ -87,6 +96,5 @@ def _is_end(message: Message) -> bool:
     raise KafkaException(error)
 
 
-async def _all(futures: Mapping[str, Future[None]]) -> None:
-    waits = [asyncio.wait_for(asyncio.wrap_future(future), OPERATION_TIMEOUT_SECONDS) for future in futures.values()]
-    await asyncio.gather(*waits)
+async def _done(future: Future[None]) -> None:
+    await asyncio.wait_for(asyncio.wrap_future(future), OPERATION_TIMEOUT_SECONDS)

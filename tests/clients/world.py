@@ -82,10 +82,10 @@ class World:
 
     async def clean_up(self) -> None:
         for cluster, topic in self._made:
-            await cluster.delete_topics([topic])
+            await cluster.delete_topic(topic)
         if self.operator is not None:
             self.operator.close()
 
     async def _make(self, cluster: Upstream, topic: str, partitions: int) -> None:
-        await cluster.create_topics([topic], partitions)
+        await cluster.create_topic(topic, partitions)
         self._made.append((cluster, topic))

@@ -94,7 +94,7 @@ class ConfluentClient:
                 raw = consumer.poll(POLL_SECONDS)
                 if raw is not None:
                     records.append(received(raw))
-            consumer.commit(offsets=_next_positions(records), asynchronous=False)
+            commit(consumer, {(record.topic, record.partition): record.offset + 1 for record in records})
         except KafkaException as error:
             raise ClientError(f"{self.name}: {error}") from error
         finally:
@@ -177,6 +177,9 @@ def _text(content: bytes | str) -> str:
     return content if isinstance(content, str) else content.decode()
 
 
-def _next_positions(records: Sequence[Received]) -> list[TopicPartition]:
-    ends = {(record.topic, record.partition): record.offset + 1 for record in records}
-    return [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
+def commit(consumer: Consumer, positions: Mapping[tuple[str, int], int]) -> None:
+    """Commits the positions and returns when the group has them; an error of a single partition is raised as well."""
+    offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
+    for answer in consumer.commit(offsets=offsets, asynchronous=False) or ():
+        if answer.error is not None:
+            raise KafkaException(answer.error)
