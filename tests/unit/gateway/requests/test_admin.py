@@ -1,0 +1,166 @@
+"""Administration by owner: topics, settings, and the mesh as one cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mesh.routing import RoutingTable
+from services.gateway.requests import create_topics, delete_topics, describe_cluster, describe_configs
+from services.gateway.requests.plan import AnyBroker, Broker, Controller, Unreachable
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from services.gateway.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from services.gateway.wire.messages.describe_cluster import DescribeClusterRequest
+from services.gateway.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from services.gateway.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from tests.unit.gateway.requests.playbook import Playbook, World
+
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.fixture
+def world() -> World:
+    return World({"c1": ["apples*"], "c2": ["bananas"]}, by_node_id=True)
+
+
+def creatable(name: str, partitions: int = 3) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1)
+
+
+def created(*names: str) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[CreatableTopicResult(name=name) for name in names])
+
+
+def test_topics_are_created_on_their_owners(world: World) -> None:
+    request = CreateTopicsRequest(topics=[creatable("bananas"), creatable("apples-1")], timeout_ms=30_000)
+    book = Playbook(create_topics.handle, request, 7, world.view())
+    assert [(call.cluster, call.target) for call in book.asked()] == [("c2", Controller()), ("c1", Controller())]
+    assert all(call.timeout_s > 30 for call in book.asked())
+    book.answered(created("bananas"), created("apples-1"))
+    assert [(t.name, t.error_code) for t in book.answer.topics] == [("bananas", 0), ("apples-1", 0)]
+
+
+def test_a_topic_that_no_rule_matches_is_refused_by_name(world: World) -> None:
+    book = Playbook(create_topics.handle, CreateTopicsRequest(topics=[creatable("cherries")]), 7, world.view())
+    [result] = book.answer.topics
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "no forwarding rule matches topic 'cherries'" in str(result.error_message)
+
+
+def test_a_clusters_partition_count_is_the_default_for_its_new_topics(world: World) -> None:
+    mesh = world.view()
+    clusters = [replace(cluster, partition_count=5) for cluster in mesh.table.clusters.values()]
+    mesh = replace(mesh, table=RoutingTable(2, clusters, mesh.table.versions))
+    request = CreateTopicsRequest(topics=[creatable("apples", -1), creatable("apples-2", 2)])
+    [call] = Playbook(create_topics.handle, request, 7, mesh).asked()
+    assert isinstance(call.message, CreateTopicsRequest)
+    assert [topic.num_partitions for topic in call.message.topics] == [5, 2]
+
+
+def test_replicas_can_not_be_assigned_to_virtual_brokers(world: World) -> None:
+    topic = creatable("apples")
+    topic.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[101])]
+    [result] = Playbook(create_topics.handle, CreateTopicsRequest(topics=[topic]), 7, world.view()).answer.topics
+    assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_cluster_that_is_gone_fails_its_topics_only(world: World) -> None:
+    request = CreateTopicsRequest(topics=[creatable("bananas"), creatable("apples")])
+    book = Playbook(create_topics.handle, request, 7, world.view())
+    book.answered(Unreachable("c2", "connection refused"), created("apples"))
+    assert [t.error_code for t in book.answer.topics] == [ErrorCode.REQUEST_TIMED_OUT, 0]
+    assert "connection refused" in str(book.answer.topics[0].error_message)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_topics_are_deleted_by_name_on_their_owners_only(world: World, version: int) -> None:
+    names = ["bananas", "cherries"]
+    request = DeleteTopicsRequest(timeout_ms=1000)
+    if version < 6:
+        request.topic_names = names
+    else:
+        request.topics = [DeleteTopicState(name=name) for name in names]
+    book = Playbook(delete_topics.handle, request, version, world.view())
+    assert [call.cluster for call in book.asked()] == ["c2"]
+    book.answered(DeleteTopicsResponse(responses=[DeletableTopicResult(name="bananas")]))
+    assert [(r.name, r.error_code) for r in book.answer.responses] == [
+        ("bananas", 0),
+        ("cherries", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_topics_are_deleted_by_id_where_the_cluster_that_has_it_is_the_owner(world: World) -> None:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=TOPIC_ID)], timeout_ms=1000)
+    book = Playbook(delete_topics.handle, request, 6, world.view())
+    found = MetadataResponse(topics=[MetadataResponseTopic(name="bananas", topic_id=TOPIC_ID)])
+    book.answered(MetadataResponse(), found)
+    assert [call.cluster for call in book.asked()] == ["c2"]
+    book.answered(DeleteTopicsResponse(responses=[DeletableTopicResult(name="bananas")]))
+    assert [(r.name, r.topic_id, r.error_code) for r in book.answer.responses] == [("bananas", TOPIC_ID, 0)]
+
+
+def test_a_topic_id_whose_cluster_does_not_own_the_topic_is_unknown(world: World) -> None:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=TOPIC_ID)], timeout_ms=1000)
+    book = Playbook(delete_topics.handle, request, 6, world.view())
+    stray = MetadataResponse(topics=[MetadataResponseTopic(name="bananas", topic_id=TOPIC_ID)])
+    book.answered(stray, MetadataResponse())
+    assert [r.error_code for r in book.answer.responses] == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def config(kind: int, name: str) -> DescribeConfigsResource:
+    return DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+
+
+def test_settings_come_from_the_owner_and_virtual_brokers_keep_their_names(world: World) -> None:
+    request = DescribeConfigsRequest(resources=[config(2, "bananas"), config(4, "101"), config(2, "cherries")])
+    book = Playbook(describe_configs.handle, request, 4, world.view())
+    topic, broker = book.asked()
+    assert (topic.cluster, topic.target) == ("c2", AnyBroker())
+    assert (broker.cluster, broker.target) == ("c1", Broker(1))
+    assert isinstance(broker.message, DescribeConfigsRequest)
+    assert broker.message.resources[0].resource_name == "1"
+    book.answered(
+        DescribeConfigsResponse(results=[DescribeConfigsResult(resource_type=2, resource_name="bananas")]),
+        DescribeConfigsResponse(results=[DescribeConfigsResult(resource_type=4, resource_name="1")]),
+    )
+    assert [(r.resource_name, r.error_code) for r in book.answer.results] == [
+        ("bananas", 0),
+        ("101", 0),
+        ("cherries", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_a_broker_that_the_mesh_does_not_show_is_refused_with_those_it_does(world: World) -> None:
+    request = DescribeConfigsRequest(resources=[config(4, "1")])
+    [result] = Playbook(describe_configs.handle, request, 4, world.view()).answer.results
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert "101, 102" in str(result.error_message)
+
+
+def test_the_mesh_is_one_cluster_with_an_id_of_its_own(world: World) -> None:
+    answer = Playbook(describe_cluster.handle, DescribeClusterRequest(), 1, world.view()).answer
+    assert (answer.cluster_id, answer.controller_id) == ("mesh-id", 101)
+    assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(101, "mesh", 19092), (102, "mesh", 19092)]
+
+
+def test_the_mesh_has_no_controller_endpoint(world: World) -> None:
+    answer = Playbook(describe_cluster.handle, DescribeClusterRequest(endpoint_type=2), 1, world.view()).answer
+    assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
