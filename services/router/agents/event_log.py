@@ -1,0 +1,169 @@
+"""The Faust application: one agent that reads the log. All that knows Faust and aiokafka is here (they ship no types).
+
+Theory of operation
+1. The application runs embedded and in Faust's client mode: its consumer has no group. There are no committed offsets,
+   so every start reads the log from its first record; there is no session to wait for after a crash, no rebalance in
+   which a record could be lost, and nothing is left behind on the cluster. This holds for a topic of one partition,
+   which is what the log is.
+2. Faust's client mode starts no agents and does start a reply consumer; `_Boot` says otherwise. It starts agents before
+   the conductor, which subscribes once, to what the agents want by then.
+3. Nothing is on disk and nothing is produced: no tables, no changelogs, no leader topic, no web server.
+4. What goes wrong inside an agent Faust would log and go on from, one record further. Here it ends the reading:
+   `EventLog.run` raises it, and who called decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import faust
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from faust.app.base import BootStrategy
+from faust.types import TP
+
+Receive = Callable[[bytes, int], None]
+"""Called with the value and the offset of each record, in order."""
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds to reach the cluster, create the topic, or learn the end of the log."""
+STOP_TIMEOUT = 2.0
+"""Seconds that Faust may take to stop; a stop by SIGTERM promises 3."""
+REQUEST_TIMEOUT = 10.0
+"""Seconds without an answer after which aiokafka opens a new connection."""
+NEVER = 10 * 365 * 86_400.0
+"""Seconds; for Faust's complaints about streams that are quiet: this log may be quiet for months."""
+MOST_REPLICAS = 3
+"""Of the log, where nobody says how many: as many as the cluster has brokers, up to this."""
+LOG_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""The log is kept for ever and never compacted: the table follows from all of it."""
+
+
+class EventLogError(RuntimeError):
+    """The log can't be read, and why."""
+
+
+async def ensure_topic(bootstrap: Sequence[str], topic: str, replication_factor: int) -> None:
+    """Creates the log's topic if it is not there yet. EventLogError when it can't, or has several partitions."""
+    where = ", ".join(bootstrap)
+    admin: Any = AIOKafkaAdminClient(bootstrap_servers=list(bootstrap), request_timeout_ms=int(CONNECT_TIMEOUT * 1000))
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            await admin.start()
+            brokers = (await admin.describe_cluster())["brokers"]
+            replicas = replication_factor or min(MOST_REPLICAS, len(brokers))
+            answer = await admin.create_topics([NewTopic(topic, 1, replicas, topic_configs=LOG_CONFIG)])
+            for _, code, *reason in answer.topic_errors:
+                if code not in (0, TopicAlreadyExistsError.errno):
+                    raise EventLogError(f"can't create topic {topic} on {where}: {for_code(code).__name__} {reason}")
+            [described] = await admin.describe_topics([topic])
+            if len(described["partitions"]) > 1:
+                raise EventLogError(
+                    f"topic {topic} on {where} has {len(described['partitions'])} partitions; "
+                    f"the log has one: name another topic, or delete this one if it is not the mesh's"
+                )
+    except (KafkaError, TimeoutError, OSError) as error:
+        raise EventLogError(f"home cluster {where}: {error or type(error).__name__}") from error
+    finally:
+        await admin.close()
+
+
+class _Boot(BootStrategy):
+    """What starts, in which order: consumer, agents, conductor, fetcher."""
+
+    def client_only(self) -> Iterable[Any]:
+        app: Any = self.app
+        return [app.consumer, app.agents, app.topics, app._fetcher]
+
+
+class _App(faust.App):
+    BootStrategy = _Boot
+    logger = logging.getLogger("faust.app")
+
+    async def on_first_start(self) -> None:
+        """Faust would create its data directory; there is nothing to put into it."""
+
+
+class EventLog:
+    """One reading of the log: start it, run it, stop it, each once (`run` as often as one likes)."""
+
+    def __init__(self, app_id: str, bootstrap: Sequence[str], topic: str, receive: Receive) -> None:
+        loop = asyncio.get_running_loop()
+        self._partition = TP(topic, 0)
+        self._bootstrap = ", ".join(bootstrap)
+        self._failure: asyncio.Future[None] = loop.create_future()
+        self._app: Any = _App(
+            app_id,
+            broker=[f"kafka://{address}" for address in bootstrap],
+            store="memory://",
+            web_enabled=False,
+            topic_disable_leader=True,
+            topic_allow_declare=False,
+            consumer_auto_offset_reset="earliest",
+            broker_client_id=app_id,
+            broker_request_timeout=REQUEST_TIMEOUT,
+            broker_session_timeout=REQUEST_TIMEOUT,
+            stream_processing_timeout=NEVER,
+            broker_commit_livelock_soft_timeout=NEVER,
+            loop=loop,
+        )
+        raw: dict[str, Any] = {
+            "key_type": bytes,
+            "value_type": bytes,
+            "key_serializer": "raw",
+            "value_serializer": "raw",
+        }
+        self._app.agent(self._app.topic(topic, acks=False, **raw), name=app_id)(_agent(receive, self._failure))
+
+    async def start(self) -> int:
+        """Begins to read; the offset that the log ended at. EventLogError when the cluster can't be reached."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await self._app.start_client()
+                ends = await self._app.consumer.highwaters(self._partition)
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise EventLogError(f"home cluster {self._bootstrap}: {error or type(error).__name__}") from error
+        return int(ends[self._partition])
+
+    async def run(self, seconds: float) -> None:
+        """Reads on for so long; raises what ends the reading before."""
+        crash = asyncio.ensure_future(self._app.wait_until_stopped())
+        try:
+            done, _ = await asyncio.wait({crash, self._failure}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if self._failure.done():
+                self._failure.result()
+            if done:
+                raise EventLogError(f"Faust stopped by itself: {self._app.crash_reason!r}")
+        finally:
+            crash.cancel()
+
+    async def stop(self) -> None:
+        """Ends the reading, within STOP_TIMEOUT."""
+        if self._failure.done() and not self._failure.cancelled():
+            self._failure.exception()  # was raised by `run`, or came after its end
+        self._failure.cancel()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT):
+                await self._app.stop()
+        except TimeoutError:
+            raise EventLogError(f"Faust did not stop within {STOP_TIMEOUT} s") from None
+
+    def end_offset(self) -> int:
+        """Where the log ends, as the last fetch said; 0 before there was one."""
+        return int(self._app.consumer.highwater(self._partition) or 0)
+
+
+def _agent(receive: Receive, failure: asyncio.Future[None]) -> Callable[[Any], Any]:
+    async def follow_log(stream: Any) -> None:
+        async for event in stream.events():
+            try:
+                receive(event.value, event.message.offset)
+            except Exception as error:
+                if not failure.done():
+                    failure.set_exception(error)
+                raise
+
+    return follow_log

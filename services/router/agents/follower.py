@@ -1,0 +1,96 @@
+"""Keeps a reading of the log going for as long as the process lives, and posts what it yields.
+
+Theory of operation
+1. A reading begins at the first record with an empty ledger. Until it has reached the end that the log had at its
+   start it is silent; then its state is posted at once, and from then on each record that moves a table.
+2. Kafka away for a while is aiokafka's business: the reading goes on when it is back. Everything else (a gap in the
+   log, a record that is no event, Faust stopped) ends the reading; the next one begins after a pause that doubles up to
+   a bound.
+3. The bulletin keeps what was last posted meanwhile, so data planes notice nothing. It never goes back: a log that has
+   become shorter is an error that is said until it has grown past what was known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from google.protobuf.message import DecodeError
+
+from mesh.routing import LogGapError
+from services.router import metrics
+from services.router.agents.bulletin import Bulletin
+from services.router.agents.event_log import EventLog, EventLogError, ensure_topic
+from services.router.agents.ledger import Folded, Ledger
+from services.router.change import Readiness
+from services.router.settings import RouterSettings
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+"""Seconds between readings that fail one after another."""
+LAG_INTERVAL = 1.0
+"""Seconds between two looks at where the log ends, for the metric."""
+
+UNREADABLE = (EventLogError, LogGapError, DecodeError, ValueError, LookupError)
+"""What a record that can't be folded raises, and what the cluster does."""
+
+log = structlog.get_logger(__name__)
+
+
+class Follower:
+    """The reading of the log. `run` until cancelled."""
+
+    def __init__(self, settings: RouterSettings, bulletin: Bulletin, readiness: Readiness) -> None:
+        self._settings = settings
+        self._bulletin = bulletin
+        self._readiness = readiness
+        self._live: Ledger | None = None
+
+    async def run(self) -> None:
+        """One reading after another."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._read()
+            except UNREADABLE as error:
+                reason = f"can't follow the log: {error}"
+                log.error("reading ended", reason=reason, error=type(error).__name__, next_try_s=pause)
+                metrics.readings_ended.labels(type(error).__name__).inc()
+                self._readiness.not_ready(reason)
+            if self._live is not None:
+                pause = FIRST_PAUSE
+            self._live = None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _read(self) -> None:
+        settings, ledger = self._settings, Ledger()
+        await ensure_topic(settings.home_bootstrap_servers, settings.events_topic, settings.events_replication_factor)
+        reading = EventLog(
+            settings.app_id,
+            settings.home_bootstrap_servers,
+            settings.events_topic,
+            lambda value, offset: self._heed(ledger, ledger.fold(value, offset)),
+        )
+        try:
+            ledger.end_at_start = await reading.start()
+            log.info("reading the log", topic=settings.events_topic, end_offset=ledger.end_at_start)
+            self._heed(ledger, None)
+            while True:
+                metrics.lag.set(max(0, reading.end_offset() - ledger.next_offset))
+                await reading.run(LAG_INTERVAL)
+        finally:
+            await reading.stop()
+
+    def _heed(self, ledger: Ledger, folded: Folded | None) -> None:
+        """Posts what is news. The first state of a reading is none of its own: it is as old as its last event."""
+        if not ledger.caught_up:
+            return
+        if self._live is not ledger:
+            if not self._bulletin.post(ledger.state):
+                self._readiness.not_ready(f"the log ends at position {ledger.state.position}, before what was served")
+                return
+            self._live = ledger
+            self._readiness.ready()
+        elif folded is not None and folded.moves:
+            self._bulletin.post(ledger.state, folded.decided_at)
+        metrics.position.set(ledger.state.position)

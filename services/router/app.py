@@ -1,0 +1,74 @@
+"""Puts the router together: the follower of the log, the discovery server, the reports to control."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import grpc
+
+from mesh import VERSION
+from mesh.lifecycle import Lifecycle
+from mesh.rpc import admin, discovery, discovery_grpc
+from mesh.rpc.server import RpcServer
+from mesh.telemetry import serve_management
+from services.router.agents.bulletin import Bulletin
+from services.router.agents.follower import Follower
+from services.router.change import Readiness
+from services.router.discovery.reports import Reporter
+from services.router.discovery.roster import HoldBound, Roster
+from services.router.discovery.service import DiscoveryService
+from services.router.discovery.session import Ending
+from services.router.settings import RouterSettings
+
+STOP_GRACE = 1.0
+"""Seconds that open calls get when the router stops; data planes have been told by then."""
+STOPPING = Ending(grpc.StatusCode.UNAVAILABLE, "stopping", "the router stops; another one, or this one soon, goes on")
+
+
+async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
+    """Runs the router until `lifecycle` says stop."""
+    bulletin = Bulletin(time.monotonic)
+    hold = HoldBound(settings.hold_ms)
+    roster = Roster(settings.member_name, bulletin, time.monotonic, hold)
+    services = discovery.DESCRIPTOR.services_by_name
+    server = RpcServer(
+        settings.listen,
+        {
+            services["DiscoveryService"].full_name: lambda grpc_server: (
+                discovery_grpc.add_DiscoveryServiceServicer_to_server(DiscoveryService(roster), grpc_server)
+            )
+        },
+    )
+    management = serve_management(settings.metrics_listen, lifecycle)
+    readiness = Readiness(lifecycle)
+    follower = Follower(settings, bulletin, readiness)
+    reporter = Reporter(settings.control_address, lambda: _report(settings, bulletin, roster), roster.change, hold)
+    await server.start()
+    running = [asyncio.create_task(part) for part in (follower.run(), reporter.run(), readiness.mirror(server))]
+    stopping = asyncio.create_task(lifecycle.stopping.wait())
+    try:
+        done, _ = await asyncio.wait({stopping, *running}, return_when=asyncio.FIRST_COMPLETED)
+        for failed in done - {stopping}:
+            failed.result()
+    finally:
+        roster.end_all(STOPPING)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(server.stop(STOP_GRACE), *running, return_exceptions=True)
+        management.stop()
+
+
+def _report(settings: RouterSettings, bulletin: Bulletin, roster: Roster) -> discovery.RouterReport:
+    latest = bulletin.latest
+    return discovery.RouterReport(
+        router=admin.Member(
+            name=settings.member_name,
+            kind=admin.MEMBER_KIND_ROUTER,
+            version=VERSION,
+            address=settings.listen,
+            revision=latest.state.effective.revision if latest else 0,
+            phase=admin.MEMBER_PHASE_APPLIED if latest else admin.MEMBER_PHASE_UNSPECIFIED,
+        ),
+        members=roster.members(),
+    )

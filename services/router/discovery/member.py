@@ -1,0 +1,249 @@
+"""One data plane as its router leads it: a state machine without I/O. Messages go in, orders come out.
+
+Theory of operation
+1. A member is in one state, named after what it waits for. `TRANSITIONS` says which message is heard in which state;
+   every other one breaks the protocol and ends the stream with the reason.
+2. The first order is Apply of the table in force, also when the member says that it runs that revision: its answer is
+   what tells that the stream works. A member that runs a newer revision than this router knows gets nothing until the
+   router has caught up: nobody is led back.
+3. A pending table makes a Hold. While the member holds, only the end of the rollout is told: Switch when the pending
+   table came into force, Release when not, and after either the table in force where it is another one by then.
+   Whether a revision came into force is read off the table in force: rule versions begin or end at it. So states may be
+   skipped without harm.
+4. Answers come in the order of the orders. One to an order that was overtaken (a HELD that crossed a Release) is
+   ignored; one to an order never given breaks the protocol.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from mesh.routing import RoutingState, RoutingTable
+
+MAX_UNANSWERED = 256
+"""Orders without an answer; a member that leaves more of them is told to start again."""
+
+
+class ProtocolError(Exception):
+    """The member broke the protocol; the text says what it did and what was due."""
+
+
+class MemberState(Enum):
+    """What a member waits for."""
+
+    GREETING = "its own hello"
+    ADMISSION = "a table that is not older than its own"
+    NEWS = "the next table"
+    ROLLOUT_END = "switch or release of what it holds"
+
+
+class Answer(Enum):
+    """What a member says of an order."""
+
+    APPLIED = "applied"
+    HELD = "held"
+    REFUSED = "refused"
+
+
+# Messages: what a member hears.
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The member is there and runs `revision` (0: none)."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """The router's state of the log."""
+
+    state: RoutingState
+    hold_ms: int
+    """How much longer the pending table may be held."""
+    decided_at: float | None = None
+    """Time of the decision, in seconds since 1970; None when it is too old to measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The member's answer to the order of `revision`."""
+
+    revision: int
+    answer: Answer
+    at: float
+    """Seconds since 1970."""
+    reason: str = ""
+
+
+Message = Hello | News | Answered
+
+
+# Orders: what a member is told.
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    table: RoutingTable
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    table: RoutingTable
+    hold_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    revision: int
+
+
+Order = Apply | Hold | Switch | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a member is, as it said itself; what control is told."""
+
+    revision: int = 0
+    answer: Answer | None = None
+    reason: str = ""
+    lag_s: float | None = None
+    """From the decision to the answer; None when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """An answer that is still to come."""
+
+    revision: int
+    answer: Answer
+    decided_at: float | None
+
+
+class Member:
+    """The machine. `receive` takes a message and returns the orders that follow from it."""
+
+    def __init__(self, news: News | None) -> None:
+        self.state = MemberState.GREETING
+        self.standing = Standing()
+        self._news = news
+        self._runs = 0
+        self._told: RoutingTable | None = None
+        self._held: RoutingTable | None = None
+        self._due: deque[_Due] = deque()
+        self._last_ordered = 0
+
+    def receive(self, message: Message) -> tuple[Order, ...]:
+        """The orders that follow, in order. ProtocolError ends the stream."""
+        transition = TRANSITIONS.get((self.state, type(message)))
+        if transition is None:
+            raise ProtocolError(f"{type(message).__name__} came while the router waits for {self.state.value}")
+        return transition(self, message)
+
+    def _remember(self, news: News) -> tuple[Order, ...]:
+        self._news = news
+        return ()
+
+    def _greet(self, hello: Hello) -> tuple[Order, ...]:
+        self._runs = hello.revision
+        self.standing = Standing(hello.revision, Answer.APPLIED if hello.revision else None)
+        self.state = MemberState.ADMISSION
+        if self._news is None:
+            return ()
+        return self._admit(replace(self._news, decided_at=None))
+
+    def _admit(self, news: News) -> tuple[Order, ...]:
+        if news.state.effective.revision < self._runs:
+            return self._remember(news)
+        self.state = MemberState.NEWS
+        return self._follow(news)
+
+    def _follow(self, news: News) -> tuple[Order, ...]:
+        self._news = news
+        orders: list[Order] = []
+        if news.state.effective is not self._told:
+            orders.append(self._apply(news.state.effective, news.decided_at))
+        pending = news.state.pending
+        if pending is not None and news.hold_ms > 0:
+            self.state, self._held = MemberState.ROLLOUT_END, pending
+            self._expect(pending.revision, Answer.HELD, news.decided_at)
+            orders.append(Hold(pending, news.hold_ms))
+        return tuple(orders)
+
+    def _end_rollout(self, news: News) -> tuple[Order, ...]:
+        held, pending = self._held, news.state.pending
+        assert held is not None  # the state says so
+        if pending is not None and pending.revision == held.revision:
+            return self._remember(news)
+        self.state, self._held = MemberState.NEWS, None
+        end = self._switch(held, news) if _came_into_force(held.revision, news.state.effective) else self._release(held)
+        return (end, *self._follow(news))
+
+    def _apply(self, table: RoutingTable, decided_at: float | None) -> Apply:
+        self._told = table
+        self._expect(table.revision, Answer.APPLIED, decided_at)
+        return Apply(table)
+
+    def _switch(self, held: RoutingTable, news: News) -> Switch:
+        self._told = news.state.effective if news.state.effective == held else held
+        self._expect(held.revision, Answer.APPLIED, news.decided_at)
+        return Switch(held.revision)
+
+    def _release(self, held: RoutingTable) -> Release:
+        self._due = deque(due for due in self._due if due.answer is not Answer.HELD)
+        if self.standing.revision == held.revision:
+            self.standing = Standing(self._runs, Answer.APPLIED if self._runs else None)
+        return Release(held.revision)
+
+    def _expect(self, revision: int, answer: Answer, decided_at: float | None) -> None:
+        if len(self._due) >= MAX_UNANSWERED:
+            raise ProtocolError(
+                f"{MAX_UNANSWERED} orders have no answer; the first is of revision {self._due[0].revision}"
+            )
+        self._due.append(_Due(revision, answer, decided_at))
+        self._last_ordered = max(self._last_ordered, revision)
+
+    def _answered(self, message: Answered) -> tuple[Order, ...]:
+        if message.revision > self._last_ordered:
+            said = f"{message.answer.name} of revision {message.revision}"
+            raise ProtocolError(f"{said}, which was not ordered; the last one was {self._last_ordered}")
+        due = next((due for due in self._due if _fits(message, due)), None)
+        if due is None:
+            return ()
+        while self._due.popleft() is not due:
+            pass
+        if message.answer is Answer.APPLIED:
+            self._runs = message.revision
+        lag = None if due.decided_at is None else max(0.0, message.at - due.decided_at)
+        self.standing = Standing(message.revision, message.answer, message.reason, lag)
+        return ()
+
+
+def _fits(message: Answered, due: _Due) -> bool:
+    return message.revision == due.revision and message.answer in (due.answer, Answer.REFUSED)
+
+
+def _came_into_force(revision: int, table: RoutingTable) -> bool:
+    return any(revision in (version.from_revision, version.until_revision) for version in table.versions)
+
+
+TRANSITIONS: dict[tuple[MemberState, type[Message]], Callable[..., tuple[Order, ...]]] = {
+    (MemberState.GREETING, News): Member._remember,
+    (MemberState.GREETING, Hello): Member._greet,
+    (MemberState.ADMISSION, News): Member._admit,
+    (MemberState.NEWS, News): Member._follow,
+    (MemberState.NEWS, Answered): Member._answered,
+    (MemberState.ROLLOUT_END, News): Member._end_rollout,
+    (MemberState.ROLLOUT_END, Answered): Member._answered,
+}
+"""What is heard in which state, and what follows."""

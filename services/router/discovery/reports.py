@@ -1,0 +1,91 @@
+"""Tells control where this router and its data planes are. The router works just as well while control is away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+import grpc
+import structlog
+
+from mesh.rpc import discovery, discovery_grpc
+from mesh.rpc.server import OPTIONS
+from services.router import metrics
+from services.router.change import Change
+from services.router.discovery.roster import HoldBound
+
+REPORT_INTERVAL = 5.0
+"""Seconds after which everything is told again, changed or not."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
+"""Seconds between attempts to reach control."""
+CHANNEL_OPTIONS = (
+    *OPTIONS,
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 3000),
+)
+
+log = structlog.get_logger(__name__)
+
+Call = grpc.aio.StreamStreamCall[discovery.RouterReport, discovery.RouterOrder]
+
+
+class Reporter:
+    """One stream to control, opened again whenever it breaks. `run` until cancelled."""
+
+    def __init__(
+        self, address: str, report: Callable[[], discovery.RouterReport], change: Change, hold: HoldBound
+    ) -> None:
+        self._address = address
+        self._report = report
+        self._change = change
+        self._hold = hold
+        self._connected = False
+
+    async def run(self) -> None:
+        """Reports, again and again."""
+        pause, said = FIRST_PAUSE, ""
+        async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
+            rollouts = discovery_grpc.RolloutServiceStub(channel)
+            while True:
+                try:
+                    await self._converse(rollouts.Report())
+                    reason = "it ended the stream"
+                except grpc.aio.AioRpcError as error:
+                    reason = f"{error.code().name}: {error.details()}"
+                if self._connected:
+                    pause, said = FIRST_PAUSE, ""
+                self._connected = False
+                metrics.control_connected.set(0)
+                if reason != said:
+                    log.warning("control does not take reports; trying on", address=self._address, reason=reason)
+                    said = reason
+                await asyncio.sleep(random.uniform(pause / 2, pause))
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _converse(self, call: Call) -> None:
+        """Reports on one stream until it ends."""
+        writing = asyncio.create_task(self._write(call))
+        try:
+            async for order in call:
+                if order.hold_ms > 0:
+                    self._hold.milliseconds = order.hold_ms
+                if not self._connected:
+                    log.info("reporting to control", address=self._address, hold_ms=self._hold.milliseconds)
+                    metrics.control_connected.set(1)
+                    self._connected = True
+        finally:
+            writing.cancel()
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.RpcError):
+                await writing
+
+    async def _write(self, call: Call) -> None:
+        """Everything first, then each change (what comes meanwhile is one), and all every few seconds."""
+        while True:
+            await call.write(self._report())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_INTERVAL):
+                    await self._change.wait()

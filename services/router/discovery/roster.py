@@ -1,0 +1,109 @@
+"""All data planes that are connected to this router: spreads the news, and says where everyone is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+
+from mesh.rpc import admin
+from services.router import metrics
+from services.router.agents.bulletin import Bulletin, Notice
+from services.router.change import Change
+from services.router.discovery.member import Answer, Message, News
+from services.router.discovery.orders import PHASES
+from services.router.discovery.session import Ending, Session
+
+
+@dataclass(slots=True)
+class HoldBound:
+    """How long data planes may hold, in milliseconds. Control says; the settings say until then."""
+
+    milliseconds: int
+
+
+class Roster:
+    """Sessions by member name; a second stream of the same member replaces the first."""
+
+    def __init__(self, router: str, bulletin: Bulletin, clock: Callable[[], float], hold: HoldBound) -> None:
+        self.change = Change()
+        self._router = router
+        self._bulletin = bulletin
+        self._clock = clock
+        self._hold = hold
+        self._sessions: dict[str, Session] = {}
+        bulletin.on_notice(self._spread)
+
+    def enter(self, identity: admin.Member) -> Session:
+        """A stream began."""
+        latest = self._bulletin.latest
+        session = Session(identity, None if latest is None else self._news(latest))
+        replaced = self._sessions.get(identity.name)
+        if replaced is not None:
+            reason = f"{identity.name} opened another watch, which replaces this one"
+            replaced.end(Ending(grpc.StatusCode.ABORTED, "replaced", reason))
+        self._sessions[identity.name] = session
+        self._changed()
+        return session
+
+    def leave(self, session: Session) -> None:
+        """Its stream is over."""
+        session.drop_outbox()
+        if self._sessions.get(session.identity.name) is session:
+            del self._sessions[session.identity.name]
+            self._changed()
+
+    def heard(self, session: Session, message: Message) -> None:
+        """The member said something."""
+        session.tell(message)
+        self._changed()
+
+    def count_clients(self, session: Session, total: int) -> None:
+        """The member said how many clients it has."""
+        if session.client_count != total:
+            session.client_count = total
+            self._changed()
+
+    def end_all(self, ending: Ending) -> None:
+        """The router stops."""
+        for session in self._sessions.values():
+            session.end(ending)
+
+    def members(self) -> list[admin.Member]:
+        """Everyone as of now, for control."""
+        return [self._described(session) for session in self._sessions.values()]
+
+    def _described(self, session: Session) -> admin.Member:
+        standing, identity = session.member.standing, session.identity
+        return admin.Member(
+            name=identity.name,
+            kind=identity.kind,
+            version=identity.version,
+            address=identity.address,
+            revision=standing.revision,
+            phase=PHASES[standing.answer] if standing.answer else admin.MEMBER_PHASE_UNSPECIFIED,
+            phase_reason=standing.reason,
+            router=self._router,
+            client_count=session.client_count,
+            lag_ms=1000 * (standing.lag_s or 0.0),
+        )
+
+    def _spread(self, notice: Notice) -> None:
+        news = self._news(notice)
+        for session in self._sessions.values():
+            session.tell(news)
+        metrics.revision.set(notice.state.effective.revision)
+        metrics.pending_revision.set(notice.state.pending.revision if notice.state.pending else 0)
+        self._changed()
+
+    def _news(self, notice: Notice) -> News:
+        held_ms = 1000 * (self._clock() - notice.pending_since)
+        return News(notice.state, max(0, round(self._hold.milliseconds - held_ms)), notice.decided_at)
+
+    def _changed(self) -> None:
+        standings = [session.member.standing.answer for session in self._sessions.values()]
+        for answer in Answer:
+            metrics.members.labels(answer.value).set(standings.count(answer))
+        metrics.members.labels("none").set(standings.count(None))
+        self.change.note()

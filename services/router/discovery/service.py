@@ -1,0 +1,89 @@
+"""DiscoveryService: the gRPC side of a watch. What to say is decided in member.py."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import structlog
+
+from mesh.rpc import admin, discovery, discovery_grpc
+from mesh.rpc.errors import bad_request
+from services.router import metrics
+from services.router.discovery.member import Hello, ProtocolError
+from services.router.discovery.orders import OrderEncoder, answered
+from services.router.discovery.roster import Roster
+from services.router.discovery.session import Ending, Session
+
+HELLO_TIMEOUT = 5.0
+"""Seconds that a data plane may take to say who it is."""
+
+log = structlog.get_logger(__name__)
+
+
+class DiscoveryService(discovery_grpc.DiscoveryServiceServicer):
+    """One call of Watch for each data plane."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._encoder = OrderEncoder()
+
+    async def Watch(  # noqa: N802  # the name that the contract gives it
+        self, request_iterator: Any, context: Any
+    ) -> AsyncIterator[discovery.WatchResponse]:
+        hello = await _hello(request_iterator, context)
+        session = self._roster.enter(hello.member)
+        self._roster.heard(session, Hello(hello.revision))
+        log.info("data plane connected", member=hello.member.name, revision=hello.revision, peer=context.peer())
+        listening = asyncio.create_task(self._listen(session, request_iterator))
+        try:
+            while (order := await session.next_order()) is not None:
+                yield self._encoder.response(order)
+        finally:
+            listening.cancel()
+            self._roster.leave(session)
+            ending = session.ending
+            log.info("data plane gone", member=hello.member.name, reason=ending.reason if ending else "it left")
+        if ending is not None and ending.code is not grpc.StatusCode.OK:
+            metrics.watches_ended.labels(ending.label).inc()
+            await context.abort(ending.code, ending.reason)
+
+    async def _listen(self, session: Session, requests: AsyncIterator[discovery.WatchRequest]) -> None:
+        """Hears the member out; ends it when it has nothing more to say."""
+        left = Ending(grpc.StatusCode.OK, "left", "it left")
+        try:
+            async for request in requests:
+                match request.WhichOneof("kind"):
+                    case "ack" | "nack":
+                        self._roster.heard(session, answered(request, time.time()))
+                    case "clients":
+                        self._roster.count_clients(session, request.clients.total)
+                    case kind:
+                        raise ProtocolError(f"{kind} came in the middle of a watch; due is an ack, a nack or clients")
+        except ProtocolError as error:
+            left = Ending(grpc.StatusCode.FAILED_PRECONDITION, "protocol", str(error))
+        except grpc.RpcError as error:
+            left = Ending(grpc.StatusCode.OK, "left", f"its stream broke: {error}")
+        finally:
+            session.end(left)
+
+
+async def _hello(requests: AsyncIterator[discovery.WatchRequest], context: Any) -> discovery.Hello:
+    """The first message of a stream; anything else ends it."""
+    try:
+        async with asyncio.timeout(HELLO_TIMEOUT):
+            first = await anext(requests)
+    except (TimeoutError, StopAsyncIteration):
+        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no hello within {HELLO_TIMEOUT} s")
+        raise
+    if first.WhichOneof("kind") != "hello":
+        await context.abort_with_status(bad_request("hello", "must be the first message of a watch").status())
+    if not first.hello.member.name.startswith("members/"):
+        error = bad_request("hello.member.name", f"{first.hello.member.name!r} is not members/{{member}}")
+        await context.abort_with_status(error.status())
+    if first.hello.member.kind == admin.MEMBER_KIND_UNSPECIFIED:
+        await context.abort_with_status(bad_request("hello.member.kind", "must say what the member is").status())
+    return first.hello

@@ -1,0 +1,42 @@
+"""Settings of the router."""
+
+from __future__ import annotations
+
+import socket
+from typing import Literal
+
+from pydantic import Field
+
+from mesh.settings import Address, AddressList, ServiceSettings, host_port
+
+
+class RouterSettings(ServiceSettings, service="router"):
+    """Reads mesh.events on the home cluster, folds it into routing tables, serves them to data planes over gRPC."""
+
+    name: str = Field(default="", max_length=63, pattern=r"^[a-zA-Z0-9._-]*$")
+    """Name among the members of the mesh; empty: made of host name and port."""
+    listen: Address = "127.0.0.1:7071"
+    """Where data planes connect (gRPC)."""
+    metrics_listen: Address = "127.0.0.1:7171"
+    """Where /metrics, /live and /ready are."""
+    home_bootstrap_servers: AddressList = ("127.0.0.1:19193",)
+    """The Kafka cluster that holds the log; default: the embedded cluster c1."""
+    events_topic: str = "mesh.events"
+    """Topic of the log."""
+    events_replication_factor: int = Field(default=0, ge=0, le=32767)
+    """Of the topic of the log, where the router is the first to need it; 0: one for each broker, at most 3."""
+    control_address: Address = "127.0.0.1:7070"
+    """Where control is (gRPC); the router does without while control is away."""
+    hold_ms: int = Field(default=5000, ge=100, le=60_000)
+    """How long data planes may hold, in milliseconds, until control says something else."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @property
+    def member_name(self) -> str:
+        """The resource name, members/{member}."""
+        return f"members/{self.name or f'router-{socket.gethostname()}-{host_port(self.listen)[1]}'}"
+
+    @property
+    def app_id(self) -> str:
+        """Faust app id: one for each instance, because each reads the whole log."""
+        return f"kafka-mesh.{self.member_name.removeprefix('members/')}"
