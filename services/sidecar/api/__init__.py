@@ -1,0 +1,1 @@
+"""The HTTP side. It knows producing and consuming; they do not know it."""

@@ -1,0 +1,21 @@
+"""The application: routes, errors, and what surrounds every exchange."""
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from services.sidecar.api.exchange import Exchange
+from services.sidecar.api.status import on_fault, on_http_exception, on_surprise
+from services.sidecar.faults import Fault
+
+
+def build_app(routes: Sequence[Route]) -> Starlette:
+    """The ASGI application of these routes."""
+    return Starlette(
+        routes=list(routes),
+        middleware=[Middleware(Exchange)],
+        exception_handlers={Fault: on_fault, HTTPException: on_http_exception, Exception: on_surprise},
+    )

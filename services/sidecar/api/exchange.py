@@ -1,0 +1,56 @@
+"""What every exchange gets: its ids in the log context and on the answer, its metrics, one debug line."""
+
+import time
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.sidecar import metrics
+from services.sidecar.producing.records import CORRELATION_HEADER, TRACEABILITY_HEADER, new_correlation_id
+
+MAX_ID_LENGTH = 200
+"""Longer ids are cut: they go into every log line."""
+
+log = structlog.get_logger(__name__)
+
+
+class Exchange:
+    """ASGI middleware around the routes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        correlation_id = headers.get(CORRELATION_HEADER, "")[:MAX_ID_LENGTH] or new_correlation_id()
+        traceability_id = headers.get(TRACEABILITY_HEADER, "")[:MAX_ID_LENGTH]
+        status = 500
+
+        async def send_with_ids(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                answer = MutableHeaders(scope=message)
+                answer[CORRELATION_HEADER] = correlation_id
+                if traceability_id:
+                    answer[TRACEABILITY_HEADER] = traceability_id
+            await send(message)
+
+        started = time.monotonic()
+        with (
+            structlog.contextvars.bound_contextvars(cId=correlation_id, tId=traceability_id),
+            metrics.open_requests.track_inprogress(),
+        ):
+            try:
+                await self._app(scope, receive, send_with_ids)
+            finally:
+                endpoint = scope.get("endpoint")
+                operation = getattr(endpoint, "__name__", "none")
+                seconds = time.monotonic() - started
+                metrics.requests.labels(operation, str(status)).inc()
+                metrics.request_seconds.labels(operation).observe(seconds)
+                log.debug("answered", operation=operation, status=status, ms=round(seconds * 1000, 1))

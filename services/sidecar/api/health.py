@@ -1,0 +1,41 @@
+"""`/health/...`: one word, as the original answers it; with `health_json` each check's result.
+
+Liveness is this process: the loop answers and acknowledgements are read. Readiness adds Kafka, so that an outage of
+brokers takes the sidecar out of service and does not restart it.
+"""
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from services.sidecar.api.status import json_response
+from services.sidecar.health import Health
+
+
+class HealthEndpoints:
+    """Answers whoever watches this sidecar."""
+
+    def __init__(self, health: Health, *, as_json: bool) -> None:
+        self._health = health
+        self._as_json = as_json
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/health/liveness", self.liveness, methods=["GET"]),
+            Route("/health", self.readiness, methods=["GET"]),
+            Route("/health/{service_id}", self.readiness, methods=["GET"]),
+        ]
+
+    async def liveness(self, request: Request) -> Response:
+        return self._answer({"producer": self._health.producer_fault()})
+
+    async def readiness(self, request: Request) -> Response:
+        return self._answer({"producer": self._health.producer_fault(), "kafka": await self._health.kafka_fault()})
+
+    def _answer(self, faults: dict[str, str | None]) -> Response:
+        healthy = not any(faults.values())
+        status = 200 if healthy else 400
+        if not self._as_json:
+            return PlainTextResponse("OK" if healthy else "ERROR", status)
+        checks = {check: fault or "OK" for check, fault in faults.items()}
+        return json_response({"status": "OK" if healthy else "ERROR", "checks": checks}, status)

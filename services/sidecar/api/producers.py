@@ -1,0 +1,114 @@
+"""`POST /producers/{topic}`."""
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.shapes import PRODUCE
+from services.sidecar.api.status import json_response
+from services.sidecar.producing.producer import RecordProducer
+from services.sidecar.producing.records import (
+    Delivered,
+    Delivery,
+    DeliveryError,
+    Failed,
+    Outgoing,
+    ProduceRequest,
+    RecordRequest,
+    SchemaChoice,
+    Serializer,
+    Side,
+)
+
+BIG_BODY_BYTES = 64 * 1024
+"""Larger bodies are read and serialized on a thread, so that other requests go on meanwhile."""
+
+_ALL_FAILED: dict[DeliveryError, tuple[int, str]] = {
+    DeliveryError.AUTHENTICATION: (401, "UNAUTHORIZED"),
+    DeliveryError.AUTHORIZATION: (403, "FORBIDDEN"),
+    DeliveryError.UNKNOWN_TOPIC: (404, "NOT_FOUND"),
+    DeliveryError.UNKNOWN_PARTITION: (404, "NOT_FOUND"),
+    DeliveryError.KAFKA: (500, "INTERNAL_SERVER_ERROR"),
+    DeliveryError.RETRIABLE: (503, "SERVICE_UNAVAILABLE"),
+}
+"""Status when all records of a request failed for one reason."""
+
+
+class ProducerEndpoints:
+    """Takes batches of records."""
+
+    def __init__(
+        self, producer: RecordProducer, serializer: Serializer, *, max_request_bytes: int, forward_authorization: bool
+    ) -> None:
+        self._producer = producer
+        self._serializer = serializer
+        self._max_request_bytes = max_request_bytes
+        self._forward_authorization = forward_authorization
+
+    def routes(self) -> list[Route]:
+        return [Route("/producers/{topic}", self.produce, methods=["POST"])]
+
+    async def produce(self, request: Request) -> Response:
+        body = await body_of(request, self._max_request_bytes)
+        if len(body) > BIG_BODY_BYTES:
+            records = await asyncio.to_thread(self._records, request, body)
+        else:
+            records = self._records(request, body)
+        return _answer(await self._producer.send(request.path_params["topic"], records))
+
+    def _records(self, request: Request, body: bytes) -> list[Outgoing]:
+        authorization = request.headers.get("authorization") if self._forward_authorization else None
+        asked = produce_request(request.path_params["topic"], parsed(request, body))
+        return self._serializer.serialize(asked, authorization)
+
+
+def produce_request(topic: str, body: Any) -> ProduceRequest:
+    """A body as a request. Fault, with a pointer, when it is none."""
+    members = PRODUCE(body, "")
+    return ProduceRequest(
+        topic=topic,
+        key=_side("key", members),
+        value=_side("value", members),
+        records=[_record(given) for given in members["records"]],
+    )
+
+
+def _side(name: str, members: dict[str, Any]) -> Side:
+    schema = SchemaChoice(
+        raw=members.get(f"{name}Schema"),
+        schema_id=members.get(f"{name}SchemaId"),
+        version=members.get(f"{name}SchemaVersion"),
+        subject=members.get(f"{name}SchemaSubject"),
+    )
+    return Side(name, members.get(f"{name}Format"), schema)
+
+
+def _record(members: dict[str, Any]) -> RecordRequest:
+    return RecordRequest(
+        key=members.get("key"),
+        value=members.get("value"),
+        partition=members.get("partition"),
+        timestamp=members.get("timestamp"),
+        correlation_id=members.get("correlationId"),
+        traceability_id=members.get("traceabilityId"),
+        headers=members.get("headers", {}),
+    )
+
+
+def _answer(deliveries: list[Delivery]) -> Response:
+    status, word = 200, "OK"
+    if deliveries and all(isinstance(one, Failed) for one in deliveries):
+        reasons = {one.error for one in deliveries if isinstance(one, Failed)}
+        if len(reasons) == 1:
+            status, word = _ALL_FAILED[reasons.pop()]
+    return json_response({"offsets": [_shown(one) for one in deliveries], "requestStatus": word}, status)
+
+
+def _shown(delivery: Delivery) -> dict[str, object]:
+    if isinstance(delivery, Delivered):
+        return {"partition": delivery.partition, "offset": delivery.offset}
+    return {"errorCode": delivery.error.value, "error": delivery.text}

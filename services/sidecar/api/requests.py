@@ -1,0 +1,83 @@
+"""Reads what a request carries: its body within the bound, and its query."""
+
+from typing import Any
+
+from starlette.requests import Request
+
+from services.sidecar import json_text
+from services.sidecar.api.shapes import boolean, integer
+from services.sidecar.faults import Fault, FaultKind, invalid
+from services.sidecar.formats import Format
+
+_MISMATCH = (
+    "Either the Content-Type header application/json does not match the body, or the body was serialized incorrectly."
+)
+
+
+async def body_of(request: Request, max_bytes: int) -> bytes:
+    """The body; Fault when it is over the bound, without reading the rest."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(max_bytes: int) -> Fault:
+    return Fault(
+        FaultKind.REQUEST_BODY_TOO_LARGE,
+        f"The body is larger than {max_bytes} bytes (max_request_bytes); send fewer records in one request",
+    )
+
+
+def parsed(request: Request, body: bytes) -> Any:
+    """The body as JSON. Only `application/json` will do: a page in a browser cannot send us that unasked."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body:
+        raise Fault(
+            FaultKind.VALIDATOR_REQUEST_BODY_MISSING,
+            f"Method {request.method.lower()} on path {request.url.path} requires a request body. None found.",
+        )
+    if content_type != "application/json" and not (
+        content_type.startswith("application/") and content_type.endswith("+json")
+    ):
+        found = content_type or "none"
+        raise Fault(FaultKind.CONTENT_TYPE_MISMATCH, f"Content-Type is {found}; send application/json. {_MISMATCH}")
+    try:
+        return json_text.loads(body)
+    except json_text.JsonError as error:
+        raise Fault(FaultKind.CONTENT_TYPE_MISMATCH, f"{_MISMATCH} {error}") from None
+
+
+def query_integer(request: Request, *names: str) -> int | None:
+    """A whole number from the query, under any of its names."""
+    for name in names:
+        given = request.query_params.get(name)
+        if given is not None:
+            digits = given.removeprefix("-")
+            value: object = int(given) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else given
+            checked: int = integer(0)(value, f"/{name}")
+            return checked
+    return None
+
+
+def query_boolean(request: Request, name: str) -> bool:
+    given = request.query_params.get(name)
+    return given is not None and boolean(given, f"/{name}")
+
+
+def query_format(request: Request, name: str) -> Format | None:
+    """A format by number or name."""
+    given = request.query_params.get(name)
+    if given is None:
+        return None
+    try:
+        return Format.parse(int(given) if given.isascii() and given.isdecimal() else given)
+    except ValueError as error:
+        raise invalid(f"/{name}", str(error)) from None

@@ -1,0 +1,47 @@
+"""What can go wrong for a caller, in the words of the sidecar's contract.
+
+No HTTP here: `api.status` gives each kind its status.
+"""
+
+from enum import Enum
+
+
+class FaultKind(Enum):
+    """Name and value are what the caller reads as `message` and `code`."""
+
+    RUNTIME_EXCEPTION = "ERR10010"
+    CONTENT_TYPE_MISMATCH = "ERR10015"
+    PATH_NOT_IMPLEMENTED = "ERR10048"
+    VALIDATOR_SCHEMA = "ERR11004"
+    VALIDATOR_REQUEST_BODY_MISSING = "ERR11014"
+    CONSUMER_INSTANCE_NOT_FOUND = "ERR12200"
+    CONSUMER_CONFIG_EXCEPTION = "ERR12201"
+    CONSUMER_ALREADY_EXISTS = "ERR12202"
+    INVALID_EMBEDDED_FORMAT = "ERR12203"
+    CONSUMER_FORMAT_MISMATCH = "ERR12204"
+    UNEXPECTED_CONSUMER_READ_EXCEPTION = "ERR12205"
+    SERIALIZE_SCHEMA_EXCEPTION = "ERR12206"
+    FAILED_TO_COMMIT_OFFSETS = "ERR12207"
+    FAILED_TO_GET_SCHEMA = "ERR12208"
+    VERSION_WITH_SCHEMA_ID = "ERR12210"
+    SCHEMA_WITH_SCHEMA_ID = "ERR12211"
+    SCHEMA_WITH_SCHEMA_VERSION = "ERR12213"
+    RAW_SCHEMA_WITHOUT_FORMAT = "ERR12214"
+    # Ours; the original answers an empty 400, has no such bound, or has no such answer.
+    REQUEST_BODY_TOO_LARGE = "ERR12901"
+    TOO_MANY_CONSUMER_INSTANCES = "ERR12902"
+    CONSUMER_INSTANCE_BUSY = "ERR12903"
+
+
+class Fault(Exception):  # noqa: N818  # what a caller did or met; not every one is an error of ours
+    """A request that cannot be served, with the fact, the place and the way out in `description`."""
+
+    def __init__(self, kind: FaultKind, description: str) -> None:
+        super().__init__(description)
+        self.kind = kind
+        self.description = description
+
+
+def invalid(pointer: str, text: str) -> Fault:
+    """The contract's own wording for a request that does not fit its schema; `pointer` is a JSON pointer into it."""
+    return Fault(FaultKind.VALIDATOR_SCHEMA, f"Schema Validation Error - {pointer}: {text}")

@@ -1,0 +1,20 @@
+"""What a format has to do. Nulls never reach it: a null key or value is a Kafka null in every format."""
+
+from typing import Protocol
+
+
+class FormatError(ValueError):
+    """The value does not fit its format; the text says what was found and what was expected."""
+
+
+class Codec(Protocol):
+    """One format. Stateless, so one object serves all threads."""
+
+    available: bool
+    """Whether this sidecar can use it."""
+
+    def encode(self, value: object) -> bytes:
+        """A JSON value as Kafka bytes. FormatError when it does not fit."""
+
+    def decode(self, data: bytes) -> object:
+        """Kafka bytes as something that `json_text.dumps` takes. FormatError when they do not fit."""

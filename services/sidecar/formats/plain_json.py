@@ -1,0 +1,24 @@
+"""Any JSON value, without a schema."""
+
+import orjson
+
+from services.sidecar import json_text
+from services.sidecar.formats.codec import FormatError
+
+
+class Json:
+    """JSON on both sides. What was read from Kafka goes into the answer as it stands, so numbers keep their digits."""
+
+    available = True
+
+    def encode(self, value: object) -> bytes:
+        try:
+            return json_text.dumps(value)
+        except json_text.JsonError as error:
+            raise FormatError(str(error)) from None
+
+    def decode(self, data: bytes) -> orjson.Fragment:
+        try:
+            return json_text.checked(data)
+        except json_text.JsonError as error:
+            raise FormatError(f"not JSON: {error}") from None

@@ -1,0 +1,64 @@
+"""JSON text in and out: as fast as orjson, but integers of any length survive.
+
+orjson reads an integer beyond 64 bits as a float, which would change a record on its way to Kafka without a word. So
+text with a run of 19 or more digits goes through the standard library instead.
+"""
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+_LONG_NUMBER = re.compile(rb"\d{19}")
+
+
+class JsonError(ValueError):
+    """The text is not JSON; says where."""
+
+
+def loads(text: bytes) -> Any:
+    """Any JSON value. JsonError when it is none."""
+    try:
+        value = orjson.loads(text)
+        return json.loads(text) if _LONG_NUMBER.search(text) else value
+    except (orjson.JSONDecodeError, RecursionError) as error:
+        raise JsonError(str(error)) from None
+
+
+def dumps(value: object) -> bytes:
+    """Compact UTF-8 text. JsonError for what JSON cannot say."""
+    try:
+        return orjson.dumps(value)
+    except TypeError as error:
+        if "64-bit" not in str(error):
+            raise JsonError(str(error)) from None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def checked(text: bytes) -> orjson.Fragment:
+    """JSON text to be put into an answer as it stands, numbers untouched. JsonError when it is not JSON."""
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise JsonError(str(error)) from None
+    return orjson.Fragment(text)
+
+
+def type_name(value: object) -> str:
+    """What JSON calls the type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"

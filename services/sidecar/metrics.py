@@ -1,0 +1,48 @@
+"""What a sidecar counts and measures. Labels are bounded: never a topic, group or instance name."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+requests = Counter("kafka_mesh_sidecar_requests_total", "HTTP requests answered.", ["operation", "status"])
+request_seconds = Histogram(
+    "kafka_mesh_sidecar_request_duration_seconds",
+    "From a request's head to the end of its answer.",
+    ["operation"],
+    buckets=_SECONDS,
+)
+open_requests = Gauge("kafka_mesh_sidecar_open_requests", "HTTP requests that are being served.")
+
+produced_records = Counter(
+    "kafka_mesh_sidecar_produced_records_total", "Records given to Kafka, by how it went.", ["outcome"]
+)
+produced_bytes = Counter("kafka_mesh_sidecar_produced_bytes_total", "Keys and values of records given to Kafka.")
+delivery_seconds = Histogram(
+    "kafka_mesh_sidecar_delivery_duration_seconds",
+    "From a batch's admission to its last acknowledgement.",
+    buckets=_SECONDS,
+)
+queued_records = Gauge("kafka_mesh_sidecar_queued_records", "Records that wait for their acknowledgement.")
+queued_bytes = Gauge(
+    "kafka_mesh_sidecar_queued_bytes", "Keys and values of records that wait for their acknowledgement."
+)
+waiting_batches = Gauge("kafka_mesh_sidecar_waiting_batches", "Produce requests that wait for room in the queue.")
+turned_away = Counter(
+    "kafka_mesh_sidecar_turned_away_batches_total", "Produce requests refused because the queue stayed full."
+)
+producer_restarts = Counter("kafka_mesh_sidecar_producer_restarts_total", "Producers replaced after a fatal error.")
+
+consumed_records = Counter("kafka_mesh_sidecar_consumed_records_total", "Records handed to the backend.")
+consumed_bytes = Counter("kafka_mesh_sidecar_consumed_bytes_total", "Keys and values of records handed to the backend.")
+instances = Gauge("kafka_mesh_sidecar_instances", "Consumer instances held.")
+instance_ends = Counter("kafka_mesh_sidecar_instance_ends_total", "Consumer instances closed, by cause.", ["cause"])
+instance_queue = Gauge("kafka_mesh_sidecar_instance_queue_calls", "Calls that wait for their consumer instance.")
+rebalances = Counter("kafka_mesh_sidecar_rebalances_total", "Partitions given to or taken from an instance.", ["kind"])
+commit_failures = Counter("kafka_mesh_sidecar_commit_failures_total", "Commits that Kafka refused.")
+client_errors = Counter("kafka_mesh_sidecar_client_errors_total", "Errors that Kafka clients reported.", ["client"])
+
+control_up = Gauge("kafka_mesh_sidecar_control_up", "1 while control hears from this sidecar.")
+control_calls = Counter("kafka_mesh_sidecar_control_calls_total", "Calls to control.", ["call", "outcome"])
+control_backlog = Gauge(
+    "kafka_mesh_sidecar_control_backlog_instances", "Instances that control does not know of yet, or still knows of."
+)

@@ -1,0 +1,107 @@
+"""Settings of a sidecar: environment `KAFKA_MESH_SIDECAR_<FIELD>`, else the file's `sidecar:` section, else these."""
+
+from ipaddress import ip_address
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, field_validator, model_validator
+
+from mesh.settings import Address, AddressList, ServiceSettings, host_port
+from services.sidecar.formats import Format
+from services.sidecar.formats.format import available_labels
+
+
+def _usable(given: object) -> Format:
+    format_ = Format.parse(given)
+    if not format_.codec.available:
+        raise ValueError(
+            f"{format_.label} needs a schema registry, which this sidecar does not use yet; "
+            f"take one of {available_labels()}"
+        )
+    return format_
+
+
+DefaultFormat = Annotated[Format, BeforeValidator(_usable)]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class SidecarSettings(ServiceSettings, service="sidecar"):
+    """Run a sidecar: Kafka over HTTP for the backend beside it."""
+
+    name: str = Field("sidecar-1", pattern=r"^[A-Za-z0-9._-]{1,63}$")
+    """Who this sidecar is, for control and in generated instance ids."""
+    listen: Address = "127.0.0.1:8084"
+    allow_insecure_bind: bool = False
+    """The HTTP side asks nobody who they are, so it listens on loopback only, unless this is set."""
+    metrics_listen: Address = "127.0.0.1:7173"
+    bootstrap_servers: AddressList = ("127.0.0.1:19092",)
+    """The gateway (or any Kafka)."""
+    kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
+    """More librdkafka properties for every client of this sidecar: security and the like."""
+    control_address: Address | None = "127.0.0.1:7070"
+    """Who is told of consumer instances; empty for nobody."""
+    log_level: str = "INFO"
+
+    key_format: DefaultFormat = Format.STRING
+    value_format: DefaultFormat = Format.JSON
+    """Formats of requests and instances that name none."""
+
+    max_request_bytes: PositiveInt = 1_000_000
+    max_connections: PositiveInt = 1_000
+    max_queued_records: PositiveInt = 100_000
+    max_queued_bytes: PositiveInt = 32 * 1024 * 1024
+    queue_timeout_ms: PositiveInt = 5_000
+    """How long a request waits for room among the records that wait for delivery, before it is turned away."""
+    delivery_timeout_ms: PositiveInt = 30_000
+    unknown_topic_timeout_ms: PositiveInt = 10_000
+    """How long a record waits for its topic to appear: a rule that adds it may be on its way."""
+    linger_ms: int = Field(1, ge=0)
+    max_record_bytes: PositiveInt = 1_048_576
+    forward_authorization: bool = False
+    """Whether the caller's Authorization header goes into the records; the original always does, which leaks tokens."""
+    caller_id: str = ""
+    """If set, each record carries it as header `caller_id`."""
+
+    max_instances: PositiveInt = 50
+    instance_timeout_ms: PositiveInt = 300_000
+    """An instance that nobody calls for this long is closed."""
+    request_timeout_ms: PositiveInt = 1_000
+    """How long a read waits for records at most, unless the instance says otherwise."""
+    max_read_ms: PositiveInt = 60_000
+    """Upper bound of what an instance or a read may ask for."""
+    read_linger_ms: int = Field(10, ge=0)
+    """How long a read that has a record waits for more."""
+    request_max_bytes: PositiveInt = 102_400
+    """Keys and values of one read; a larger record still comes, alone."""
+    max_poll_records: PositiveInt = 500
+    prefetch_bytes: PositiveInt = 4 * 1024 * 1024
+    """What an instance fetches ahead, at most."""
+    commit_timeout_ms: PositiveInt = 10_000
+
+    drain_timeout_ms: PositiveInt = 8_000
+    health_timeout_ms: PositiveInt = 2_000
+    health_json: bool = False
+    """Whether /health answers each check's result instead of one word."""
+
+    @field_validator("control_address", mode="before")
+    @classmethod
+    def _empty_means_nobody(cls, value: object) -> object:
+        return value or None
+
+    @model_validator(mode="after")
+    def _loopback_only(self) -> "SidecarSettings":
+        host, _ = host_port(self.listen)
+        if not is_loopback(host) and not self.allow_insecure_bind:
+            raise ValueError(
+                f"listen {self.listen}: everyone who reaches this address could produce and consume; "
+                "listen on 127.0.0.1, or set allow_insecure_bind (KAFKA_MESH_SIDECAR_ALLOW_INSECURE_BIND=true)"
+            )
+        return self
