@@ -1,0 +1,339 @@
+"""One client's connection: requests in, answers out in the order of the requests, bounded at every step.
+
+Theory of operation
+1. Each request gets a slot at its arrival. Slots are answered in any order and leave in theirs.
+2. When a request may start is its handler's `Order`: Produce as soon as the Produce before it has sent its calls, the
+   others one after the other, as on a broker. While a topic moves, Produce of that topic waits (`Hold`).
+3. Reading stops while too many requests or bytes are unanswered, while the client does not take its answers, or while
+   a broker does not take what we send on the client's behalf. It goes on when none of that holds any more.
+4. A client that goes away takes its waiting requests along; Produce that has started is carried through.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import Counter
+
+from services.gateway import metrics
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.frame_stream import FrameStream
+from services.gateway.requests.api_versions import unsupported_version
+from services.gateway.requests.memory import Session
+from services.gateway.requests.plan import (
+    Answer,
+    Close,
+    Handler,
+    NoAnswer,
+    Order,
+    RawResponse,
+    Request,
+    Versioned,
+)
+from services.gateway.requests.table import HANDLERS
+from services.gateway.upstream.lanes import Lanes
+from services.gateway.wire.apis import ApiKey, api_name
+from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_response, parse_request_header
+from services.gateway.wire.primitives import Buffer, WireError
+from services.gateway.wire.scanner import patch_correlation_id
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A request between its arrival and its answer."""
+
+    header: RequestHeader
+    handler: Handler | None
+    request: Request | None
+    held_bytes: int
+    exchange: Exchange | None = None
+    done: bool = False
+    answer: Buffer | None = None
+    close: str | None = None
+
+
+class ClientConnection(FrameStream):
+    """See above."""
+
+    def __init__(self, mesh: Mesh, connections: "set[ClientConnection]") -> None:
+        super().__init__(mesh.limits.max_frame_bytes)
+        self.session = Session()
+        self._mesh = mesh
+        self._connections = connections
+        self._lanes = Lanes(on_congestion=self._upstream_congestion)
+        self._slots: deque[_Slot] = deque()
+        self._serial: deque[_Slot] = deque()
+        """ONE_BY_ONE requests that have not started."""
+        self._serial_running: _Slot | None = None
+        self._pipelined: deque[_Slot] = deque()
+        """PIPELINED requests that have not started."""
+        self._pipelined_asking: _Slot | None = None
+        self._held = False
+        self._pumping = False
+        self._upstream_congested = False
+        self._pause_reason: str | None = None
+        self._draining: str | None = None
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def made(self) -> None:
+        peer = self._transport.get_extra_info("peername") if self._transport else None
+        self.session.peer = f"{peer[0]}:{peer[1]}" if peer else ""
+        self._connections.add(self)
+        metrics.client_connections.inc()
+
+    def frame_received(self, frame: memoryview, owned: bool) -> None:
+        _bytes_in.inc(len(frame))
+        if self._draining is not None:
+            return
+        header = parse_request_header(frame, SIZE_BYTES, len(frame))
+        if header.client_id is not None:
+            self.session.client_id = header.client_id
+        handler = HANDLERS.get(header.api_key)
+        if handler is None or header.api_version not in handler.versions:
+            self._refuse(header)
+            return
+        size = len(frame)
+        request = Request(header, frame if owned else memoryview(bytearray(frame)))
+        slot = _Slot(header, handler, request, size)
+        self._slots.append(slot)
+        self._mesh.budget.add(size)
+        if handler.order is Order.AT_ONCE:
+            self._start(slot)
+        elif handler.order is Order.PIPELINED:
+            self._pipelined.append(slot)
+        else:
+            self._serial.append(slot)
+        self._pump()
+        self._update_reading()
+
+    def _refuse(self, header: RequestHeader) -> None:
+        """An API or version that we do not serve."""
+        metrics.refused_requests.labels(api_name(header.api_key), str(header.api_version)).inc()
+        if header.api_key == ApiKey.API_VERSIONS:
+            slot = _Slot(header, None, None, 0)
+            self._slots.append(slot)
+            self._answered(slot, unsupported_version(self._mesh.view(self.session)))
+            return
+        served = HANDLERS.get(header.api_key)
+        log.warning(
+            "closing a connection: request not served",
+            api=api_name(header.api_key),
+            api_key=header.api_key,
+            version=header.api_version,
+            served=str(served.versions) if served else "none",
+            **self._who(),
+        )
+        self._drain_and_close("request not served")
+
+    def _pump(self) -> None:
+        """Start what may start. Not recursive, however deep the starts trigger one another."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._start_next():
+                pass
+        finally:
+            self._pumping = False
+
+    def _start_next(self) -> bool:
+        if self._serial and self._serial_running is None:
+            slot = self._serial_running = self._serial.popleft()
+            self._start(slot)
+            return True
+        if self._pipelined and self._pipelined_asking is None and not self._held:
+            slot = self._pipelined[0]
+            hold = self._mesh.hold
+            if hold is not None and slot.request is not None and hold.concerns(slot.request):
+                self._held = True
+                hold.wait(self._released)
+                return False
+            self._pipelined_asking = self._pipelined.popleft()
+            self._start(slot)
+            return True
+        return False
+
+    def _released(self) -> None:
+        self._held = False
+        if self.is_open:
+            self._pump()
+
+    def _start(self, slot: _Slot) -> None:
+        assert slot.handler is not None and slot.request is not None
+        plan = slot.handler.handle(slot.request, self._mesh.view(self.session))
+        slot.exchange = exchange = Exchange(
+            plan,
+            self._mesh.clusters,
+            self._lanes,
+            slot.header.client_id,
+            lambda _, answer: self._answered(slot, answer),
+        )
+        if slot.handler.order is Order.PIPELINED:
+            self._mesh.producing[slot] = slot.request
+            exchange.on_asked = self._asked
+        exchange.start()
+
+    def _asked(self) -> None:
+        self._pipelined_asking = None
+        self._pump()
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def _answered(self, slot: _Slot, answer: Answer) -> None:
+        if slot.handler is not None and slot.handler.order is Order.PIPELINED:
+            self._mesh.produce_ended(slot)
+        self._mesh.budget.add(-slot.held_bytes)
+        slot.held_bytes = 0
+        slot.request = None
+        self._count(slot, answer)
+        if self.is_open:
+            self._fill(slot, answer)
+            self._flush_slots()
+        if slot is self._serial_running:
+            self._serial_running = None
+        if self.is_open:
+            self._pump()
+            self._update_reading()
+
+    def _fill(self, slot: _Slot, answer: Answer) -> None:
+        slot.done = True
+        header = slot.header
+        try:
+            match answer:
+                case NoAnswer():
+                    pass
+                case Close(reason):
+                    slot.close = reason
+                case RawResponse(frame):
+                    patch_correlation_id(frame, SIZE_BYTES, header.correlation_id)
+                    slot.answer = frame if self._slots[0] is slot else bytes(frame)
+                case Versioned(message, version):
+                    slot.answer = encode_response(message, version, header.correlation_id)
+                case _:
+                    slot.answer = encode_response(answer, header.api_version, header.correlation_id)
+        except WireError:
+            log.exception("an answer could not be encoded", api=api_name(header.api_key), **self._who())
+            slot.close = "internal error, see the log line before"
+
+    def _flush_slots(self) -> None:
+        while self._slots and self._slots[0].done:
+            slot = self._slots.popleft()
+            if slot.close is not None:
+                log.warning("closing a connection", reason=slot.close, api=api_name(slot.header.api_key), **self._who())
+                self.close(slot.close)
+                return
+            if slot.answer is not None:
+                _bytes_out.inc(len(slot.answer))
+                self.send(slot.answer)
+        if self._draining is not None and not self._slots:
+            self.close(self._draining)
+
+    def _count(self, slot: _Slot, answer: Answer) -> None:
+        if not self.is_open:
+            outcome = "abandoned"
+        elif isinstance(answer, NoAnswer):
+            outcome = "no_answer"
+        elif isinstance(answer, Close):
+            outcome = "closed"
+        else:
+            outcome = "answered"
+        key = (slot.header.api_key, slot.header.api_version, outcome)
+        counter = _request_counters.get(key)
+        if counter is None:
+            counter = metrics.requests.labels(api_name(key[0]), str(key[1]), outcome)
+            _request_counters[key] = counter
+        counter.inc()
+
+    # --- back-pressure -------------------------------------------------------------------------------------------
+
+    def gathering(self, delta: int) -> None:
+        self._mesh.budget.add(delta)
+        self._update_reading()
+
+    def congestion(self, congested: bool) -> None:
+        self._update_reading()
+
+    def _upstream_congestion(self, congested: bool) -> None:
+        self._upstream_congested = congested
+        if self.is_open:
+            self._update_reading()
+
+    def _why_pause(self) -> str | None:
+        if len(self._slots) >= self._mesh.limits.max_requests:
+            return "requests"
+        if self.congested:
+            return "answers"
+        if self._upstream_congested:
+            return "upstream"
+        # Somebody must be able to go on: a connection that holds nothing may always read one frame.
+        if self._mesh.budget.exceeded and (self._slots or self._gathered is None):
+            return "bytes"
+        return None
+
+    def _update_reading(self) -> None:
+        if not self.is_open:
+            return
+        reason = self._why_pause()
+        if reason == "bytes":
+            self._mesh.budget.wait(self, self._update_reading)
+        if (reason is None) == (self._pause_reason is None):
+            self._pause_reason = reason
+            return
+        self._pause_reason = reason
+        if reason is not None:
+            metrics.paused_connections.labels(reason).inc()
+            self.pause_reading()
+        else:
+            self.resume_reading()
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _drain_and_close(self, reason: str) -> None:
+        """Answer what came before, then close."""
+        self._draining = reason
+        if not self._slots:
+            self.close(reason)
+
+    def drain(self, reason: str) -> None:
+        """The gateway stops: no new requests; close as soon as all answers have left."""
+        if self._draining is None:
+            self._drain_and_close(reason)
+
+    def bad_frame(self, error: WireError) -> None:
+        metrics.malformed_frames.inc()
+        log.warning("closing a connection: malformed frame", fault=str(error), **self._who())
+        self.close(str(error))
+
+    def lost(self, reason: str) -> None:
+        self._connections.discard(self)
+        metrics.client_connections.dec()
+        self._mesh.budget.leave(self)
+        self._lanes.close("the client is gone")
+        self._serial.clear()
+        self._pipelined.clear()
+        for slot in self._slots:
+            started = slot.exchange is not None and not slot.exchange.ended
+            carried_through = started and slot.handler is not None and slot.handler.order is Order.PIPELINED
+            if not carried_through:
+                if started and slot.exchange is not None:
+                    slot.exchange.abandon()
+                self._mesh.budget.add(-slot.held_bytes)
+                slot.held_bytes = 0
+        self._slots.clear()
+
+    def _who(self) -> dict[str, str | None]:
+        session = self.session
+        return {
+            "client": session.peer,
+            "client_id": session.client_id,
+            "software": f"{session.software_name} {session.software_version}".strip(),
+        }
+
+
+_bytes_in = metrics.client_bytes.labels("in")
+_bytes_out = metrics.client_bytes.labels("out")
+_request_counters: dict[tuple[int, int, str], Counter] = {}

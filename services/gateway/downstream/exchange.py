@@ -1,0 +1,261 @@
+"""Carries out one plan: takes its commands, gives it their results, and ends with its answer.
+
+An exchange runs on callbacks, without tasks: most requests need one upstream call, and their plan is resumed in the
+very read that brought the answer. Bytes that the plan may look at later are copied out of the receive buffer here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from services.gateway.requests.plan import (
+    Answer,
+    Ask,
+    Call,
+    Close,
+    Command,
+    Forget,
+    Gather,
+    Outcome,
+    Plan,
+    RawResponse,
+    Refresh,
+    Stale,
+    Unreachable,
+)
+from services.gateway.upstream.cluster import decoded
+from services.gateway.upstream.clusters import Clusters
+from services.gateway.upstream.lanes import Lanes, LeftBehind
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.schema import Kind, Struct, message_of, spec_of
+
+log = structlog.get_logger(__name__)
+
+OnEnd = Callable[["Exchange", Answer], None]
+
+
+class Exchange:
+    """One request's plan on its way. `on_asked` tells once that its first calls have been sent, or that it ended."""
+
+    __slots__ = (
+        "_clusters",
+        "_enough",
+        "_lanes",
+        "_left",
+        "_missing",
+        "_on_end",
+        "_outcomes",
+        "_plan",
+        "_round",
+        "_stepping",
+        "_timer",
+        "client_id",
+        "ended",
+        "on_asked",
+    )
+
+    def __init__(self, plan: Plan, clusters: Clusters, lanes: Lanes, client_id: str | None, on_end: OnEnd) -> None:
+        self._plan = plan
+        self._clusters = clusters
+        self._lanes = lanes
+        self._on_end = on_end
+        self.client_id = client_id
+        self.on_asked: Callable[[], None] | None = None
+        self.ended = False
+        self._round = 0
+        """Counts commands: a callback of an earlier one finds that it is late."""
+        self._outcomes: list[Outcome | None] = []
+        self._missing = 0
+        self._enough: Callable[[list[Outcome | None]], bool] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._left: list[LeftBehind] = []
+        """Resumable calls that this exchange waits for."""
+        self._stepping = False
+
+    def start(self) -> None:
+        self._step(None)
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        if not self.ended:
+            self.ended = True
+            self._round += 1
+            self._stop_timer()
+            self._plan.close()
+
+    def _step(self, result: Any) -> None:
+        """Resume the plan, and go on as long as its commands are done at once."""
+        while not self.ended:
+            try:
+                command = self._plan.send(result)
+            except StopIteration as stop:
+                self._end(stop.value)
+                return
+            except WireError as error:
+                self._end(Close(f"a request that can't be read: {error}"))
+                return
+            except Exception:  # a fault of ours in one request must not take the process along
+                log.exception("a plan failed", client_id=self.client_id)
+                self._end(Close("internal error, see the log line before"))
+                return
+            done, result = self._carry_out(command)
+            if not done:
+                return
+
+    def _end(self, answer: Answer) -> None:
+        self.ended = True
+        self._asked()
+        self._on_end(self, answer)
+
+    def _asked(self) -> None:
+        notify, self.on_asked = self.on_asked, None
+        if notify is not None:
+            notify()
+
+    # --- commands ------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, command: Command) -> tuple[bool, Any]:
+        """Whether it is done already, and its result if so."""
+        self._round += 1
+        match command:
+            case Ask(calls):
+                return self._send(calls, None)
+            case Gather(calls, enough, wait_s):
+                return self._gather(calls, enough, wait_s)
+            case Refresh(cluster, topics):
+                return self._refresh(cluster, topics)
+            case Stale(cluster, topics):
+                self._clusters.forget_topics(cluster, topics)
+            case Forget(cluster, coordinator):
+                self._clusters.forget_coordinator(cluster, coordinator)
+        return True, None
+
+    def _refresh(self, cluster: str, topics: tuple[str, ...]) -> tuple[bool, Any]:
+        this = self._round
+        found: list[Unreachable | None] = []
+        self._stepping = True
+
+        def done(result: Unreachable | None) -> None:
+            if self._stepping:
+                found.append(result)
+            elif this == self._round:
+                self._step(result)
+
+        self._clusters.refresh(cluster, topics, done)
+        self._stepping = False
+        return (True, found[0]) if found else (False, None)
+
+    def _gather(self, calls: tuple[Call, ...], enough: Any, wait_s: float) -> tuple[bool, Any]:
+        done, result = self._send(calls, enough)
+        if not done:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait_s), self._time_is_up, self._round)
+        return done, result
+
+    def _send(self, calls: tuple[Call, ...], enough: Any) -> tuple[bool, Any]:
+        self._outcomes = [None] * len(calls)
+        self._missing = len(calls)
+        self._enough = enough
+        this = self._round
+        alone = len(calls) == 1
+        self._stepping = True
+        for index, call in enumerate(calls):
+            self._submit(this, index, call, alone)
+        self._stepping = False
+        if calls:
+            self._asked()
+        if enough is None:
+            complete = self._missing == 0
+        else:  # without any call, Gather is a way to wait
+            complete = bool(calls) and (self._missing == 0 or enough(self._outcomes))
+        return (True, tuple(self._outcomes)) if complete else (False, None)
+
+    def _submit(self, this: int, index: int, call: Call, alone: bool) -> None:
+        def settled(outcome: Outcome, owned: bool) -> None:
+            if this == self._round and not self.ended:
+                self._arrived(this, index, _kept(call, outcome, owned, alone and not self._stepping))
+
+        if call.resume_key is not None:
+            self._submit_resumable(this, index, call, alone)
+        else:
+            self._clusters.submit(call, self._lanes, self.client_id, settled)
+
+    def _submit_resumable(self, this: int, index: int, call: Call, alone: bool) -> None:
+        place = (call.cluster, call.target, call.lane)
+        waiting = self._lanes.left_behind
+
+        def take(outcome: Outcome) -> None:
+            self._arrived(this, index, outcome)
+
+        left = waiting.get(place)
+        if left is not None and left.key == call.resume_key:
+            if left.outcome is not None:
+                del waiting[place]
+                take(left.outcome)
+            else:
+                left.taker = take
+                self._left.append(left)
+            return
+        mine = waiting[place] = LeftBehind(call.resume_key, taker=take)
+        self._left.append(mine)
+
+        def settled(outcome: Outcome, owned: bool) -> None:
+            taker = mine.taker
+            if taker is not None:
+                if waiting.get(place) is mine:
+                    del waiting[place]
+                taker(_kept(call, outcome, owned, alone and not self._stepping))
+            elif waiting.get(place) is mine:
+                mine.outcome = _kept(call, outcome, owned, False)
+
+        self._clusters.submit(call, self._lanes, self.client_id, settled)
+
+    # --- outcomes ------------------------------------------------------------------------------------------------
+
+    def _arrived(self, this: int, index: int, outcome: Outcome) -> None:
+        if this != self._round or self.ended:
+            return
+        self._outcomes[index] = outcome
+        self._missing -= 1
+        if self._stepping:
+            return
+        if self._missing == 0 or (self._enough is not None and self._enough(self._outcomes)):
+            self._resume()
+
+    def _time_is_up(self, this: int) -> None:
+        self._timer = None
+        if this == self._round and not self.ended:
+            self._resume()
+
+    def _resume(self) -> None:
+        self._stop_timer()
+        for left in self._left:
+            left.taker = None
+        self._left.clear()
+        self._round += 1
+        self._step(tuple(self._outcomes))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _kept(call: Call, outcome: Outcome, owned: bool, now: bool) -> Outcome:
+    """The outcome as the plan gets it: decoded unless it wants bytes. These are copied out of the receive buffer,
+    unless the plan is resumed `now`, with them alone: then it may pass them on where they lie."""
+    if not isinstance(outcome, RawResponse):
+        return outcome
+    if call.raw:
+        return outcome if owned or now else replace(outcome, frame=memoryview(bytearray(outcome.frame)))
+    return _message(call, outcome if owned else replace(outcome, frame=memoryview(bytearray(outcome.frame))))
+
+
+def _message(call: Call, raw: RawResponse) -> Struct | Unreachable:
+    key = spec_of(type(call.message)).api_key if isinstance(call.message, Struct) else call.api_key
+    spec = message_of(-1 if key is None else key, Kind.RESPONSE)
+    if spec is None:
+        raise TypeError(f"no response is declared for api key {key}")
+    return decoded(raw, spec.cls, call.cluster)

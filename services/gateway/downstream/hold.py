@@ -1,0 +1,64 @@
+"""Holding Produce of topics that are about to move.
+
+A move must not lose or reorder records: all that the old cluster has been sent must be answered before anything goes to
+the new one. So while a hold lasts, Produce requests that name a moving topic wait unstarted; it is *complete* when
+those that had started before are answered. Then the table is switched (or the move given up) and the hold released:
+the waiting requests start under whatever table is in force.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from mesh.routing import RoutingTable
+from services.gateway import metrics
+from services.gateway.requests.plan import Request
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.scanner import scan_produce
+
+
+class Hold:
+    """One hold, from the table in force to the one to come."""
+
+    def __init__(self, before: RoutingTable, after: RoutingTable) -> None:
+        self.before = before
+        self.after = after
+        self.complete = asyncio.Event()
+        self._draining: set[object] = set()
+        self._waiting: list[Callable[[], None]] = []
+        self._began = asyncio.get_running_loop().time()
+
+    def concerns(self, request: Request) -> bool:
+        """Whether a Produce names a topic that moves. One that can't be read is nobody's to hold."""
+        try:
+            scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
+        except WireError:
+            return False
+        return any(self.moves(topic.name) for topic in scan.topics)
+
+    def moves(self, topic: str) -> bool:
+        return self.before.cluster_of(topic) != self.after.cluster_of(topic)
+
+    def drain(self, started: dict[object, Request]) -> None:
+        """Begin: these Produce requests are on their way."""
+        self._draining = {who for who, request in started.items() if self.concerns(request)}
+        self._check()
+
+    def answered(self, who: object) -> None:
+        self._draining.discard(who)
+        self._check()
+
+    def _check(self) -> None:
+        if not self._draining:
+            self.complete.set()
+
+    def wait(self, wake: Callable[[], None]) -> None:
+        """A request waits; `wake` is called at the release."""
+        self._waiting.append(wake)
+        metrics.held_requests.inc()
+
+    def release(self) -> None:
+        metrics.hold_seconds.observe(asyncio.get_running_loop().time() - self._began)
+        waiting, self._waiting = self._waiting, []
+        metrics.held_requests.dec(len(waiting))
+        for wake in waiting:
+            wake()

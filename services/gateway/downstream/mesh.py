@@ -1,0 +1,95 @@
+"""The one place where the routing table in force is kept, and what all client connections of the process share."""
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+
+import structlog
+
+from mesh.routing import RoutingTable
+from services.gateway import metrics
+from services.gateway.downstream.budget import ByteBudget
+from services.gateway.downstream.hold import Hold
+from services.gateway.requests.memory import Memory, Session
+from services.gateway.requests.nodes import Advertised, VirtualNodes, keeps_connections_by_node_id, virtual_nodes
+from services.gateway.requests.plan import MeshView, Request
+from services.gateway.upstream.clusters import Clusters
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Bounds of client connections."""
+
+    max_frame_bytes: int = 100 * 1024 * 1024
+    max_requests: int = 100
+    """Unanswered requests of one connection; more are left in the socket."""
+    max_in_flight_bytes: int = 512 * 1024 * 1024
+    """Of all connections together."""
+
+
+@dataclass(slots=True)
+class Mesh:
+    """The table, the way upstream, and what is on its way."""
+
+    clusters: Clusters
+    advertised: Advertised
+    mesh_id: str
+    limits: ClientLimits
+    table: RoutingTable = field(default_factory=RoutingTable)
+    memory: Memory = field(default_factory=Memory)
+    hold: Hold | None = None
+    producing: dict[object, Request] = field(default_factory=dict)
+    """Produce requests that have started and are not answered."""
+    budget: ByteBudget = field(init=False)
+    _nodes: dict[bool, VirtualNodes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.budget = ByteBudget(self.limits.max_in_flight_bytes)
+        self._nodes = {}
+
+    def view(self, session: Session) -> MeshView:
+        """What a request that starts now may know."""
+        by_node_id = keeps_connections_by_node_id(session.software_name, session.software_version)
+        return MeshView(
+            table=self.table,
+            clusters=self.clusters.known,
+            nodes=self._nodes[by_node_id],
+            session=session,
+            memory=self.memory,
+            served=self.clusters.served,
+            mesh_id=self.mesh_id,
+            now=asyncio.get_running_loop().time(),
+            random_bits=secrets.randbits,
+        )
+
+    def run_table(self, table: RoutingTable) -> None:
+        """Put a table in force: one assignment, for all requests that start from now on."""
+        self.clusters.follow(table)
+        self.table = table
+        self._nodes = {choice: virtual_nodes(table, self.advertised, by_node_id=choice) for choice in (True, False)}
+        metrics.table_revision.set(table.revision)
+        log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=len(table.living))
+
+    def begin_hold(self, after: RoutingTable) -> Hold:
+        self.end_hold()
+        self.hold = Hold(self.table, after)
+        self.clusters.follow(after)
+        self.hold.drain(self.producing)
+        return self.hold
+
+    def end_hold(self, switch_to: RoutingTable | None = None) -> None:
+        """Release what is held, under `switch_to` or the table in force."""
+        hold, self.hold = self.hold, None
+        if switch_to is not None:
+            self.run_table(switch_to)
+        elif hold is not None:
+            self.clusters.follow(self.table)
+        if hold is not None:
+            hold.release()
+
+    def produce_ended(self, who: object) -> None:
+        self.producing.pop(who, None)
+        if self.hold is not None:
+            self.hold.answered(who)

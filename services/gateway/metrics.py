@@ -1,0 +1,46 @@
+"""What the gateway counts. Labels are bounded: APIs, versions, clusters, outcomes; never topics or clients."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+requests = Counter(
+    "kafka_mesh_gateway_requests",
+    "Requests of clients by what became of them: answered, no_answer (acks 0), closed, abandoned (client gone).",
+    ["api", "version", "outcome"],
+)
+refused_requests = Counter(
+    "kafka_mesh_gateway_refused_requests",
+    "Requests in an API or version that is not served; the connection was closed, ApiVersions alone got an answer.",
+    ["api", "version"],
+)
+client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client connections.")
+malformed_frames = Counter("kafka_mesh_gateway_malformed_frames", "Client connections closed for what they sent.")
+client_bytes = Counter(
+    "kafka_mesh_gateway_client_bytes", "Bytes of frames from (in) and to (out) clients.", ["direction"]
+)
+in_flight_bytes = Gauge(
+    "kafka_mesh_gateway_in_flight_bytes", "Bytes of requests that are being worked on, and of unfinished frames."
+)
+paused_connections = Counter(
+    "kafka_mesh_gateway_paused_connections",
+    "Times that reading from a client was stopped, by why: requests, bytes (of the process), answers, upstream.",
+    ["reason"],
+)
+upstream_bytes = Counter(
+    "kafka_mesh_gateway_upstream_bytes", "Bytes of frames to (out) and from (in) clusters.", ["cluster", "direction"]
+)
+upstream_calls = Counter("kafka_mesh_gateway_upstream_calls", "Requests sent to clusters.", ["cluster", "api"])
+upstream_errors = Counter(
+    "kafka_mesh_gateway_upstream_errors",
+    "Calls that got no answer, by why: down, connect, lost, timeout, version, full, malformed.",
+    ["cluster", "kind"],
+)
+upstream_connections = Gauge("kafka_mesh_gateway_upstream_connections", "Open connections to brokers.", ["cluster"])
+cluster_up = Gauge("kafka_mesh_gateway_cluster_up", "1 while the cluster can be reached.", ["cluster"])
+table_revision = Gauge("kafka_mesh_gateway_table_revision", "Revision of the routing table in force.")
+hold_seconds = Histogram(
+    "kafka_mesh_gateway_hold_seconds",
+    "How long Produce of moving topics was held.",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+held_requests = Gauge("kafka_mesh_gateway_held_requests", "Produce requests that wait for a move to be done.")
+discovery_connected = Gauge("kafka_mesh_gateway_discovery_connected", "1 while a router is connected.")

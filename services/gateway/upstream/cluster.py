@@ -1,0 +1,388 @@
+"""One upstream cluster: its brokers, whether it can be reached, and the way of every call to it.
+
+Theory of operation
+1. `_keep_up` visits the cluster: any broker that answers ApiVersions and Metadata makes it `up`; the visit is repeated
+   every `VISIT_EVERY_S`, and at once when a shared connection breaks.
+2. While the cluster is down, calls fail at once: a dead cluster must not make clients of the others wait. Only
+   `_keep_up` goes on trying, with growing pauses.
+3. A broker that could not be connected to fails calls for a short time, then the next call tries again.
+4. Coordinators are found on demand and remembered; metadata answers that pass by are learnt from.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import structlog
+
+from mesh.routing import UpstreamCluster
+from mesh.settings import host_port
+from services.gateway import metrics
+from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, VersionRange
+from services.gateway.requests.memory import BoundedCache
+from services.gateway.requests.plan import (
+    AnyBroker,
+    Broker,
+    Call,
+    Controller,
+    Coordinator,
+    KeyType,
+    Lane,
+    RawResponse,
+    Sent,
+    Unreachable,
+)
+from services.gateway.upstream.connection import BrokerConnection, Settle
+from services.gateway.upstream.lanes import LaneKey, Lanes
+from services.gateway.wire.apis import ApiKey, api_name
+from services.gateway.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from services.gateway.wire.messages.metadata import MetadataRequestTopic
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.schema import Struct, spec_of
+
+log = structlog.get_logger(__name__)
+
+VISIT_EVERY_S = 30.0
+FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.2, 5.0
+"""Pauses between visits to a cluster that is down."""
+BROKER_REST_S = 1.0
+"""After a failed connection, calls to that broker fail at once for so long."""
+OUR_CLIENT_ID = "kafka-mesh-gateway"
+METADATA_VERSIONS = VersionRange(4, 12)
+"""From 4 on a client can forbid that asking creates a topic; we never ask otherwise."""
+COORDINATORS_REMEMBERED = 100_000
+BOOTSTRAP_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamLimits:
+    """Bounds of every upstream connection."""
+
+    connect_timeout_s: float = 3.0
+    request_timeout_s: float = 10.0
+    max_frame_bytes: int = 256 * 1024 * 1024
+    """A broker's answer may exceed what a client asked for by one batch."""
+    max_in_flight: int = 1000
+
+
+M = TypeVar("M", bound=Struct)
+Resolved = Callable[[int | Unreachable], None]
+
+
+class Cluster:
+    """See above. All methods run on the event loop."""
+
+    def __init__(self, spec: UpstreamCluster, limits: UpstreamLimits, on_versions: Callable[[], None]) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.knowledge = ClusterKnowledge(spec.name)
+        self.attempted = asyncio.Event()
+        """Set after the first visit, whatever came of it."""
+        self._limits = limits
+        self._on_versions = on_versions
+        self._loop = asyncio.get_running_loop()
+        self._shared: dict[int, BrokerConnection] = {}
+        self._asked_versions: set[int] = set()
+        self._resting: dict[int, tuple[float, str]] = {}
+        """Broker id -> until when calls fail at once, and why."""
+        self._coordinators: BoundedCache[Coordinator, int] = BoundedCache(COORDINATORS_REMEMBERED, float("inf"))
+        self._finding: dict[Coordinator, list[Resolved]] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._keeper = self._loop.create_task(self._keep_up(), name=f"keep up with {self.name}")
+
+    async def stop(self) -> None:
+        self.knowledge.down = "no longer part of the mesh"
+        tasks = [task for task in (self._keeper, *self._opening) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in list(self._shared.values()):
+            connection.shut("the gateway leaves the cluster")
+
+    # --- calls ---------------------------------------------------------------------------------------------------
+
+    def submit(self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle) -> None:
+        """Send a call on its way. `settle` is called exactly once, maybe before this returns."""
+        api_key = _api_key(call)
+        refused = self._refusal(call, api_key)
+        if refused is not None:
+            settle(refused, True)
+            return
+        target = call.target
+        if isinstance(target, Coordinator) and self._coordinators.get(target, 0) is None:
+            self._find(target, lambda found: self._submit_to(found, call, api_key, lanes, client_id, settle))
+        else:
+            self._submit_to(self._resolved(target), call, api_key, lanes, client_id, settle)
+
+    def _refusal(self, call: Call, api_key: int) -> Unreachable | None:
+        if self.knowledge.down is not None:
+            self._count("down")
+            return Unreachable(self.name, self.knowledge.down, never_sent=True)
+        spoken = self.knowledge.versions.get(api_key)
+        if spoken is None or call.version not in spoken:
+            self._count("version")
+            fact = f"{api_name(api_key)} v{call.version} is not spoken by the cluster (it speaks {spoken or 'none'})"
+            return Unreachable(self.name, fact, never_sent=True)
+        return None
+
+    def _submit_to(
+        self, found: int | Unreachable, call: Call, api_key: int, lanes: Lanes, client_id: str | None, settle: Settle
+    ) -> None:
+        connection = found if isinstance(found, Unreachable) else self._connection(found, call.lane, lanes)
+        if isinstance(connection, Unreachable):
+            settle(connection, True)
+            return
+        metrics.upstream_calls.labels(self.name, api_name(api_key)).inc()
+        if api_key == ApiKey.METADATA and not call.raw:
+            settle = self._learning(settle)
+        connection.submit(call, api_key, client_id, settle)
+
+    def _learning(self, settle: Settle) -> Settle:
+        def learn(outcome: RawResponse | Unreachable | Sent, owned: bool) -> None:
+            if isinstance(outcome, RawResponse):
+                response = decoded(outcome, MetadataResponse, self.name)
+                if isinstance(response, MetadataResponse):
+                    self._learn(response)
+            settle(outcome, owned)
+
+        return learn
+
+    def _resolved(self, target: object) -> int | Unreachable:
+        match target:
+            case Broker(broker_id):
+                return broker_id
+            case Controller() if self.knowledge.controller_id in self.knowledge.brokers:
+                return self.knowledge.controller_id
+            case Coordinator():
+                found = self._coordinators.get(target, 0)
+                if found is not None:
+                    return found
+            case AnyBroker() | Controller():
+                now = self._loop.time()
+                for broker_id in self.knowledge.brokers:
+                    if self._resting.get(broker_id, (0.0, ""))[0] <= now:
+                        return broker_id
+        return Unreachable(self.name, f"no broker is known for {target}", never_sent=True)
+
+    def _connection(self, broker_id: int, lane: Lane, lanes: Lanes) -> BrokerConnection | Unreachable:
+        if lane is Lane.SHARED:
+            shared = self._shared.get(broker_id)
+            if shared is not None and shared.ended is None:
+                return shared
+        else:
+            if lanes.closed:
+                return Unreachable(self.name, "the client is gone", never_sent=True)
+            own = lanes.get(LaneKey(self.name, broker_id, lane))
+            if own is not None:
+                return own
+        address = self.knowledge.brokers.get(broker_id)
+        if address is None:
+            return Unreachable(self.name, f"broker {broker_id} is not known", never_sent=True)
+        until, why = self._resting.get(broker_id, (0.0, ""))
+        if self._loop.time() < until:
+            self._count("connect")
+            return Unreachable(self.name, why, never_sent=True)
+        connection = self._open(address)
+        if lane is Lane.SHARED:
+            self._shared[broker_id] = connection
+        else:
+            lanes.add(LaneKey(self.name, broker_id, lane), connection)
+        return connection
+
+    def _open(self, address: BrokerAddress) -> BrokerConnection:
+        place = f"{address.host}:{address.port}"
+        connection = BrokerConnection(self.name, place, self._limits.max_frame_bytes, self._limits.max_in_flight)
+        task = self._loop.create_task(self._opened(connection, address), name=f"connect to {self.name} {place}")
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+        return connection
+
+    async def _opened(self, connection: BrokerConnection, address: BrokerAddress) -> None:
+        await connection.open(address.host, address.port, self._limits.connect_timeout_s)
+        if connection.ended is not None:
+            self._resting[address.broker_id] = (self._loop.time() + BROKER_REST_S, connection.ended)
+            self._wake.set()
+        else:
+            self._resting.pop(address.broker_id, None)
+
+    # --- coordinators --------------------------------------------------------------------------------------------
+
+    def forget(self, coordinator: Coordinator) -> None:
+        self._coordinators.drop(coordinator)
+
+    def _find(self, coordinator: Coordinator, then: Resolved) -> None:
+        waiting = self._finding.get(coordinator)
+        if waiting is not None:
+            waiting.append(then)
+            return
+        self._finding[coordinator] = [then]
+        versions = self.knowledge.versions.get(ApiKey.FIND_COORDINATOR, VersionRange(0, 0))
+        # Up to version 3 the answer names one coordinator; version 0 knows groups alone.
+        version = min(3, versions.high)
+        request = FindCoordinatorRequest(
+            key=coordinator.key, key_type=coordinator.key_type.value if coordinator.key_type is not KeyType.GROUP else 0
+        )
+        self._own(Call(self.name, request, version), FindCoordinatorResponse, lambda o: self._found(coordinator, o))
+
+    def _found(self, coordinator: Coordinator, outcome: FindCoordinatorResponse | Unreachable) -> None:
+        result: int | Unreachable
+        if isinstance(outcome, Unreachable):
+            result = outcome
+        elif outcome.error_code:
+            result = Unreachable(self.name, f"no coordinator for {coordinator.key!r}: error {outcome.error_code}", True)
+        else:
+            result = outcome.node_id
+            self._coordinators.put(coordinator, result, 0)
+            if result not in self.knowledge.brokers:
+                self.knowledge.brokers[result] = BrokerAddress(result, outcome.host, outcome.port, None)
+        for then in self._finding.pop(coordinator):
+            then(result)
+
+    # --- metadata ------------------------------------------------------------------------------------------------
+
+    def refresh(self, topics: tuple[str, ...], done: Callable[[Unreachable | None], None]) -> None:
+        """Ask for these topics' metadata (creating none); `done` gets None, or why it could not be."""
+
+        def learnt(outcome: MetadataResponse | Unreachable) -> None:
+            done(outcome if isinstance(outcome, Unreachable) else None)
+
+        self._own(self._metadata_call([MetadataRequestTopic(name=topic) for topic in topics]), MetadataResponse, learnt)
+
+    def _metadata_call(self, topics: list[MetadataRequestTopic]) -> Call:
+        versions = self.knowledge.versions.get(ApiKey.METADATA, METADATA_VERSIONS)
+        version = min(METADATA_VERSIONS.high, versions.high)
+        return Call(self.name, MetadataRequest(topics=topics, allow_auto_topic_creation=False), version)
+
+    def _learn(self, response: MetadataResponse) -> None:
+        self.knowledge.learn(response)
+        for broker_id in [known for known in self._shared if known not in self.knowledge.brokers]:
+            if broker_id != BOOTSTRAP_ID:
+                self._shared.pop(broker_id).shut("the broker has left the cluster")
+
+    def _own(self, call: Call, cls: type[M], done: Callable[[M | Unreachable], None]) -> None:
+        """A call of the gateway's own, on a shared connection."""
+
+        def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
+            if not isinstance(outcome, Sent):
+                done(decoded(outcome, cls, self.name) if isinstance(outcome, RawResponse) else outcome)
+
+        self.submit(replace(call, timeout_s=self._limits.request_timeout_s), Lanes(), OUR_CLIENT_ID, settle)
+
+    # --- up and down ---------------------------------------------------------------------------------------------
+
+    async def _keep_up(self) -> None:
+        backoff = FIRST_BACKOFF_S
+        while True:
+            self._wake.clear()
+            reason = await self._visit()
+            self._mark(reason)
+            self.attempted.set()
+            if reason is None:
+                backoff, pause = FIRST_BACKOFF_S, VISIT_EVERY_S
+            else:
+                pause = backoff * random.uniform(0.5, 1.0)
+                backoff = min(MAX_BACKOFF_S, backoff * 2)
+            if reason is not None:
+                await asyncio.sleep(pause)
+                continue
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+                    await asyncio.sleep(FIRST_BACKOFF_S)  # a connection that breaks comes with many others
+            except TimeoutError:
+                continue
+
+    def _mark(self, reason: str | None) -> None:
+        if reason is None and self.knowledge.down is not None:
+            log.info("cluster is up", cluster=self.name, brokers=len(self.knowledge.brokers))
+        elif reason is not None and (self.knowledge.down is None or not self.attempted.is_set()):
+            log.warning("cluster is down", cluster=self.name, reason=reason)
+        self.knowledge.down = reason
+        metrics.cluster_up.labels(self.name).set(reason is None)
+
+    async def _visit(self) -> str | None:
+        """Ask any broker who is there; None when one answered, else why none did."""
+        faults: list[str] = []
+        known = list(self.knowledge.brokers.values())
+        bootstrap = [BrokerAddress(BOOTSTRAP_ID, *host_port(server), None) for server in self.spec.bootstrap_servers]
+        for address in [*known, *bootstrap]:
+            fault = await self._visit_broker(address)
+            if fault is None:
+                return None
+            faults.append(fault)
+        return "; ".join(dict.fromkeys(faults))
+
+    async def _visit_broker(self, address: BrokerAddress) -> str | None:
+        connection = self._shared.get(address.broker_id)
+        if connection is None or connection.ended is not None or address.broker_id == BOOTSTRAP_ID:
+            connection = self._open(address)
+            if address.broker_id != BOOTSTRAP_ID:
+                self._shared[address.broker_id] = connection
+        try:
+            if address.broker_id not in self._asked_versions:
+                said = await self._ask(connection, Call(self.name, ApiVersionsRequest(), 0), ApiVersionsResponse)
+                if said.error_code:
+                    return f"{connection.address} answered ApiVersions v0 with error {said.error_code}"
+                self.knowledge.learn_versions(said)
+                if address.broker_id != BOOTSTRAP_ID:
+                    self._asked_versions.add(address.broker_id)
+                self._on_versions()
+            if METADATA_VERSIONS.intersection(self.knowledge.versions.get(ApiKey.METADATA, VersionRange(0, 0))) is None:
+                return f"{connection.address} is older than Kafka 0.11: asking it for metadata may create topics"
+            self._learn(await self._ask(connection, self._metadata_call([]), MetadataResponse))
+        except CallFailedError as error:
+            return str(error)
+        finally:
+            if address.broker_id == BOOTSTRAP_ID:
+                connection.shut("bootstrap is done")
+        return None
+
+    async def _ask(self, connection: BrokerConnection, call: Call, cls: type[M]) -> M:
+        answer: asyncio.Future[M | Unreachable] = self._loop.create_future()
+
+        def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
+            if not answer.done() and not isinstance(outcome, Sent):
+                known = decoded(outcome, cls, self.name) if isinstance(outcome, RawResponse) else outcome
+                answer.set_result(known)
+
+        timed = replace(call, timeout_s=self._limits.request_timeout_s)
+        connection.submit(timed, _api_key(call), OUR_CLIENT_ID, settle)
+        outcome = await answer
+        if isinstance(outcome, Unreachable):
+            raise CallFailedError(outcome.reason)
+        return outcome
+
+    def _count(self, kind: str) -> None:
+        metrics.upstream_errors.labels(self.name, kind).inc()
+
+
+class CallFailedError(Exception):
+    """A call of the gateway's own got no answer."""
+
+
+def _api_key(call: Call) -> int:
+    if isinstance(call.message, Struct):
+        key = spec_of(type(call.message)).api_key
+        return -1 if key is None else key
+    return call.api_key
+
+
+def decoded(response: RawResponse, cls: type[M], cluster: str) -> M | Unreachable:
+    """The response as a message; what can't be read counts as no answer."""
+    try:
+        return response.decode(cls)
+    except WireError as error:
+        return Unreachable(cluster, f"an answer that is not {cls.__name__} v{response.version}: {error}")

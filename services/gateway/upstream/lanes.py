@@ -1,0 +1,64 @@
+"""The upstream connections that belong to one client connection, by broker and lane."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from services.gateway.requests.plan import Lane, Outcome
+from services.gateway.upstream.connection import BrokerConnection
+
+
+class LaneKey(NamedTuple):
+    cluster: str
+    broker_id: int
+    lane: Lane
+
+
+@dataclass(slots=True)
+class LeftBehind:
+    """A call that its plan did not wait for (see `Gather`): its outcome is kept for the next call with an equal key."""
+
+    key: object
+    outcome: Outcome | None = None
+    taker: Callable[[Outcome], None] | None = None
+
+
+@dataclass(slots=True)
+class Lanes:
+    """One for each client connection; closed with it."""
+
+    connections: dict[LaneKey, BrokerConnection] = field(default_factory=dict)
+    left_behind: dict[object, LeftBehind] = field(default_factory=dict)
+    """At most one for each (cluster, target, lane)."""
+    on_congestion: Callable[[bool], None] | None = None
+    closed: bool = False
+
+    def get(self, key: LaneKey) -> BrokerConnection | None:
+        """The connection of a lane, if it still lives."""
+        connection = self.connections.get(key)
+        if connection is not None and connection.ended is not None:
+            del self.connections[key]
+            return None
+        return connection
+
+    def add(self, key: LaneKey, connection: BrokerConnection) -> None:
+        connection.on_congestion = self._congestion
+        self.connections[key] = connection
+
+    def _congestion(self, congested: bool) -> None:
+        if self.on_congestion is not None and not self.closed:
+            self.on_congestion(congested or any(c.congested for c in self._living()))
+
+    def _living(self) -> Iterator[BrokerConnection]:
+        return (c for c in self.connections.values() if c.ended is None)
+
+    def close(self, reason: str) -> None:
+        """The client is gone. What it has produced still arrives, as it would on a broker."""
+        self.closed = True
+        self.left_behind.clear()
+        connections, self.connections = self.connections, {}
+        for key, connection in connections.items():
+            if key.lane is Lane.PRODUCE:
+                connection.retire(reason)
+            else:
+                connection.shut(reason)
