@@ -69,6 +69,8 @@ def main() -> None:
 @click.option("--state-dir", type=click.Path(path_type=Path), help="Where state and logs live.  [default: .kafka-mesh]")
 @click.option("--port-base", type=click.IntRange(1024, 65000), help="All ports in a row from this one.")
 @click.option("--port", "ports", multiple=True, metavar="NAME=PORT", help="One port, for example gateway=29092.")
+@click.option("--gateways", type=click.IntRange(1, 8), default=1, help="How many gateways.")
+@click.option("--routers", type=click.IntRange(1, 8), default=1, help="How many routers.")
 @click.option("--example/--no-example", default=True, help="Register clusters, rules and topics of the example.")
 def up_command(
     clusters: tuple[str, ...],
@@ -76,19 +78,23 @@ def up_command(
     state_dir: Path | None,
     port_base: int | None,
     ports: tuple[str, ...],
+    gateways: int,
+    routers: int,
     example: bool,
 ) -> None:
     """Start a whole mesh on this machine; Ctrl-C stops it."""
     from local.layout import Layout, LayoutError, parse_clusters, parse_ports
     from local.up import up
 
+    replicas = {"gateway": gateways, "router": routers}
     try:
         layout = Layout(
             state=(state_dir or default_state_folder()).resolve(),
-            ports=parse_ports(port_base, ports),
+            ports=parse_ports(port_base, ports, replicas),
             clusters=parse_clusters(clusters),
             database=database,
             example=example,
+            replicas=replicas,
         )
     except LayoutError as error:
         raise click.UsageError(str(error)) from error
@@ -118,14 +124,15 @@ def start_command(service: str, state_dir: Path | None) -> None:
 
 
 def _known_service(service: str, state_dir: Path | None) -> Path:
-    from local.services import SERVICES
+    from local.supervisor import StateError, running_services
 
-    known = [row.name for row in SERVICES if not row.is_step]
+    state = (state_dir or default_state_folder()).resolve()
+    try:
+        known = running_services(state)
+    except StateError as error:
+        raise click.UsageError(str(error)) from error
     if service not in known:
         raise click.UsageError(f"no service is called {service!r} (known: {', '.join(known)})")
-    state = (state_dir or default_state_folder()).resolve()
-    if not state.exists():
-        raise click.UsageError(f"no mesh has its state in {state}")
     return state
 
 

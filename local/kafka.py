@@ -89,7 +89,7 @@ class KafkaNode:
 
     def prepare(self) -> None:
         """Write the configuration, and format the storage once."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.folder / "server.properties").write_text(self.properties(), encoding="ascii")
         (self.folder / "log4j2.properties").write_text(QUIET_LOGGING, encoding="ascii")
         if not (self.data / "meta.properties").exists():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from local.postgres import Postgres
 from local.readiness import Condition, HttpReady, KafkaReady, PostgresReady
-from local.services import HOST, PORTS, SERVICES, Service
+from local.services import HOST, PORTS, REPLICA_STEP, SERVICES, Service, replica_ports, with_replicas
 
 STATE_FOLDER = ".kafka-mesh"
 ENDPOINTS_FILE = "endpoints.json"
@@ -31,6 +31,8 @@ class Layout:
     database: str = ""
     """Given database; empty: the embedded one."""
     example: bool = True
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """How many instances of a service, where it is not one; their ports must be among `ports`."""
 
     def services(self) -> tuple[Service, ...]:
         """The rows of the table that this mesh runs."""
@@ -41,7 +43,11 @@ class Layout:
             left_out.add("postgres")
         if not self.example:
             left_out.add("example")
-        return tuple(row for row in SERVICES if row.name not in left_out)
+        return with_replicas(tuple(row for row in SERVICES if row.name not in left_out), self.replicas)
+
+    def instances(self, service: str) -> list[str]:
+        """`gateway`, `gateway-2`, ..."""
+        return [service, *(f"{service}-{number}" for number in range(2, self.replicas.get(service, 1) + 1))]
 
     def all_clusters(self) -> dict[str, str]:
         """Name to bootstrap servers; the first one is the mesh's home."""
@@ -54,6 +60,7 @@ class Layout:
         clusters = self.all_clusters()
         facts = self._addresses()
         facts |= {f"{name}.port": str(port) for name, port in self.ports.items()}
+        facts["routers"] = ",".join(self._addresses()[name] for name in self.instances("router"))
         facts["state"] = str(self.state)
         facts["home"] = next(iter(clusters.values()))
         facts["clusters"] = ";".join(f"{name}={bootstrap}" for name, bootstrap in clusters.items())
@@ -63,6 +70,9 @@ class Layout:
     @property
     def embedded_postgres(self) -> Postgres:
         return Postgres(folder=self.state / "postgres", port=self.ports["postgres"])
+
+    def log(self, service: Service) -> Path:
+        return self.state / "log" / f"{service.name}.log"
 
     def command(self, service: Service) -> list[str]:
         return [sys.executable, "-m", service.module, *(self._filled(word) for word in service.arguments)]
@@ -111,21 +121,22 @@ def _is_kafka(port_name: str) -> bool:
     return port_name.startswith("kafka-") and not port_name.endswith("-controller")
 
 
-def ports_from(base: int) -> dict[str, int]:
-    """All ports in a row from `base`, for a second mesh on the machine."""
-    return {name: base + offset for offset, name in enumerate(PORTS)}
-
-
-def parse_ports(base: int | None, values: tuple[str, ...]) -> dict[str, int]:
-    """All ports: the defaults or those from `base`, with single ones as given (`gateway=29092`)."""
-    ports = dict(PORTS) if base is None else ports_from(base)
+def parse_ports(base: int | None, values: tuple[str, ...], replicas: Mapping[str, int]) -> dict[str, int]:
+    """All ports: the defaults, or in a row from `base`; with single ones as given (`gateway=29092`)."""
+    ports = dict(PORTS)
+    for row in SERVICES:
+        for number in range(2, replicas.get(row.name, 1) + 1):
+            own = (PORTS[port] + (number - 1) * REPLICA_STEP for port in row.ports)
+            ports |= dict(zip(replica_ports(row, number), own, strict=True))
+    if base is not None:
+        ports = {name: base + offset for offset, name in enumerate(ports)}
     for value in values:
-        name, _, number = value.partition("=")
+        name, _, number_text = value.partition("=")
         if name not in ports:
-            raise LayoutError(f"--port {value!r}: no port is called {name!r} (known: {', '.join(PORTS)})")
-        if not number.isdecimal() or not 0 < int(number) < 65536:
+            raise LayoutError(f"--port {value!r}: no port is called {name!r} (known: {', '.join(ports)})")
+        if not number_text.isdecimal() or not 0 < int(number_text) < 65536:
             raise LayoutError(f"--port {value!r} is not NAME=PORT")
-        ports[name] = int(number)
+        ports[name] = int(number_text)
     return ports
 
 

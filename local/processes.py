@@ -44,7 +44,7 @@ class Child:
         stop_signal: signal.Signals = signal.SIGTERM,
     ) -> Child:
         """Start `command` with `settings` added to our environment, its output appended to `log`."""
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _keep_bounded(log)
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(

@@ -6,9 +6,10 @@ that `Layout.facts` fills with addresses, so that a whole mesh moves to other po
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 HOST = "127.0.0.1"
 EMBEDDED_CLUSTERS = ("c1", "c2")
@@ -121,7 +122,7 @@ SERVICES: tuple[Service, ...] = (
         settings={
             "NAME": "gateway-1",
             "ADVERTISED": "{gateway}",
-            "ROUTER_ADDRESSES": "{router}",
+            "ROUTER_ADDRESSES": "{routers}",
             "STATE_DIR": "{state}/gateway",
         },
         needs=("router",),
@@ -157,3 +158,35 @@ PORTS: Mapping[str, int] = {
     "kafka-c2-controller": 19294,
 }
 """Every port of the embedded mesh, by name, with its default."""
+
+REPLICA_STEP = 10
+"""The second gateway listens ten ports above the first, and so on."""
+
+
+def with_replicas(rows: tuple[Service, ...], counts: Mapping[str, int]) -> tuple[Service, ...]:
+    """The table with `counts[name]` instances of a service: `gateway`, `gateway-2`, ..."""
+    numbers = {row.name: range(2, counts.get(row.name, 1) + 1) for row in rows}
+    return tuple(instance for row in rows for instance in (row, *(_replica(row, n) for n in numbers[row.name])))
+
+
+def _replica(row: Service, number: int) -> Service:
+    name = f"{row.name}-{number}"
+
+    own_name = re.compile(rf"(?<=[{{/]){row.name}(?=[-}}]|$)|^{row.name}-1$")
+
+    def renamed(text: str) -> str:
+        return own_name.sub(name, text)
+
+    return replace(
+        row,
+        name=name,
+        what=f"{row.what}, no. {number}",
+        settings={key: renamed(value) for key, value in row.settings.items()},
+        ready=renamed(row.ready),
+        address=renamed(row.address),
+        ports=replica_ports(row, number),
+    )
+
+
+def replica_ports(row: Service, number: int) -> tuple[str, ...]:
+    return tuple(port.replace(row.name, f"{row.name}-{number}", 1) for port in row.ports)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,19 @@ class StartError(Exception):
         self.service = service
 
 
+class StateError(Exception):
+    """A state folder is not what it was taken for."""
+
+
+def running_services(state: Path) -> list[str]:
+    """The services, without the steps, of the mesh with this state folder."""
+    try:
+        rows = json.loads((state / PROCESSES_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise StateError(f"no mesh has its state in {state}: start one, or give its --state-dir") from None
+    return [name for name, row in rows.items() if not row["is_step"]]
+
+
 class Supervisor:
     def __init__(self, layout: Layout, services: Sequence[Service], tell: Callable[[Change], None]) -> None:
         self._layout = layout
@@ -75,6 +89,7 @@ class Supervisor:
     async def start(self) -> None:
         """Bring all up; raises StartError for the first that fails. What runs then is for `stop` to end."""
         self._end_leftovers()
+        shutil.rmtree(self._layout.state / DOWN_FOLDER, ignore_errors=True)  # what an earlier run took away is back
         for service in self._services.values():
             self._tasks[service.name] = asyncio.create_task(self._keep(service), name=service.name)
             self._tasks[service.name].add_done_callback(self._notice_failure)
@@ -130,7 +145,7 @@ class Supervisor:
     async def _run(self, service: Service) -> str:
         """One life of the service's process; returns how it ended."""
         began = time.monotonic()
-        log = self._layout.state / "log" / f"{service.name}.log"
+        log = self._layout.log(service)
         self._set(service, State.STARTING)
         child = await Child.spawn(
             self._layout.command(service),
@@ -208,7 +223,12 @@ class Supervisor:
         rows = {}
         for name, state in self._state.items():
             child = self._children.get(name)
-            rows[name] = {"state": state, "pid": child and child.pid, "started_at": child and child.started_at}
+            rows[name] = {
+                "state": state,
+                "is_step": self._services[name].is_step,
+                "pid": child and child.pid,
+                "started_at": child and child.started_at,
+            }
         write_atomically(self._layout.state / PROCESSES_FILE, json.dumps(rows, indent=2) + "\n")
 
     def _end_leftovers(self) -> None:

@@ -8,16 +8,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
 from local.layout import Layout
 from local.ports import taken
+from local.processes import log_tail
+from local.services import Service
 from local.supervisor import Change, StartError, State, Supervisor
 
 MARKS = {
@@ -27,6 +30,7 @@ MARKS = {
     State.DOWN: "[yellow]◌[/yellow]",
     State.STOPPED: "[dim]■[/dim]",
 }
+REFRESH_S = 0.5
 EXIT_TAKEN = 3
 EXIT_NOT_STARTED = 1
 
@@ -34,32 +38,46 @@ EXIT_NOT_STARTED = 1
 class Progress:
     """One line for each thing that happened, and, on a terminal, what is being waited for."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, layout: Layout, console: Console) -> None:
+        self._layout = layout
         self._console = console
-        self._starting: dict[str, str] = {}
+        self._starting: dict[str, Service] = {}
         self._status: Status = console.status("")
 
     def __call__(self, change: Change) -> None:
         self._starting.pop(change.service.name, None)
         if change.state is State.STARTING:
-            self._starting[change.service.name] = change.service.what
+            self._starting[change.service.name] = change.service
         if mark := MARKS.get(change.state):
             took = f" [dim]{change.took_s:.1f} s[/dim]" if change.took_s else ""
             detail = f" [dim]{change.detail}[/dim]" if change.detail else ""
             line = f"{mark} {change.service.name:<10} {change.service.what:<22} {change.state}{took}{detail}"
             self._console.print(line, highlight=False)
-        self._status.update(f"starting {', '.join(self._starting.values())} ...")
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        with self._status:
-            yield
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        async def keep_current() -> None:
+            while True:
+                self._status.update(f"starting {', '.join(map(self._described, self._starting.values()))} ...")
+                await asyncio.sleep(REFRESH_S)
+
+        refreshing = asyncio.create_task(keep_current())
+        try:
+            with self._status:
+                yield
+        finally:
+            refreshing.cancel()
+
+    def _described(self, service: Service) -> str:
+        """A step says how far it is: the last line of its log."""
+        said = log_tail(self._layout.log(service), 1)[:60] if service.is_step else ""
+        return f"{service.what} [dim]({escape(said)})[/dim]" if said else service.what
 
 
 @contextmanager
 def sole_user(state: Path) -> Iterator[bool]:
     """Whether nobody else runs a mesh in this state folder, for as long as the block lasts."""
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    state.mkdir(parents=True, exist_ok=True, mode=0o711)  # the database's user passes through it, nobody lists it
     with (state / "lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -86,13 +104,13 @@ def up(layout: Layout) -> int:
 
 async def _supervise(layout: Layout, console: Console) -> int:
     began = time.monotonic()
-    progress = Progress(console)
+    progress = Progress(layout, console)
     asked_to_stop = _signals()
     supervisor = Supervisor(layout, layout.services(), progress)
     layout.write_endpoints()
     exit_code = 0
     try:
-        with progress.waiting():
+        async with progress.waiting():
             starting = asyncio.create_task(supervisor.start())
             stop = asyncio.create_task(asked_to_stop.wait())
             await asyncio.wait([starting, stop], return_when=asyncio.FIRST_COMPLETED)

@@ -28,8 +28,27 @@ def test_every_placeholder_has_a_value(tmp_path: Path) -> None:
 
 
 def test_two_meshes_have_no_port_in_common() -> None:
-    assert not set(parse_ports(20000, ()).values()) & set(parse_ports(20000 + len(PORTS), ()).values())
+    one, other = parse_ports(20000, (), {}), parse_ports(20000 + len(PORTS), (), {})
+
+    assert not set(one.values()) & set(other.values())
     assert len(set(PORTS.values())) == len(PORTS)
+
+
+def test_more_gateways_and_routers(tmp_path: Path) -> None:
+    replicas = {"gateway": 3, "router": 2}
+    layout = Layout(state=tmp_path, ports=parse_ports(None, (), replicas), replicas=replicas)
+    third = next(service for service in layout.services() if service.name == "gateway-3")
+
+    assert layout.settings(third) == {
+        "KAFKA_MESH_GATEWAY_LISTEN": "127.0.0.1:19112",
+        "KAFKA_MESH_GATEWAY_METRICS_LISTEN": "127.0.0.1:7192",
+        "KAFKA_MESH_GATEWAY_NAME": "gateway-3",
+        "KAFKA_MESH_GATEWAY_ADVERTISED": "127.0.0.1:19112",
+        "KAFKA_MESH_GATEWAY_ROUTER_ADDRESSES": "127.0.0.1:7071,127.0.0.1:7081",
+        "KAFKA_MESH_GATEWAY_STATE_DIR": f"{tmp_path}/gateway-3",
+    }
+    assert len(set(layout.needed_ports().values())) == len(layout.needed_ports())
+    assert layout.endpoints()["gateway-3"] == "127.0.0.1:19112"
 
 
 def test_given_clusters_and_database_take_the_place_of_embedded_ones(tmp_path: Path) -> None:
@@ -45,13 +64,13 @@ def test_given_clusters_and_database_take_the_place_of_embedded_ones(tmp_path: P
 
 
 def test_one_port_among_the_defaults() -> None:
-    assert parse_ports(None, ("gateway=29092",)) == {**PORTS, "gateway": 29092}
+    assert parse_ports(None, ("gateway=29092",), {}) == {**PORTS, "gateway": 29092}
 
 
 @pytest.mark.parametrize("value", ["gateway", "gateway=", "gateway=70000", "gateway=x", "nobody=1"])
 def test_a_wrong_port_is_named(value: str) -> None:
     with pytest.raises(LayoutError, match=value):
-        parse_ports(None, (value,))
+        parse_ports(None, (value,), {})
 
 
 @pytest.mark.parametrize("values", [("c1",), ("=a:1",), ("c1=a",), ("c1=a:1", "c1=b:1")])
