@@ -83,7 +83,8 @@ def _googleapis() -> Path:
 def _plugin(name: str) -> Path:
     """protoc looks plugins up on PATH, where an environment that is not activated (or a build's own) is not."""
     suffix = ".exe" if os.name == "nt" else ""
-    candidates = [Path(folder) / f"{name}{suffix}" for folder in (Path(sys.executable).parent, *os.get_exec_path())]
+    folders = [Path(sys.executable).parent, *map(Path, os.get_exec_path())]
+    candidates = [folder / f"{name}{suffix}" for folder in folders]
     for candidate in candidates:
         if candidate.is_file():
             return candidate
