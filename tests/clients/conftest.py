@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.clients.contract import Admin, Client
+from tests.clients.operator import Operator
 from tests.clients.registry import ADMINS, CLIENTS
 from tests.clients.world import Addresses, World, addresses
 
@@ -15,7 +16,11 @@ from tests.clients.world import Addresses, World, addresses
 def where(request: pytest.FixtureRequest) -> Addresses:
     """Where the system under test is; its rules route the prefixes of the tests."""
     found = addresses(request)
-    World.at(found).route_prefixes()
+    if found.control is not None:
+        operator = Operator(found.control)
+        for cluster in ("c1", "c2"):
+            operator.route_prefix(f"{cluster}-", cluster)
+        operator.close()
     return found
 
 

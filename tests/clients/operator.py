@@ -26,7 +26,7 @@ class Operator:
         return await asyncio.to_thread(self._set, routing.RuleMatch(topic=topic), cluster)
 
     async def forget(self, topic: str) -> None:
-        """Removes the topic's own rule."""
+        """Removes the topic's own rule, if it has one."""
         await asyncio.to_thread(self._forget, topic)
 
     def close(self) -> None:

@@ -27,18 +27,18 @@ async def run(command: Sequence[str], stdin: str = "") -> Output:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
+    ended = asyncio.create_task(process.communicate(stdin.encode()))
     try:
-        async with asyncio.timeout(OPERATION_TIMEOUT_SECONDS):
-            stdout, stderr = await process.communicate(stdin.encode())
-    except TimeoutError:
-        raise ClientError(f"no end after {OPERATION_TIMEOUT_SECONDS:.0f} s: {_brief(command)}") from None
+        await asyncio.wait({ended}, timeout=OPERATION_TIMEOUT_SECONDS)
+        in_time = ended.done()
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
-    if process.returncode != 0:
+        stdout, stderr = await ended
+    if not in_time or process.returncode != 0:
+        end = f"exit code {process.returncode}" if in_time else f"no end after {OPERATION_TIMEOUT_SECONDS:.0f} s"
         told = (stderr or stdout).decode(errors="replace")[-2000:]
-        raise ClientError(f"exit code {process.returncode}: {_brief(command)}\n{told}")
+        raise ClientError(f"{end}: {_brief(command)}\n{told}")
     return Output(stdout.decode(), stderr.decode(errors="replace"))
 
 

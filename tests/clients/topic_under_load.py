@@ -22,25 +22,21 @@ RECORDS_OF_PROGRESS = 100  # of each producer: half a second, longer than a swit
 
 
 class TopicUnderLoad:
-    def __init__(self, topic: str, producers: Sequence[Running], consumers: Sequence[Running]) -> None:
+    def __init__(self, topic: str) -> None:
         self.topic = topic
-        self._producers = producers
-        self._consumers = consumers
+        self._producers: list[Running] = []
+        self._consumers: list[Running] = []
         self._stopped = False
 
     @classmethod
     async def start(cls, bootstrap: str, topic: str, group: str) -> Self:
         """Returns when records flow from every producer to every consumer."""
-        producers = (
-            await JavaProducer.start(bootstrap, topic, RECORDS_PER_SECOND, JAVA),
-            LibrdkafkaProducer(bootstrap, topic, RECORDS_PER_SECOND),
-        )
-        consumers = (
-            await JavaConsumer.start(bootstrap, topic, group, JAVA),
-            LibrdkafkaConsumer(bootstrap, topic, group),
-        )
-        load = cls(topic, producers, consumers)
+        load = cls(topic)
         try:
+            load._producers.append(await JavaProducer.start(bootstrap, topic, RECORDS_PER_SECOND, JAVA))
+            load._producers.append(LibrdkafkaProducer(bootstrap, topic, RECORDS_PER_SECOND))
+            load._consumers.append(await JavaConsumer.start(bootstrap, topic, group, JAVA))
+            load._consumers.append(LibrdkafkaConsumer(bootstrap, topic, group))
             await load.progress()
         except BaseException:
             await load.stop()

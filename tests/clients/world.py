@@ -50,17 +50,13 @@ class World:
     c2: Upstream
     operator: Operator | None = None
     _made: list[tuple[Upstream, str]] = field(default_factory=list)
+    _moving: list[str] = field(default_factory=list)
     _serial: Iterator[int] = field(default_factory=itertools.count)
 
     @classmethod
     def at(cls, where: Addresses) -> World:
         operator = Operator(where.control) if where.control else None
         return cls(where.bootstrap, Upstream("c1", where.c1), Upstream("c2", where.c2), operator)
-
-    def route_prefixes(self) -> None:
-        if self.operator is not None:
-            self.operator.route_prefix("c1-", "c1")
-            self.operator.route_prefix("c2-", "c2")
 
     def name(self, prefix: str) -> str:
         """A name that no other test and no earlier run has used."""
@@ -78,12 +74,15 @@ class World:
         topic = self.name("moving")
         await self._make(self.c1, topic, partitions)
         await self._make(self.c2, topic, partitions)
+        self._moving.append(topic)
         return topic
 
     async def clean_up(self) -> None:
         for cluster, topic in self._made:
             await cluster.delete_topic(topic)
         if self.operator is not None:
+            for topic in self._moving:
+                await self.operator.forget(topic)
             self.operator.close()
 
     async def _make(self, cluster: Upstream, topic: str, partitions: int) -> None:

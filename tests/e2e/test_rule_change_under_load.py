@@ -47,4 +47,3 @@ async def test_a_topic_moves_to_and_fro_under_load(world: World, round_: int) ->
         for identifier in last_records.values():
             place = stored[identifier]
             assert place.cluster == cluster, f"{place}: written while the topic lived on {cluster} (visit {visit})"
-    await world.operator.forget(topic)

@@ -36,5 +36,3 @@ async def test_the_same_clients_live_through_many_moves(world: World) -> None:
         await load.stop()
 
     await load.check([world.c1, world.c2])
-
-    await world.operator.forget(topic)
