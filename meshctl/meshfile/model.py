@@ -1,0 +1,86 @@
+"""What a file asks for, whatever its kind, and what is to be said about its lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mesh.rpc import routing
+
+
+class FileKind(StrEnum):
+    """Which of the two kinds of file it is."""
+
+    MESH = "mesh.yaml"
+    ENVOY = "Envoy Kafka mesh filter"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line of the file and what is to be said about it."""
+
+    line: int
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.place}: {self.text}" if self.place else f"line {self.line}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEntry:
+    """A cluster as the file wants it."""
+
+    spec: routing.ClusterSpec
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEntry:
+    """A rule as the file wants it; `rule_id` is empty unless the file names it."""
+
+    spec: routing.RuleSpec
+    line: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddressEntry:
+    """An address that the file expects Kafka clients to use."""
+
+    what: str
+    address: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeshFile:
+    """A file that is right in itself. `rules` is None when the file does not speak of rules at all."""
+
+    kind: FileKind
+    clusters: tuple[ClusterEntry, ...]
+    rules: tuple[RuleEntry, ...] | None
+    addresses: tuple[AddressEntry, ...] = ()
+    notices: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects what is wrong (`errors`) and what is merely worth a word (`notices`) while a file is read."""
+
+    errors: list[Finding] = field(default_factory=list)
+    notices: list[Finding] = field(default_factory=list)
+
+    def error(self, line: int, place: str, text: str) -> None:
+        self.errors.append(Finding(line, place, text))
+
+    def notice(self, line: int, place: str, text: str) -> None:
+        self.notices.append(Finding(line, place, text))
+
+
+class FileError(ValueError):
+    """The file is not right: all errors at once, in the order of its lines."""
+
+    def __init__(self, errors: list[Finding]) -> None:
+        self.errors = sorted(dict.fromkeys(errors), key=lambda each: each.line)
+        super().__init__("; ".join(str(each) for each in self.errors))

@@ -1,0 +1,216 @@
+"""What applying a file would do to the mesh as it is now: a comparison of values, without I/O.
+
+Clusters of the file are registered or brought to what the file says; clusters that it does not name stay. Rules of the
+file are set: an existing rule with the same match gets the file's target where it stands, new ones go last. With
+`replace` the file's rules, in their order, are the whole set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mesh.rpc import admin, routing
+from meshctl import wording
+from meshctl.endpoints import EndpointsError, split_address
+from meshctl.meshfile.model import AddressEntry, FileError, Finding, MeshFile
+from meshctl.meshfile.section import did_you_mean
+
+SPEC_FIELDS = ("bootstrap_servers", "partition_count", "producer_config", "consumer_config")
+_WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
+
+
+class Action(StrEnum):
+    """What happens to one cluster or rule."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    MOVE = "move"
+    REMOVE = "remove"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStep:
+    """What happens to one cluster. `revision` is what an update expects; `fields` what it changes."""
+
+    action: Action
+    spec: routing.ClusterSpec
+    detail: str
+    fields: tuple[str, ...] = ()
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStep:
+    """What happens to one rule."""
+
+    action: Action
+    spec: routing.RuleSpec
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All steps. `rule_set` is the whole list of rules as it will be, made from the one of `rules_revision`."""
+
+    clusters: tuple[ClusterStep, ...]
+    rules: tuple[RuleStep, ...]
+    rule_set: tuple[routing.RuleSpec, ...]
+    rules_revision: int
+    notices: tuple[Finding, ...]
+
+    @property
+    def cluster_changes(self) -> tuple[ClusterStep, ...]:
+        return tuple(step for step in self.clusters if step.action is not Action.UNCHANGED)
+
+    @property
+    def changes_rules(self) -> bool:
+        return any(step.action is not Action.UNCHANGED for step in self.rules)
+
+    @property
+    def needs_new_clusters(self) -> bool:
+        """True when a rule points to a cluster that this very plan registers."""
+        created = {step.spec.cluster_name for step in self.clusters if step.action is Action.CREATE}
+        return any(rule.target_cluster in created for rule in self.rule_set)
+
+
+def make(
+    file: MeshFile,
+    *,
+    clusters: Sequence[admin.Cluster],
+    rules: Sequence[admin.Rule],
+    rules_revision: int,
+    members: Sequence[admin.Member],
+    replace: bool,
+) -> Plan:
+    """The plan for `file`. Raises FileError when the file can't be applied to this mesh."""
+    known = {each.spec.cluster_name for each in clusters} | {each.spec.cluster_name for each in file.clusters}
+    errors = _unknown_targets(file, known)
+    if replace and file.rules is None:
+        errors.append(
+            Finding(1, "", "it has no rules, so --replace would remove them all; if you mean that: 'rules: []'")
+        )
+    if errors:
+        raise FileError(errors)
+    existing = [each.spec for each in rules]
+    wanted = [entry.spec for entry in file.rules or ()]
+    rule_set = _with_ids(wanted, existing) if replace else _merged(existing, wanted)
+    return Plan(
+        clusters=tuple(_cluster_step(entry.spec, clusters) for entry in file.clusters),
+        rules=tuple(_rule_steps(existing, rule_set, wanted, replace)),
+        rule_set=tuple(rule_set),
+        rules_revision=rules_revision,
+        notices=(*file.notices, *_address_notices(file.addresses, members)),
+    )
+
+
+def _unknown_targets(file: MeshFile, known: set[str]) -> list[Finding]:
+    names = sorted(known)
+    listed = f"known: {', '.join(names)}" if names else "no cluster is registered, and the file has none"
+    return [
+        Finding(
+            entry.line,
+            entry.place,
+            f"target_cluster {entry.spec.target_cluster!r} is neither in the file nor registered ({listed})"
+            + did_you_mean(entry.spec.target_cluster, names),
+        )
+        for entry in file.rules or ()
+        if entry.spec.target_cluster not in known
+    ]
+
+
+def _cluster_step(wanted: routing.ClusterSpec, clusters: Iterable[admin.Cluster]) -> ClusterStep:
+    current = next((each for each in clusters if each.spec.cluster_name == wanted.cluster_name), None)
+    addresses = ", ".join(wanted.bootstrap_servers)
+    if current is None:
+        return ClusterStep(Action.CREATE, wanted, addresses)
+    changed = tuple(name for name in SPEC_FIELDS if getattr(current.spec, name) != getattr(wanted, name))
+    if not changed:
+        return ClusterStep(Action.UNCHANGED, wanted, addresses)
+    detail = "; ".join(_difference(name, current.spec, wanted) for name in changed)
+    return ClusterStep(Action.UPDATE, wanted, detail, changed, current.revision)
+
+
+def _difference(name: str, current: routing.ClusterSpec, wanted: routing.ClusterSpec) -> str:
+    before, after = getattr(current, name), getattr(wanted, name)
+    if name == "bootstrap_servers":
+        return f"{name} {', '.join(before)} -> {', '.join(after)}"
+    if name == "partition_count":
+        return f"{name} {before or 'default'} -> {after or 'default'}"
+    keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+    return f"{name} {', '.join(keys)}"  # names only: a value may be a secret
+
+
+def _key(spec: routing.RuleSpec) -> tuple[str, str]:
+    kind = spec.match.WhichOneof("kind") or ""
+    return kind, getattr(spec.match, kind) if kind else ""
+
+
+def _spec(rule_id: str, of: routing.RuleSpec) -> routing.RuleSpec:
+    return routing.RuleSpec(rule_id=rule_id, match=of.match, target_cluster=of.target_cluster)
+
+
+def _with_ids(wanted: list[routing.RuleSpec], existing: list[routing.RuleSpec]) -> list[routing.RuleSpec]:
+    """The wanted rules; those whose match is there already keep their id."""
+    ids = {_key(each): each.rule_id for each in existing}
+    return [_spec(ids.get(_key(each), each.rule_id), each) for each in wanted]
+
+
+def _merged(existing: list[routing.RuleSpec], wanted: list[routing.RuleSpec]) -> list[routing.RuleSpec]:
+    """The existing rules with the wanted targets, then the wanted rules that are new."""
+    by_key = {_key(each): each for each in wanted}
+    kept = [_spec(each.rule_id, by_key.get(_key(each), each)) for each in existing]
+    there = {_key(each) for each in existing}
+    return kept + [each for each in wanted if _key(each) not in there]
+
+
+def _rule_steps(
+    existing: list[routing.RuleSpec], rule_set: list[routing.RuleSpec], wanted: list[routing.RuleSpec], replace: bool
+) -> list[RuleStep]:
+    before = {_key(each): each for each in existing}
+    after = {_key(each) for each in rule_set}
+    order_before = [_key(each) for each in existing if _key(each) in after]
+    order_after = [_key(each) for each in rule_set if _key(each) in before]
+    in_file = {_key(each) for each in wanted}
+    steps: list[RuleStep] = []
+    for spec in rule_set:
+        key = _key(spec)
+        if key not in in_file:
+            continue  # without --replace: a rule that the file says nothing about
+        current = before.get(key)
+        if current is None:
+            steps.append(RuleStep(Action.CREATE, spec, wording.rule(spec)))
+        elif current.target_cluster != spec.target_cluster:
+            steps.append(RuleStep(Action.UPDATE, spec, f"{wording.rule(spec)} (was {current.target_cluster})"))
+        elif replace and order_before.index(key) != order_after.index(key):
+            steps.append(RuleStep(Action.MOVE, spec, f"{wording.rule(spec)} (another place in the order)"))
+        else:
+            steps.append(RuleStep(Action.UNCHANGED, spec, wording.rule(spec)))
+    removed = [each for each in existing if _key(each) not in after]
+    return steps + [RuleStep(Action.REMOVE, spec, wording.rule(spec)) for spec in removed]
+
+
+def _address_notices(addresses: Iterable[AddressEntry], members: Iterable[admin.Member]) -> list[Finding]:
+    serving = sorted({each.address for each in members if each.kind == admin.MEMBER_KIND_GATEWAY and each.address})
+    notices: list[Finding] = []
+    for entry in addresses:
+        if not serving:
+            text = "no gateway is connected, so it can't be compared; clients connect where the gateway listens"
+            notices.append(Finding(entry.line, f"{entry.what} {entry.address}", text))
+        elif not any(_same(entry.address, address) for address in serving):
+            text = f"differs from the running gateway's, which stays: clients connect to {', '.join(serving)}"
+            notices.append(Finding(entry.line, f"{entry.what} {entry.address}", text))
+    return notices
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        (one_host, one_port), (other_host, other_port) = split_address(one), split_address(other)
+    except EndpointsError:
+        return one == other
+    if one_port != other_port:
+        return False
+    hosts = {"127.0.0.1" if host in ("localhost", "::1") else host for host in (one_host, other_host)}
+    return len(hosts) == 1 or bool(hosts & _WILDCARD_HOSTS)
