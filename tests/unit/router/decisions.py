@@ -1,0 +1,75 @@
+"""Logs for the router's tests, written as decisions: `log.cluster("c1")`, `log.rule("apples", to="c1")`, ..."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from mesh.routing import RoutingState, fold
+from mesh.rpc import events, routing
+
+
+class DecisionLog:
+    """Builds events with gap-free positions, and folds them as it goes."""
+
+    def __init__(self) -> None:
+        self.events: list[events.Event] = []
+        self.state = RoutingState()
+
+    def cluster(self, name: str, port: int = 9092) -> RoutingState:
+        ordinal = sum(event.HasField("cluster_registered") for event in self.events)
+        spec = routing.ClusterSpec(cluster_name=name, bootstrap_servers=[f"127.0.0.1:{port}"])
+        cluster = routing.UpstreamCluster(spec=spec, ordinal=ordinal, home=ordinal == 0)
+        return self._add(events.Event(cluster_registered=events.ClusterRegistered(cluster=cluster)))
+
+    def rule(self, topic: str, *, to: str, hold: bool = False) -> RoutingState:
+        """A new rule; with `hold` it is pending until `switch` or `abort`."""
+        created = events.RuleChange(created=_rule(topic, to), rank=float(len(self.events) + 1))
+        return self._add(events.Event(rule_set_changed=events.RuleSetChanged(changes=[created], needs_hold=hold)))
+
+    def move(self, topic: str, *, to: str) -> RoutingState:
+        """A rule that is there gets another target; pending until `switch` or `abort`."""
+        updated = events.RuleChange(updated=_rule(topic, to))
+        return self._add(events.Event(rule_set_changed=events.RuleSetChanged(changes=[updated], needs_hold=True)))
+
+    def switch(self) -> RoutingState:
+        return self._add(events.Event(rollout_switched=events.RolloutSwitched(revision=self._pending())))
+
+    def abort(self) -> RoutingState:
+        return self._add(events.Event(rollout_aborted=events.RolloutAborted(revision=self._pending(), cause="test")))
+
+    def instance(self) -> RoutingState:
+        """A decision that is not about routing."""
+        instance = events.ConsumerInstance(name="instances/g.i")
+        return self._add(
+            events.Event(consumer_instance_registered=events.ConsumerInstanceRegistered(instance=instance))
+        )
+
+    @property
+    def last(self) -> events.Event:
+        return self.events[-1]
+
+    def _pending(self) -> int:
+        assert self.state.pending is not None, "no rollout is going on"
+        return self.state.pending.revision
+
+    def _add(self, event: events.Event) -> RoutingState:
+        event.position = len(self.events) + 1
+        event.event_id = str(uuid.uuid4())
+        event.time.FromNanoseconds(time.time_ns())
+        self.events.append(event)
+        self.state = fold(self.state, event)
+        return self.state
+
+
+def two_clusters() -> DecisionLog:
+    """c1 and c2 are registered, apples live on c1. Position and revision are 3."""
+    log = DecisionLog()
+    log.cluster("c1")
+    log.cluster("c2")
+    log.rule("apples", to="c1")
+    return log
+
+
+def _rule(topic: str, target: str) -> routing.RuleSpec:
+    return routing.RuleSpec(rule_id=topic, match=routing.RuleMatch(topic=topic), target_cluster=target)

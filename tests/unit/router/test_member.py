@@ -1,0 +1,278 @@
+"""Playbooks of one data plane: what it hears and says, what it is told. `>>` goes in, `<<` must come out."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.routing import RoutingState
+from services.router.discovery.member import (
+    MAX_UNANSWERED,
+    TRANSITIONS,
+    Answer,
+    Answered,
+    Apply,
+    Hello,
+    Hold,
+    Member,
+    MemberState,
+    Message,
+    News,
+    Order,
+    ProtocolError,
+    Release,
+    Standing,
+    Switch,
+)
+from tests.unit.router.decisions import two_clusters
+
+HOLD_MS = 5000
+DECIDED = 1000.0
+"""Seconds; when every decision of these playbooks was taken."""
+
+
+def news(state: RoutingState, hold_ms: int = HOLD_MS) -> News:
+    return News(state, hold_ms, DECIDED)
+
+
+def applied(revision: int) -> Answered:
+    return Answered(revision, Answer.APPLIED, DECIDED + 0.020)
+
+
+def held(revision: int) -> Answered:
+    return Answered(revision, Answer.HELD, DECIDED + 0.030)
+
+
+def refused(revision: int, reason: str) -> Answered:
+    return Answered(revision, Answer.REFUSED, DECIDED + 0.040, reason)
+
+
+class Playbook:
+    """`play >> message`, then `play << order` for each order that follows; nothing may be left over."""
+
+    def __init__(self, state: RoutingState | None) -> None:
+        self.member = Member(None if state is None else news(state))
+        self._orders: list[Order] = []
+
+    def __rshift__(self, message: Message) -> Playbook:
+        self.done()
+        self._orders = list(self.member.receive(message))
+        return self
+
+    def __lshift__(self, expected: Order) -> Playbook:
+        assert self._orders, f"{expected} was due, nothing came"
+        assert self._orders.pop(0) == expected
+        return self
+
+    def done(self) -> None:
+        assert not self._orders, f"came unasked: {self._orders}"
+
+
+def test_a_member_is_told_the_table_in_force_whatever_it_runs() -> None:
+    log = two_clusters()
+    for runs in (0, 2, 3):
+        play = Playbook(log.state)
+        play >> Hello(runs) << Apply(log.state.effective)
+        play >> applied(3)
+        play.done()
+        assert play.member.standing == Standing(3, Answer.APPLIED)
+
+
+def test_a_member_of_a_router_that_still_reads_waits() -> None:
+    log = two_clusters()
+    play = Playbook(None)
+    play >> Hello(0)
+    play >> news(log.state) << Apply(log.state.effective)
+    play.done()
+
+
+def test_a_member_with_a_newer_table_is_never_led_back() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(5)
+    play >> news(log.rule("bananas", to="c2"))
+    play >> news(log.rule("cherries", to="c2")) << Apply(log.state.effective)
+    play.done()
+    assert log.state.effective.revision == 5
+
+
+def test_a_change_that_moves_nothing_is_applied_at_once() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.rule("bananas", to="c2")) << Apply(log.state.effective)
+    play >> applied(4)
+    play.done()
+    assert play.member.standing == Standing(4, Answer.APPLIED, lag_s=pytest.approx(0.020))
+
+
+def test_a_rollout_that_succeeds() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.move("apples", to="c2"))
+    pending = log.state.pending
+    assert pending is not None
+    play << Hold(pending, HOLD_MS)
+    play >> held(4)
+    assert play.member.standing == Standing(4, Answer.HELD, lag_s=pytest.approx(0.030))
+    play >> news(log.switch()) << Switch(4)
+    play >> applied(4)
+    play.done()
+    assert play.member.standing == Standing(4, Answer.APPLIED, lag_s=pytest.approx(0.020))
+
+
+def test_a_rollout_that_is_given_up() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.move("apples", to="c2"))
+    pending = log.state.pending
+    assert pending is not None
+    play << Hold(pending, HOLD_MS)
+    play >> held(4)
+    play >> news(log.abort()) << Release(4)
+    play.done()
+    assert play.member.standing == Standing(3, Answer.APPLIED)
+
+
+def test_an_answer_that_crosses_a_release_is_ignored() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.move("apples", to="c2"))
+    assert log.state.pending is not None
+    play << Hold(log.state.pending, HOLD_MS)
+    play >> news(log.abort()) << Release(4)
+    play >> held(4)
+    play.done()
+    assert play.member.standing.answer is Answer.APPLIED
+
+
+def test_a_member_that_comes_during_a_rollout_gets_what_is_left_of_the_hold() -> None:
+    log = two_clusters()
+    before = log.state.effective
+    log.move("apples", to="c2")
+    assert log.state.pending is not None
+    play = Playbook(None)
+    play >> news(log.state, hold_ms=1200)
+    play >> Hello(3) << Apply(before) << Hold(log.state.pending, 1200)
+    play.done()
+
+
+def test_a_member_that_comes_after_the_hold_ran_out_does_not_hold() -> None:
+    log = two_clusters()
+    before = log.state.effective
+    log.move("apples", to="c2")
+    play = Playbook(None)
+    play >> news(log.state, hold_ms=0)
+    play >> Hello(3) << Apply(before)
+    play >> news(log.abort(), hold_ms=0)
+    play.done()
+
+
+def test_a_member_that_already_switched_is_not_asked_to_hold_again() -> None:
+    log = two_clusters()
+    log.move("apples", to="c2")
+    play = Playbook(log.state)
+    play >> Hello(4)
+    play >> news(log.switch()) << Apply(log.state.effective)
+    play.done()
+
+
+def test_one_rollout_after_another_seen_at_once() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> news(log.move("apples", to="c2"))
+    first = log.state.pending
+    assert first is not None
+    play << Hold(first, HOLD_MS)
+    log.switch()
+    play >> news(log.move("apples", to="c1"))
+    second = log.state.pending
+    assert second is not None
+    play << Switch(4) << Hold(second, HOLD_MS)
+    log.abort()
+    play >> news(log.rule("bananas", to="c2")) << Release(6) << Apply(log.state.effective)
+    play.done()
+
+
+def test_a_cluster_that_joins_during_a_rollout_is_told_after_it() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> news(log.move("apples", to="c2"))
+    assert log.state.pending is not None
+    play << Hold(log.state.pending, HOLD_MS)
+    play >> news(log.cluster("c3"))
+    play >> news(log.switch()) << Switch(4) << Apply(log.state.effective)
+    play.done()
+    assert "c3" in log.state.effective.clusters
+
+
+def test_a_refusal_is_kept_with_its_reason() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.move("apples", to="c2"))
+    assert log.state.pending is not None
+    play << Hold(log.state.pending, HOLD_MS)
+    play >> refused(4, "apples is not on c2")
+    play.done()
+    assert play.member.standing.answer is Answer.REFUSED
+    assert play.member.standing.reason == "apples is not on c2"
+
+
+def test_one_answer_may_stand_for_those_before_it() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> news(log.rule("bananas", to="c2")) << Apply(log.state.effective)
+    play >> news(log.rule("cherries", to="c2")) << Apply(log.state.effective)
+    play >> applied(5)
+    play >> applied(4)
+    play.done()
+    assert play.member.standing.revision == 5
+
+
+def test_what_no_data_plane_needs_to_hear_is_not_told() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> news(log.instance())
+    play.done()
+
+
+def test_an_answer_to_no_order_ends_the_stream() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    with pytest.raises(ProtocolError, match="HELD of revision 9, which was not ordered; the last one was 3"):
+        play >> held(9)
+
+
+def test_orders_without_answers_are_bounded() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    with pytest.raises(ProtocolError, match="have no answer"):
+        for number in range(MAX_UNANSWERED + 1):
+            play >> news(log.rule(f"t{number}", to="c2")) << Apply(log.state.effective)
+
+
+@pytest.mark.parametrize("state", MemberState)
+@pytest.mark.parametrize("kind", [Hello, News, Answered])
+def test_what_is_not_in_the_table_of_transitions_breaks_the_protocol(state: MemberState, kind: type[Message]) -> None:
+    if (state, kind) in TRANSITIONS:
+        return
+    log = two_clusters()
+    member = Member(news(log.state))
+    member.state = state
+    message = {Hello: Hello(1), News: news(log.state), Answered: applied(1)}[kind]
+    with pytest.raises(ProtocolError, match=f"while the router waits for {state.value}"):
+        member.receive(message)

@@ -1,0 +1,112 @@
+"""From records to notices: the ledger, the bulletin, and what a data plane's session does with too much of it."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import DecodeError
+
+from mesh.routing import LogGapError
+from mesh.rpc import admin
+from services.router.agents.bulletin import Bulletin, Notice
+from services.router.agents.ledger import Ledger
+from services.router.discovery.member import Apply, Hello, News
+from services.router.discovery.session import MAX_OUTBOX, Session
+from tests.unit.router.decisions import DecisionLog, two_clusters
+
+
+def read(log: DecisionLog) -> Ledger:
+    ledger = Ledger()
+    for offset, event in enumerate(log.events):
+        ledger.fold(event.SerializeToString(), offset)
+    return ledger
+
+
+def test_a_reading_yields_what_the_log_says() -> None:
+    log = two_clusters()
+    assert read(log).state == log.state
+
+
+def test_a_reading_has_caught_up_when_it_is_past_the_end_that_the_log_had_at_its_start() -> None:
+    ledger = read(two_clusters())
+    assert not ledger.caught_up
+    ledger.end_at_start = 4
+    assert not ledger.caught_up
+    ledger.end_at_start = 3
+    assert ledger.caught_up
+
+
+def test_records_that_come_twice_change_nothing() -> None:
+    log = two_clusters()
+    ledger = read(log)
+    folded = ledger.fold(log.events[1].SerializeToString(), 3)
+    assert not folded.moves
+    assert folded.state is log.state or folded.state == log.state
+
+
+def test_decisions_that_are_not_about_routing_move_the_position_only() -> None:
+    log = two_clusters()
+    ledger = read(log)
+    log.instance()
+    folded = ledger.fold(log.last.SerializeToString(), 3)
+    assert not folded.moves
+    assert folded.state.position == 4
+
+
+def test_a_gap_ends_the_reading() -> None:
+    log = two_clusters()
+    ledger = Ledger()
+    ledger.fold(log.events[0].SerializeToString(), 0)
+    with pytest.raises(LogGapError, match="event 3 follows 1"):
+        ledger.fold(log.events[2].SerializeToString(), 1)
+
+
+def test_a_record_that_is_no_event_ends_the_reading() -> None:
+    with pytest.raises(DecodeError):
+        Ledger().fold(b"\xff\xff\xff", 0)
+
+
+def test_the_bulletin_never_goes_back() -> None:
+    log = two_clusters()
+    earlier = log.state
+    log.rule("bananas", to="c2")
+    posted: list[Notice] = []
+    bulletin = Bulletin(lambda: 0.0)
+    bulletin.on_notice(posted.append)
+    assert bulletin.post(log.state)
+    assert not bulletin.post(earlier)
+    assert [notice.state for notice in posted] == [log.state]
+
+
+def test_a_hold_begins_when_the_pending_table_is_first_seen() -> None:
+    log, now = two_clusters(), [100.0]
+    bulletin = Bulletin(lambda: now[0])
+    bulletin.post(log.move("apples", to="c2"))
+    now[0] = 103.0
+    bulletin.post(log.cluster("c3"))
+    assert bulletin.latest is not None
+    assert bulletin.latest.pending_since == 100.0
+
+
+def session(log: DecisionLog) -> Session:
+    opened = Session(admin.Member(name="members/g"), News(log.state, 5000))
+    opened.tell(Hello(0))
+    return opened
+
+
+async def test_a_member_that_reads_slowly_gets_the_last_table_only() -> None:
+    log = two_clusters()
+    slow = session(log)
+    for number in range(10):
+        slow.tell(News(log.rule(f"t{number}", to="c2"), 5000))
+    assert await slow.next_order() == Apply(log.state.effective)
+
+
+async def test_a_member_that_reads_far_too_slowly_is_told_to_start_again() -> None:
+    log = two_clusters()
+    slow = session(log)
+    for _ in range(MAX_OUTBOX):
+        slow.tell(News(log.move("apples", to="c2"), 5000))
+        slow.tell(News(log.abort(), 5000))
+    assert slow.ending is not None
+    assert "reads too slowly" in slow.ending.reason
+    assert await slow.next_order() is None
