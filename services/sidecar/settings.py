@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 class SidecarSettings(ServiceSettings, service="sidecar"):
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
-    name: str = Field("sidecar-1", pattern=r"^[A-Za-z0-9._-]{1,63}$")
+    name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9._-]{1,63}$")
     """Who this sidecar is, for control and in generated instance ids."""
     listen: Address = "127.0.0.1:8084"
     allow_insecure_bind: bool = False
@@ -63,7 +63,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     delivery_timeout_ms: PositiveInt = 30_000
     unknown_topic_timeout_ms: PositiveInt = 10_000
     """How long a record waits for its topic to appear: a rule that adds it may be on its way."""
-    linger_ms: int = Field(1, ge=0)
+    linger_ms: int = Field(default=1, ge=0)
     max_record_bytes: PositiveInt = 1_048_576
     forward_authorization: bool = False
     """Whether the caller's Authorization header goes into the records; the original always does, which leaks tokens."""
@@ -77,7 +77,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """How long a read waits for records at most, unless the instance says otherwise."""
     max_read_ms: PositiveInt = 60_000
     """Upper bound of what an instance or a read may ask for."""
-    read_linger_ms: int = Field(10, ge=0)
+    read_linger_ms: int = Field(default=10, ge=0)
     """How long a read that has a record waits for more."""
     request_max_bytes: PositiveInt = 102_400
     """Keys and values of one read; a larger record still comes, alone."""

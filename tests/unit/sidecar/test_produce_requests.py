@@ -1,0 +1,120 @@
+"""What a produce request may look like, and the records it becomes."""
+
+from typing import Any
+
+import pytest
+
+from services.sidecar.api.producers import produce_request
+from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.formats import Format
+from services.sidecar.producing.records import Outgoing, Serializer
+
+STRINGS = Serializer(Format.STRING, Format.STRING)
+
+
+def records_of(body: object, serializer: Serializer = STRINGS, authorization: str | None = None) -> list[Outgoing]:
+    return serializer.serialize(produce_request("apples", body), authorization)
+
+
+def one_record(**members: object) -> Outgoing:
+    (record,) = records_of({"records": [members]})
+    return record
+
+
+def fault_of(body: object) -> Fault:
+    with pytest.raises(Fault) as raised:
+        records_of(body)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer_and_text"),
+    [
+        ([], ": array found, object expected"),
+        ({}, ": required property 'records' not found"),
+        ({"records": {"key": "a"}}, "/records: object found, array expected"),
+        ({"records": ["a"]}, "/records/0: string found, object expected"),
+        ({"records": [], "extra": 1}, "/extra: unknown member"),
+        ({"records": [{}, {"odd": 1}]}, "/records/1/odd: unknown member"),
+        ({"records": [], "a/b~c": 1}, "/a~1b~0c: unknown member"),
+        ({"records": [{"partition": -1}]}, "/records/0/partition: must have a minimum value of 0"),
+        ({"records": [{"partition": 2**31}]}, "/records/0/partition: must have a maximum value"),
+        ({"records": [{"partition": "1"}]}, "/records/0/partition: string found, integer expected"),
+        ({"records": [{"partition": True}]}, "/records/0/partition: boolean found, integer expected"),
+        ({"records": [{"headers": {"h": 1}}]}, "/records/0/headers/h: integer found, string expected"),
+        ({"records": [], "valueFormat": "XML"}, '/valueFormat: does not have a value in the enumeration ["BINARY"'),
+        ({"records": [], "keyFormat": 6}, "/keyFormat: does not have a value in the enumeration"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_pointer(body: Any, pointer_and_text: str) -> None:
+    fault = fault_of(body)
+    assert fault.kind is FaultKind.VALIDATOR_SCHEMA
+    assert fault.description.startswith(f"Schema Validation Error - {pointer_and_text}")
+
+
+def test_names_with_underscores_are_accepted() -> None:
+    body = {
+        "key_format": "binary",
+        "value_format": 1,
+        "records": [{"key": "YQ==", "value": [1], "correlation_id": "c"}],
+    }
+    (record,) = records_of(body)
+    assert (record.key, record.value, record.headers) == (b"a", b"[1]", [("X-Correlation-Id", b"c")])
+
+
+@pytest.mark.parametrize("format_", ["BINARY", "JSON", "STRING"])
+def test_null_and_absent_are_kafka_nulls_in_every_format(format_: str) -> None:
+    (record,) = records_of({"keyFormat": format_, "valueFormat": format_, "records": [{"value": None}]})
+    assert (record.key, record.value) == (None, None)
+
+
+def test_one_bad_record_refuses_the_batch_and_is_named() -> None:
+    fault = fault_of({"records": [{"value": "good"}, {"value": 5}]})
+    assert fault.kind is FaultKind.SERIALIZE_SCHEMA_EXCEPTION
+    assert "index in batch : 1" in fault.description
+    assert "value: integer found, string expected" in fault.description
+
+
+def test_headers_come_in_order_tracing_first() -> None:
+    record = one_record(traceabilityId="t", correlationId="c", headers={"b": "2", "a": "1"})
+    assert record.headers == [("X-Traceability-Id", b"t"), ("X-Correlation-Id", b"c"), ("b", b"2"), ("a", b"1")]
+
+
+def test_the_members_win_over_headers_of_the_same_name() -> None:
+    record = one_record(correlationId="c", headers={"x-correlation-id": "other", "X-TRACEABILITY-ID": "t"})
+    assert record.headers == [("X-Traceability-Id", b"t"), ("X-Correlation-Id", b"c")]
+
+
+def test_each_record_without_a_correlation_id_gets_its_own() -> None:
+    first, second = records_of({"records": [{}, {}]})
+    ids = {dict(record.headers)["X-Correlation-Id"] for record in (first, second)}
+    assert len(ids) == 2
+    assert all(isinstance(one, bytes) and len(one) == 22 for one in ids)
+
+
+def test_authorization_and_caller_come_first_where_they_are_switched_on() -> None:
+    serializer = Serializer(Format.STRING, Format.STRING, caller_id="orders")
+    (record,) = records_of({"records": [{"correlationId": "c"}]}, serializer, authorization="Bearer x")
+    assert record.headers == [("authorization", b"Bearer x"), ("caller_id", b"orders"), ("X-Correlation-Id", b"c")]
+
+
+@pytest.mark.parametrize(("given_timestamp", "expected"), [(1700000000000, 1700000000000), (0, 0), (None, 0)])
+def test_a_timestamp_that_is_not_given_is_now(given_timestamp: int | None, expected: int) -> None:
+    assert one_record(timestamp=given_timestamp).timestamp == expected
+
+
+@pytest.mark.parametrize(
+    ("members", "kind"),
+    [
+        ({"valueFormat": "AVRO"}, FaultKind.FAILED_TO_GET_SCHEMA),
+        ({"keyFormat": 4}, FaultKind.FAILED_TO_GET_SCHEMA),
+        ({"valueSchemaId": 1}, FaultKind.FAILED_TO_GET_SCHEMA),
+        ({"valueSchemaId": 1, "valueFormat": "STRING"}, FaultKind.FAILED_TO_GET_SCHEMA),
+        ({"valueSchemaId": 1, "valueSchemaVersion": 2}, FaultKind.VERSION_WITH_SCHEMA_ID),
+        ({"value_schema_id": 1, "valueSchema": "x"}, FaultKind.SCHEMA_WITH_SCHEMA_ID),
+        ({"keySchemaVersion": 1, "keySchema": "x"}, FaultKind.SCHEMA_WITH_SCHEMA_VERSION),
+        ({"keySchema": "x"}, FaultKind.RAW_SCHEMA_WITHOUT_FORMAT),
+    ],
+)
+def test_schemas_are_refused_by_what_is_wrong_with_them(members: dict[str, object], kind: FaultKind) -> None:
+    assert fault_of({**members, "records": []}).kind is kind
