@@ -216,8 +216,16 @@ class LibrdkafkaConsumer(_LibrdkafkaLoad):
                     uncommitted[record.topic, record.partition] = record.offset + 1
                     self._loop.call_soon_threadsafe(self.journal.add_received, record.value)
                 if uncommitted and time.monotonic() >= commit_due:
-                    commit(consumer, uncommitted)
-                    uncommitted.clear()
+                    self._commit(consumer, uncommitted)
                     commit_due = time.monotonic() + COMMIT_EVERY_SECONDS
         finally:
             consumer.close()
+
+    def _commit(self, consumer: Consumer, positions: dict[tuple[str, int], int]) -> None:
+        try:
+            commit(consumer, positions)
+            positions.clear()
+        except KafkaException as error:
+            # A member came or went: the next poll takes part in that; positions that stay ours are committed later.
+            if error.args[0].code() != KafkaError.REBALANCE_IN_PROGRESS:
+                raise

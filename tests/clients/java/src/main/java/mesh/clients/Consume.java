@@ -16,6 +16,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -73,6 +74,8 @@ final class Consume {
             }
             at = "commit";
             commit(consumer);
+        } catch (RebalanceInProgressException anotherMemberCameOrWent) {
+            // As documented for commitSync: the next poll takes part in the rebalance, then there is something to commit or not.
         } catch (WakeupException stop) {
             // "stop" may interrupt the commit of what was printed: once woken, the next call goes through.
             commit(consumer);
@@ -115,7 +118,7 @@ final class Consume {
 
             @Override
             public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
-                // What was printed is committed after each poll: nothing is left to do here.
+                uncommitted.keySet().removeAll(revoked);
             }
         };
         if (options.has("pattern")) {
