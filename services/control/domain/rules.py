@@ -184,7 +184,8 @@ class RuleSet:
                     "RULE_SHADOWED",
                     f"rules/{rule.rule_id}",
                     f"rule {rule.rule_id!r} ({rule.match}) would never match: "
-                    f"rule {cover.rule_id!r} ({cover.match}) comes first and covers it; place it before {cover.rule_id!r}, or allow shadowed rules",
+                    f"rule {cover.rule_id!r} ({cover.match}) comes first and covers it; "
+                    f"place it before {cover.rule_id!r}, or allow shadowed rules",
                 )
 
 

@@ -67,6 +67,5 @@ def _culprit(reason: str, values: dict[str, str], construct: Callable[[dict[str,
 
 
 def _sentence(error: Exception) -> str:
-    cause = error.args[0] if error.args else error
-    text = cause.str() if isinstance(error, KafkaException) else str(cause)
+    text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     return str(text).strip()

@@ -15,7 +15,14 @@ from typing import Any, TypeVar
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way, which it does not export
+    AdminClient,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    ResourceType,
+)
 from prometheus_client import Counter, Gauge
 
 from mesh.routing import UpstreamCluster
@@ -134,7 +141,7 @@ class Connections:
 
 def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
     started = time.monotonic()
-    metadata = client.list_topics(timeout=REQUEST_TIMEOUT)
+    metadata: Any = client.list_topics(timeout=REQUEST_TIMEOUT)
     latency_ms = (time.monotonic() - started) * 1000
     brokers = tuple(SeenBroker(b.id, b.host, b.port) for b in sorted(metadata.brokers.values(), key=lambda b: b.id))
     topics = {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
@@ -161,8 +168,8 @@ def _settings(client: AdminClient, topics: Sequence[str]) -> dict[str, dict[str,
 
 
 def _made_on_topic(entry: ConfigEntry) -> bool:
-    dynamic_topic_config = 1  # ConfigSource of the protocol
-    return entry.source == dynamic_topic_config and entry.value is not None and not entry.is_sensitive
+    made_on_topic = ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return made_on_topic and entry.value is not None and not entry.is_sensitive
 
 
 def _create(client: AdminClient, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:

@@ -1,0 +1,106 @@
+"""DecisionService: why a topic goes where it goes, the log, and what the mesh does now. From memory where possible."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from mesh.routing.rules import MAX_TOPIC_NAME
+from mesh.rpc import admin, admin_grpc, events
+from services.control.api import pages, shapes
+from services.control.decisions.members import Members
+from services.control.decisions.probes import Probes
+from services.control.domain.errors import InvalidField
+from services.control.domain.explanations import tried_rules
+from services.control.store.journal import Journal
+from services.control.store.outbox import Publisher
+
+
+class DecisionService(admin_grpc.DecisionServiceServicer):
+    """See DecisionService in admin.proto."""
+
+    def __init__(self, journal: Journal, members: Members, probes: Probes, publisher: Publisher) -> None:
+        self._journal = journal
+        self._members = members
+        self._probes = probes
+        self._publisher = publisher
+
+    async def Explain(self, request: admin.ExplainRequest, context: Any) -> admin.ExplainResponse:
+        self._journal.require_loaded()
+        topic = request.topic
+        if not 1 <= len(topic) <= MAX_TOPIC_NAME:
+            raise InvalidField("topic", f"needs 1 to {MAX_TOPIC_NAME} characters, got {len(topic)}")
+        view = self._journal.view
+        table = view.state.effective
+        by_name = {rule.spec.rule_id: rule for rule in shapes.rules(view)}
+        response = admin.ExplainResponse(topic=topic, revision=table.revision)
+        for tried in tried_rules(table, topic):
+            response.tried.add(rule=by_name[tried.rule.rule_id], matched=tried.matched, reason=tried.reason)
+        if view.rollout is not None:
+            response.notes.append(f"a change of the rules (revision {view.rollout.position}) is being rolled out")
+        route = table.route(topic)
+        if route is None:
+            response.notes.append("no rule matches: clients are told that the topic does not exist")
+            return response
+        response.cluster, response.visit = route.cluster, route.visit
+        probe = await self._probes.topics(table.clusters[route.cluster])
+        if probe.seen is not None and probe.reachable and topic not in probe.seen.topics:
+            probe = await self._probes.look(table.clusters[route.cluster])  # it may just have been created
+        if not probe.reachable or probe.seen is None:
+            response.notes.append(f"partitions are not known: {probe.reason}")
+        elif topic not in probe.seen.topics:
+            response.notes.append(f"the topic does not exist on {route.cluster!r}")
+        else:
+            response.partitions = probe.seen.topics[topic]
+        return response
+
+    async def ListEvents(self, request: admin.ListEventsRequest, context: Any) -> admin.ListEventsResponse:
+        self._journal.require_loaded()
+        size = pages.page_size(request.page_size)
+        listing = f"events {request.stream}"
+        below = pages.number_of(listing, request.page_token)
+        found = self._from_memory(below, request.stream, size + 1)
+        if found is None:
+            found = await self._journal.store.before(below, request.stream, size + 1)
+        token = pages.token(listing, found[size - 1].position) if len(found) > size else ""
+        return admin.ListEventsResponse(events=found[:size], next_page_token=token)
+
+    def _from_memory(self, below: int | None, stream: str, limit: int) -> list[events.Event] | None:
+        """Newest first; None when memory does not reach back far enough to be sure."""
+        recent = self._journal.recent
+        found: list[events.Event] = []
+        for event in reversed(recent):
+            if (below is None or event.position < below) and (not stream or event.stream == stream):
+                found.append(event)
+                if len(found) == limit:
+                    return found
+        return found if not recent or recent[0].position == 1 else None
+
+    async def WatchEvents(self, request: admin.WatchEventsRequest, context: Any) -> AsyncIterator[events.Event]:
+        """A watcher has a place in the log, not a queue: a slow one costs nothing and reads on where it is."""
+        self._journal.require_loaded()
+        if request.from_position < 0:
+            raise InvalidField("from_position", f"{request.from_position} is negative; 0 means from now on")
+        seen = request.from_position - 1 if request.from_position else self._journal.view.position
+        while True:
+            page = self._journal.since(seen)
+            if page is None:
+                page = await self._journal.store.after(seen)
+            for event in page:
+                yield event
+                seen = event.position
+            if not page:
+                await self._journal.grown_beyond(seen)
+
+    async def GetStatus(self, request: admin.GetStatusRequest, context: Any) -> admin.MeshStatus:
+        self._journal.require_loaded()
+        view = self._journal.view
+        return admin.MeshStatus(
+            revision=view.state.effective.revision,
+            pending_revision=view.rollout.position if view.rollout else 0,
+            last_position=view.position,
+            published_position=self._publisher.position,
+            members=self._members.all(),
+            clusters=[shapes.cluster(view, name, self._probes.last(name)) for name in view.state.effective.clusters],
+            instances=[view.instances[name] for name in sorted(view.instances)],
+        )

@@ -1,0 +1,58 @@
+"""Pages of lists: sizes within bounds, tokens that only this file understands."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from typing import TypeVar
+
+from services.control.domain.errors import InvalidField
+
+DEFAULT_SIZE = 100
+LARGEST_SIZE = 1000
+
+T = TypeVar("T")
+
+
+def page_size(wanted: int) -> int:
+    """0 means 100, more than 1000 counts as 1000."""
+    if wanted < 0:
+        raise InvalidField("page_size", f"{wanted} is negative; 0 means {DEFAULT_SIZE}")
+    return min(wanted or DEFAULT_SIZE, LARGEST_SIZE)
+
+
+def token(listing: str, place: int | str) -> str:
+    """An opaque token for the page of `listing` that goes on after `place`."""
+    return base64.urlsafe_b64encode(json.dumps([listing, place]).encode()).decode().rstrip("=")
+
+
+def place_of(listing: str, page_token: str) -> int | str | None:
+    """What `token` was made from; None for the first page."""
+    if not page_token:
+        return None
+    try:
+        padded = page_token + "=" * (-len(page_token) % 4)
+        name, place = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError, TypeError):
+        name, place = None, None
+    if name != listing or not isinstance(place, int | str):
+        raise InvalidField("page_token", "not a token of this list; take next_page_token of the page before, or none")
+    return place
+
+
+def number_of(listing: str, page_token: str) -> int | None:
+    """As `place_of`, for lists that are counted."""
+    place = place_of(listing, page_token)
+    if isinstance(place, str):
+        raise InvalidField("page_token", "not a token of this list; take next_page_token of the page before, or none")
+    return place
+
+
+def cut(listing: str, items: Sequence[T], keys: Sequence[str], wanted: int, page_token: str) -> tuple[Sequence[T], str]:
+    """One page of `items`, sorted by `keys`; the place survives that items come and go."""
+    size, after = page_size(wanted), place_of(listing, page_token)
+    start = 0 if after is None else next((i for i, key in enumerate(keys) if key > str(after)), len(items))
+    end = min(start + size, len(items))
+    return items[start:end], token(listing, keys[end - 1]) if end < len(items) else ""

@@ -1,0 +1,36 @@
+"""RolloutService: routers report themselves and the data planes that hang on them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import structlog
+
+from mesh.rpc import discovery, discovery_grpc
+from services.control.decisions.members import Members
+
+log = structlog.get_logger(__name__)
+
+
+class RolloutService(discovery_grpc.RolloutServiceServicer):
+    """See RolloutService in discovery.proto."""
+
+    def __init__(self, members: Members, hold_ms: int) -> None:
+        self._members = members
+        self._hold_ms = hold_ms
+
+    async def Report(
+        self, request_iterator: AsyncIterator[discovery.RouterReport], context: Any
+    ) -> AsyncIterator[discovery.RouterOrder]:
+        yield discovery.RouterOrder(hold_ms=self._hold_ms)
+        stream, name = object(), ""
+        try:
+            async for report in request_iterator:
+                if not name:
+                    name = report.router.name
+                    log.info("router connected", router=name, peer=context.peer())
+                self._members.report(stream, report.router, report.members)
+        finally:
+            self._members.left(stream)
+            log.info("router left", router=name)

@@ -1,0 +1,103 @@
+"""What the domain knows, in the shapes of the contract."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from mesh.routing import RoutingTable
+from mesh.routing.codec import cluster_to_proto, rule_to_proto
+from mesh.rpc import admin, routing
+from services.control.decisions.probes import Probe
+from services.control.decisions.rules import RuleChange
+from services.control.domain.errors import InvalidField, Unknown
+from services.control.domain.rules import Before, Place
+from services.control.domain.view import MeshView
+
+
+def id_of(collection: str, name: str, field: str = "name") -> str:
+    """The id in a resource name: `c1` of `clusters/c1`."""
+    prefix, _, identifier = name.partition("/")
+    if prefix != collection or not identifier or "/" in identifier:
+        raise InvalidField(field, f"{name!r} is not a resource name of the form {collection}/ID")
+    return identifier
+
+
+def cluster(view: MeshView, name: str, probe: Probe | None) -> admin.Cluster:
+    """A registered cluster with its last look."""
+    known = view.state.effective.clusters.get(name)
+    if known is None:
+        raise Unknown(f"clusters/{name}", f"cluster {name!r} is not registered")
+    return seen_cluster(cluster_to_proto(known), probe, view.cluster_revisions[name])
+
+
+def seen_cluster(known: routing.UpstreamCluster, probe: Probe | None, revision: int = 0) -> admin.Cluster:
+    """A cluster, registered or to be, with what was seen of it."""
+    shape = admin.Cluster(
+        name=f"clusters/{known.spec.cluster_name}",
+        spec=known.spec,
+        ordinal=known.ordinal,
+        home=known.home,
+        kafka_cluster_id=known.kafka_cluster_id,
+        revision=revision,
+    )
+    if probe is None:
+        return shape
+    shape.state = admin.CLUSTER_STATE_REACHABLE if probe.reachable else admin.CLUSTER_STATE_UNREACHABLE
+    shape.state_reason = probe.reason
+    if probe.seen is not None:
+        shape.kafka_cluster_id = shape.kafka_cluster_id or probe.seen.kafka_cluster_id
+        shape.features.update(probe.seen.features)
+        shape.brokers.extend(admin.Broker(id=b.id, host=b.host, port=b.port) for b in probe.seen.brokers)
+    return shape
+
+
+def rules(view: MeshView, table: RoutingTable | None = None) -> list[admin.Rule]:
+    """The rules of a table (the one in force), in order."""
+    shapes: list[admin.Rule] = []
+    for place, rule in enumerate((table or view.state.effective).rules, 1):
+        shape = admin.Rule(name=f"rules/{rule.rule_id}", spec=rule_to_proto(rule), place=place)
+        origin = view.rule_origins.get(rule.rule_id)
+        if origin is not None:
+            shape.revision, shape.actor = origin.revision, origin.actor
+            shape.update_time.FromDatetime(origin.time.replace(tzinfo=UTC))
+        shapes.append(shape)
+    return shapes
+
+
+def change(result: RuleChange, view: MeshView) -> admin.RuleChangeResponse:
+    """What came of a rule command; `view` is the mesh after it, as far as it was carried out."""
+    changed = set(result.decision.changed_ids)
+    shapes = rules(view, result.decision.after)
+    return admin.RuleChangeResponse(
+        revision=result.revision,
+        rules=[shape for shape in shapes if shape.spec.rule_id in changed],
+        removed=[f"rules/{rule_id}" for rule_id in result.decision.removed_ids],
+        moves=[
+            admin.TopicMove(
+                topic=move.topic, from_cluster=move.source, to_cluster=move.target or "", partitions=move.partitions
+            )
+            for move in result.moves
+        ],
+        switch_ms=result.switch_ms,
+        created_topics=result.created_topics,
+    )
+
+
+def place(message: admin.RulePlace) -> Place | Before | None:
+    """Where a rule is wanted; None when that was not said."""
+    match message.WhichOneof("kind"):
+        case "first":
+            return Place.FIRST
+        case "before":
+            return Before(id_of("rules", message.before, "place.before"))
+        case "last":
+            return Place.LAST
+        case _:
+            return None
+
+
+def spec_of(request: Any, field: str) -> None:
+    """Refuses a request without its main part."""
+    if not request.HasField(field):
+        raise InvalidField(field, "is required")

@@ -1,0 +1,196 @@
+"""Registering, changing and removing clusters: look at the real thing first, then decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from mesh.routing import UpstreamCluster
+from mesh.routing.codec import cluster_from_proto
+from mesh.rpc import events, routing
+from services.control.decisions.probes import Probes
+from services.control.decisions.turns import Turns
+from services.control.domain.clusters import Clusters, Sighting, check_spec, expect_revision
+from services.control.domain.errors import Unavailable
+from services.control.domain.properties import client_only
+from services.control.domain.view import MeshView
+from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.log import StoredAnswer
+from services.control.upstream.checks import check_with_librdkafka
+from services.control.upstream.connections import Connections, SeenCluster, UnreachableError
+
+log = structlog.get_logger(__name__)
+
+AnswerCluster = Callable[[str, MeshView], StoredAnswer | None]
+"""What to remember for a request_id, given the cluster's name and the view after the decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """What came of connecting to a cluster: what was seen, or why it was not reached."""
+
+    cluster: UpstreamCluster
+    seen: SeenCluster | None
+    reason: str = ""
+
+
+class ClusterDecisions:
+    """Commands about clusters."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        turns: Turns,
+        connections: Connections,
+        probes: Probes,
+        is_home: Callable[[str, Sequence[str]], bool],
+    ) -> None:
+        self._journal = journal
+        self._turns = turns
+        self._connections = connections
+        self._probes = probes
+        self._is_home = is_home
+
+    @property
+    def clusters(self) -> Clusters:
+        view = self._journal.view
+        return Clusters(view.state.effective, view.next_ordinal)
+
+    async def test(self, spec: routing.ClusterSpec) -> Test:
+        """Checks a configuration and connects; registers nothing."""
+        check_spec(spec)
+        await self._check_configuration(spec)
+        cluster = cluster_from_proto(routing.UpstreamCluster(spec=spec))
+        try:
+            return Test(cluster, await self._connections.describe(cluster))
+        except UnreachableError as error:
+            return Test(cluster, None, str(error))
+        finally:
+            if spec.cluster_name not in self._journal.view.state.effective.clusters:
+                self._connections.forget(spec.cluster_name)
+
+    async def register(
+        self,
+        spec: routing.ClusterSpec,
+        caller: Caller,
+        *,
+        allow_unreachable: bool,
+        validate_only: bool,
+        answer: AnswerCluster,
+    ) -> events.ClusterRegistered | None:
+        """The event that was appended, or that would be with `validate_only`; None when the cluster is there
+        already.
+        """
+
+        async def decide() -> events.ClusterRegistered | None:
+            if validate_only:
+                return self.clusters.register(spec, sighting)
+            await self._journal.first_time(caller)
+            event = self.clusters.register(spec, sighting)
+            await self._append(spec.cluster_name, event, caller, answer)
+            return event
+
+        check_spec(spec)
+        self.clusters.register(spec, Sighting())  # what needs no look at the cluster is refused without one
+        sighting = await self._look(spec, allow_unreachable)
+        return await (decide() if validate_only else self._turns.take(decide()))
+
+    async def update(
+        self,
+        name: str,
+        spec: routing.ClusterSpec,
+        paths: Collection[str],
+        caller: Caller,
+        *,
+        expected_revision: int,
+        allow_unreachable: bool,
+        validate_only: bool,
+        answer: AnswerCluster,
+    ) -> events.ClusterUpdated | None:
+        """The event that was appended, or that would be; None when nothing changes."""
+
+        async def decide() -> events.ClusterUpdated | None:
+            if not validate_only:
+                await self._journal.first_time(caller)
+            self.clusters.get(name)
+            expect_revision(name, expected_revision, self._journal.view.cluster_revisions[name])
+            merged = self.clusters.merged(name, spec, paths)
+            sighting = await self._look(merged, allow_unreachable)
+            event = self.clusters.update(merged, sighting)
+            if not validate_only:
+                await self._append(name, event, caller, answer)
+            return event
+
+        return await (decide() if validate_only else self._turns.take(decide()))
+
+    async def remove(
+        self,
+        name: str,
+        caller: Caller,
+        *,
+        expected_revision: int,
+        validate_only: bool,
+        answer: Callable[[int], StoredAnswer | None],
+    ) -> int:
+        """Position of the event; 0 with `validate_only`."""
+
+        async def decide() -> int:
+            if not validate_only:
+                await self._journal.first_time(caller)
+            event = self.clusters.remove(name)
+            expect_revision(name, expected_revision, self._journal.view.cluster_revisions[name])
+            if validate_only:
+                return 0
+            new = await self._journal.append(
+                [Draft(f"clusters/{name}", event)],
+                caller,
+                rests_on=routing_position,
+                answer=lambda new, _: answer(new[0].position),
+            )
+            self._connections.forget(name)
+            self._probes.forget(name)
+            return new[0].position
+
+        return await (decide() if validate_only else self._turns.take(decide()))
+
+    async def _append(
+        self,
+        name: str,
+        event: events.ClusterRegistered | events.ClusterUpdated | None,
+        caller: Caller,
+        answer: AnswerCluster,
+    ) -> None:
+        drafts = [] if event is None else [Draft(f"clusters/{name}", event)]
+        if drafts or caller.request_id:
+            await self._journal.append(
+                drafts, caller, rests_on=routing_position, answer=lambda _, after: answer(name, after)
+            )
+
+    async def _look(self, spec: routing.ClusterSpec, allow_unreachable: bool) -> Sighting:
+        test = await self.test(spec)
+        untouched = client_only([*spec.producer_config, *spec.consumer_config])
+        if untouched:
+            log.info(
+                "properties that steer only the mesh's own clients", cluster=spec.cluster_name, properties=untouched
+            )
+        if test.seen is None:
+            if not allow_unreachable:
+                raise Unavailable(
+                    "CLUSTER_UNREACHABLE",
+                    f"{test.reason}; check its address and security, or allow it to be unreachable for now",
+                )
+            return Sighting(home=self._is_home("", spec.bootstrap_servers))
+        self._probes.note(spec.cluster_name, test.seen)
+        kafka_id = test.seen.kafka_cluster_id
+        return Sighting(kafka_id, self._is_home(kafka_id, spec.bootstrap_servers))
+
+    async def _check_configuration(self, spec: routing.ClusterSpec) -> None:
+        producer, consumer = dict(spec.producer_config), dict(spec.consumer_config)
+        await self._connections.run(lambda: check_with_librdkafka("spec", producer, consumer))
+
+
+def routing_position(view: MeshView) -> int:
+    """What decisions about clusters and rules rest on."""
+    return view.routing_position

@@ -1,0 +1,92 @@
+"""Whether the registered clusters answer: asked every few seconds, each with a bound, one slow cluster never in the
+way of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import structlog
+from prometheus_client import Gauge
+
+from mesh.routing import UpstreamCluster
+from services.control.domain.errors import Refusal
+from services.control.store.journal import Journal
+from services.control.upstream.connections import Connections, SeenCluster, UnreachableError
+
+PROBE_INTERVAL = 10.0
+"""Seconds between two looks at the clusters."""
+FRESH = 3.0
+"""Seconds for which the topics of a cluster are believed when somebody only asks for an explanation."""
+
+log = structlog.get_logger(__name__)
+reachable = Gauge("control_cluster_reachable", "1 when the cluster answered the last time.", ["cluster"])
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The last look at a cluster; `seen` is the last thing seen, also when it is unreachable now."""
+
+    reachable: bool
+    reason: str
+    seen: SeenCluster | None
+    at: float
+
+
+class Probes:
+    """The last look at each cluster."""
+
+    def __init__(self, journal: Journal, connections: Connections) -> None:
+        self._journal = journal
+        self._connections = connections
+        self._last: dict[str, Probe] = {}
+
+    def last(self, name: str) -> Probe | None:
+        return self._last.get(name)
+
+    def note(self, name: str, seen: SeenCluster) -> None:
+        """Takes what somebody else saw."""
+        self._last[name] = Probe(True, "", seen, time.monotonic())
+        reachable.labels(name).set(1)
+
+    def forget(self, name: str) -> None:
+        self._last.pop(name, None)
+        if name in self._journal.view.state.effective.clusters:
+            return
+        try:
+            reachable.remove(name)
+        except KeyError:
+            return  # it was never looked at
+
+    async def look(self, cluster: UpstreamCluster) -> Probe:
+        """Looks now."""
+        before = self._last.get(cluster.name)
+        try:
+            self.note(cluster.name, await self._connections.describe(cluster))
+        except (UnreachableError, Refusal) as error:
+            self._last[cluster.name] = Probe(False, str(error), before.seen if before else None, time.monotonic())
+            reachable.labels(cluster.name).set(0)
+            if before is None or before.reachable:
+                log.warning("cluster does not answer", cluster=cluster.name, reason=str(error))
+        else:
+            if before is not None and not before.reachable:
+                log.info("cluster answers again", cluster=cluster.name)
+        return self._last[cluster.name]
+
+    async def topics(self, cluster: UpstreamCluster) -> Probe:
+        """A look that is at most FRESH seconds old."""
+        last = self._last.get(cluster.name)
+        if last is not None and time.monotonic() - last.at < FRESH:
+            return last
+        return await self.look(cluster)
+
+    async def run(self) -> None:
+        """Looks for ever."""
+        while True:
+            clusters = list(self._journal.view.state.effective.clusters.values())
+            await asyncio.gather(*(self.look(cluster) for cluster in clusters))
+            for gone in self._last.keys() - {cluster.name for cluster in clusters}:
+                self.forget(gone)
+            await asyncio.sleep(PROBE_INTERVAL)

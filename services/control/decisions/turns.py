@@ -1,0 +1,75 @@
+"""Routing writes one after another: a bounded wait for the one in front, a rollout included, and no end half-way.
+
+A call that its client gives up goes on all the same: a rollout must be decided, whoever asked for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import structlog
+from prometheus_client import Gauge
+
+from services.control.domain.errors import Conflict, Unavailable
+
+WAIT_FOR_TURN = 10.0
+"""Seconds that a write waits for those before it; two rollouts' worth."""
+MAX_WAITING = 100
+"""Writes that may wait; more are refused at once."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+waiting_gauge = Gauge("control_routing_writes_waiting", "Routing writes that wait for their turn or run.")
+
+
+class Turns:
+    """Gives routing writes their turn."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    async def take(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs `work` when it is its turn; it runs to its end even when the caller goes away."""
+        if self._closed:
+            work.close()
+            raise Unavailable("STOPPING", "control is stopping: ask again in a moment, or another replica")
+        if len(self._running) >= MAX_WAITING:
+            work.close()
+            raise Unavailable("TOO_MANY_WRITES", f"{MAX_WAITING} changes wait for their turn: retry later")
+        task = asyncio.create_task(self._in_turn(work))
+        self._running.add(task)
+        waiting_gauge.set(len(self._running))
+        task.add_done_callback(self._done)
+        return await asyncio.shield(task)
+
+    async def drain(self, seconds: float) -> None:
+        """Takes no more writes and lets the running ones end, for at most `seconds`."""
+        self._closed = True
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+
+    async def _in_turn(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with asyncio.timeout(WAIT_FOR_TURN):
+                await self._lock.acquire()
+        except TimeoutError:
+            work.close()
+            raise Conflict(
+                "BUSY",
+                f"another change has been under way for more than {WAIT_FOR_TURN:.0f} s; see the status, then retry",
+            ) from None
+        try:
+            return await work
+        finally:
+            self._lock.release()
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        waiting_gauge.set(len(self._running))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("routing write refused", reason=str(error))  # the caller gets it, unless it has gone

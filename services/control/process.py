@@ -1,0 +1,159 @@
+"""Control as one process: its parts, how they start, lead, fall back and stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from mesh.lifecycle import Lifecycle
+from mesh.rpc import admin_grpc, discovery_grpc, instances_grpc
+from mesh.rpc.server import RpcServer
+from mesh.telemetry import serve_management
+from services.control.api.calls import Calls
+from services.control.api.cluster_service import ClusterService
+from services.control.api.decision_service import DecisionService
+from services.control.api.instance_service import InstanceService
+from services.control.api.rollout_service import RolloutService
+from services.control.api.rule_service import RuleService
+from services.control.decisions.clusters import ClusterDecisions
+from services.control.decisions.instances import InstanceDecisions
+from services.control.decisions.members import Members
+from services.control.decisions.probes import Probes
+from services.control.decisions.rollouts import Rollouts
+from services.control.decisions.rules import RuleDecisions
+from services.control.decisions.turns import Turns
+from services.control.domain.errors import Refusal
+from services.control.settings import ControlSettings
+from services.control.store.database import Database, StoreUnavailableError
+from services.control.store.journal import Journal
+from services.control.store.leader import Leader
+from services.control.store.outbox import Home, Publisher
+from services.control.upstream.connections import Connections
+
+FORGET_EVERY = 3600.0
+"""Seconds between two clean-ups of answers that no client asks for any more."""
+
+log = structlog.get_logger(__name__)
+
+
+class Control:
+    """The parts of control, put together."""
+
+    def __init__(self, settings: ControlSettings, lifecycle: Lifecycle) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._database = Database(settings.database_url.get_secret_value())
+        self.journal = Journal(self._database)
+        self.publisher = Publisher(
+            self._database, self.journal, Home(settings.home_bootstrap_servers, settings.home_properties)
+        )
+        self.members = Members()
+        self._connections = Connections()
+        self._turns = Turns()
+        self._probes = Probes(self.journal, self._connections)
+        rollouts = Rollouts(self.journal, self.members, settings.hold_ms)
+        self._rules = RuleDecisions(self.journal, self._turns, self._connections, rollouts)
+        clusters = ClusterDecisions(self.journal, self._turns, self._connections, self._probes, self.publisher.is_home)
+        self._services: dict[str, Any] = {
+            "ClusterService": ClusterService(self.journal, clusters, self._probes),
+            "RuleService": RuleService(self.journal, self._rules),
+            "DecisionService": DecisionService(self.journal, self.members, self._probes, self.publisher),
+            "InstanceService": InstanceService(self.journal, InstanceDecisions(self.journal), self.members),
+            "RolloutService": RolloutService(self.members, settings.hold_ms),
+        }
+        self.server = RpcServer(settings.listen, self._adders(), [Calls()])
+        self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    async def start(self) -> None:
+        """Serves at once: reads as soon as the log is read, writes as soon as this process leads."""
+        await self.server.start()
+        self._spawn("leader", self._leader.run())
+        self._spawn("probes", self._probes.run())
+        self._spawn("forgetting", self._forget_old_answers())
+
+    async def stop(self) -> None:
+        """Running calls end, what is decided is published, then everything is put away; each step is bounded."""
+        grace = self._settings.stop_grace_s
+        await self.server.set_serving(False)
+        await self._turns.drain(grace)
+        await self.server.stop(grace / 4)
+        if "publisher" in self._tasks and not self.publisher.trouble:
+            try:
+                async with asyncio.timeout(grace / 4):
+                    await self.publisher.caught_up(self.journal.view.position)
+            except TimeoutError:
+                log.warning("stopped before everything was published; the next start goes on there")
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.wait(self._tasks.values(), timeout=grace / 4)
+        self.publisher.close()
+        self._connections.close()
+        await self._database.close()
+
+    def failed(self) -> BaseException | None:
+        """What ended one of the parts that must not end."""
+        for name, task in self._tasks.items():
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                log.error("a part of control ended", part=name, reason=repr(error))
+                return error
+        return None
+
+    async def _began_to_lead(self) -> None:
+        try:
+            await self._rules.settle()
+        except (Refusal, StoreUnavailableError) as error:
+            log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
+        self._spawn("publisher", self.publisher.run())
+        await self.server.set_serving(True)
+        self._lifecycle.ready()
+
+    def _lost_the_lead(self, reason: str) -> None:
+        publisher = self._tasks.pop("publisher", None)
+        if publisher is not None:
+            publisher.cancel()
+        self._lifecycle.not_ready(reason)
+        self._spawn("serving", self.server.set_serving(False))
+
+    async def _forget_old_answers(self) -> None:
+        while True:
+            await asyncio.sleep(FORGET_EVERY)
+            try:
+                await self.journal.store.forget_old_answers()
+            except StoreUnavailableError as error:
+                log.warning("old answers are kept until the next clean-up", reason=str(error))
+
+    def _spawn(self, name: str, work: Any) -> None:
+        self._tasks[name] = asyncio.create_task(work, name=f"control {name}")
+
+    def _adders(self) -> dict[str, Any]:
+        adders = {
+            "ClusterService": admin_grpc.add_ClusterServiceServicer_to_server,
+            "RuleService": admin_grpc.add_RuleServiceServicer_to_server,
+            "DecisionService": admin_grpc.add_DecisionServiceServicer_to_server,
+            "InstanceService": instances_grpc.add_InstanceServiceServicer_to_server,
+            "RolloutService": discovery_grpc.add_RolloutServiceServicer_to_server,
+        }
+        return {
+            f"mesh.v1.{name}": lambda server, name=name, add=add: add(self._services[name], server)
+            for name, add in adders.items()
+        }
+
+
+async def serve(settings: ControlSettings, lifecycle: Lifecycle) -> None:
+    """Runs control until it is told to stop."""
+    control = Control(settings, lifecycle)
+    management = serve_management(settings.metrics_listen, lifecycle)
+    try:
+        await control.start()
+        log.info("control serves", listen=settings.listen, management=settings.metrics_listen)
+        await lifecycle.stopping.wait()
+    finally:
+        await control.stop()
+        management.stop()

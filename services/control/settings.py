@@ -1,0 +1,27 @@
+"""Settings of control: environment KAFKA_MESH_CONTROL_<FIELD>, or the section `control` of the --config file."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from mesh.settings import Address, AddressList, SecretStr, ServiceSettings
+
+
+class ControlSettings(ServiceSettings, service="control"):
+    """The control plane: gRPC API for operators and routers, event log in PostgreSQL."""
+
+    database_url: SecretStr
+    """PostgreSQL, as postgresql://user:password@host:port/database."""
+    home_bootstrap_servers: AddressList
+    """The Kafka cluster that holds mesh.events."""
+    home_properties: dict[str, str] = Field(default_factory=dict)
+    """librdkafka properties for security of the home cluster; secrets as ${env:NAME} or ${file:/path}."""
+    listen: Address = "127.0.0.1:7070"
+    """gRPC."""
+    metrics_listen: Address = "127.0.0.1:7170"
+    """/metrics, /live, /ready."""
+    hold_ms: int = Field(default=5000, ge=100, le=30_000)
+    """How long gateways may hold a topic that moves, before the change is given up."""
+    stop_grace_s: float = Field(default=8.0, ge=0, le=60)
+    """Seconds that running calls and the publisher get when control stops."""
+    log_level: str = "INFO"

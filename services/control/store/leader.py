@@ -1,0 +1,88 @@
+"""One leader among the replicas of control, and the eyes on the log: both hang on one connection to PostgreSQL.
+
+The connection holds an advisory lock: whoever has it writes and publishes, the others follow the log and answer
+reads. It also LISTENs, so that what another process appends is seen at once; a look every second covers
+notifications that were lost. When the connection goes, so does the leadership: PostgreSQL drops the lock, and
+writes are refused until there is a connection again. Leadership only keeps replicas out of each other's way;
+that the log stays right does not rest on it (see log.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import psycopg
+import structlog
+from prometheus_client import Gauge
+
+from services.control.store.database import Database, SchemaMissingError, StoreUnavailableError
+from services.control.store.journal import Journal
+from services.control.store.log import CHANNEL
+
+LEADER_LOCK = 0x6B6D_0002
+POLL_INTERVAL = 1.0
+FIRST_BACKOFF = 0.2
+LONGEST_BACKOFF = 2.0
+
+log = structlog.get_logger(__name__)
+leading_gauge = Gauge("control_leading", "1 while this process is the one that writes and publishes.")
+
+
+class Leader:
+    """Keeps the connection; tells when this process begins to lead, and when it can't."""
+
+    def __init__(
+        self, database: Database, journal: Journal, began: Callable[[], Awaitable[None]], lost: Callable[[str], None]
+    ) -> None:
+        self._database = database
+        self._journal = journal
+        self._began = began
+        self._lost = lost
+
+    async def run(self) -> None:
+        """For ever: connect, follow, lead when it is our turn, begin again after a failure."""
+        backoff = FIRST_BACKOFF
+        while True:
+            try:
+                connection = await self._database.dedicated()
+                try:
+                    await connection.execute(f"listen {CHANNEL}")
+                    await self._journal.catch_up()
+                    backoff = FIRST_BACKOFF
+                    await self._follow(connection)
+                finally:
+                    await asyncio.shield(connection.close())
+            except (psycopg.Error, StoreUnavailableError, OSError) as error:
+                if isinstance(error, StoreUnavailableError):
+                    reason = str(error)
+                else:
+                    reason = (
+                        f"PostgreSQL at {self._database.place} went away: {str(error).strip() or 'connection lost'}"
+                    )
+                self._journal.why_not_leading = reason
+                leading_gauge.set(0)
+                self._lost(reason)
+                await asyncio.sleep(LONGEST_BACKOFF if isinstance(error, SchemaMissingError) else backoff)
+                backoff = min(backoff * 2, LONGEST_BACKOFF)
+
+    async def _follow(self, connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+        leading = False
+        while True:
+            if not leading and await _locked(connection):
+                leading = True
+                await self._journal.catch_up()
+                self._journal.why_not_leading = ""
+                leading_gauge.set(1)
+                await self._began()
+            elif not leading:
+                self._journal.why_not_leading = "another replica of control leads, this one stands by"
+                self._lost(self._journal.why_not_leading)
+            async for _ in connection.notifies(timeout=POLL_INTERVAL, stop_after=1):
+                pass
+            await self._journal.catch_up()
+
+
+async def _locked(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> bool:
+    row = await (await connection.execute("select pg_try_advisory_lock(%s)", (LEADER_LOCK,))).fetchone()
+    return bool(row and row[0])

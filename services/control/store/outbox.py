@@ -1,0 +1,218 @@
+"""The outbox publisher: carries the log, in order, to the topic `mesh.events` on the home cluster.
+
+Theory of operation
+1. Only the leader publishes. It starts after the stored position, sends events in the order of their positions
+   through an idempotent producer with acks=all, and stores the new position when all are acknowledged.
+2. After any failure it starts again from the stored position, with a new producer: events may come twice, never
+   in a wrong order without their successors again. Readers drop what they have seen, by position. Nothing is
+   ever left out.
+3. The position counts for one Kafka cluster. When the home cluster is another one, or its topic is empty,
+   everything is sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
+from prometheus_client import Counter, Gauge
+
+from mesh.rpc import events
+from services.control.domain.errors import Refusal
+from services.control.store.database import Database, StoreUnavailableError
+from services.control.store.journal import Journal
+from services.control.store.log import OutboxPosition
+from services.control.upstream.references import resolved_all
+
+TOPIC = "mesh.events"
+TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Kept for ever: routers build their tables from the beginning."""
+KAFKA_TIMEOUT = 8.0
+"""Seconds for one request to the home cluster, or for one batch to be acknowledged."""
+FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
+
+log = structlog.get_logger(__name__)
+published_total = Counter("control_outbox_published_total", "Events carried to mesh.events.")
+errors_total = Counter("control_outbox_errors_total", "Times that the publisher had to start again.")
+lag_gauge = Gauge("control_outbox_lag", "Events in the log that mesh.events does not have yet.")
+position_gauge = Gauge("control_outbox_position", "Position of the last event carried to mesh.events.")
+
+
+class PublishError(RuntimeError):
+    """The home cluster did not take events; says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """How to reach the home cluster: addresses, and librdkafka properties for security (values may be references)."""
+
+    bootstrap_servers: tuple[str, ...]
+    properties: Mapping[str, str]
+
+
+class Publisher:
+    """Publishes while it runs; `run` is started when this process leads and cancelled when it does not."""
+
+    def __init__(self, database: Database, journal: Journal, home: Home) -> None:
+        self._stored = OutboxPosition(database)
+        self._journal = journal
+        self._home = home
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="outbox")
+        self.position = 0
+        self.kafka_cluster_id = ""
+        self.trouble = ""
+        """Why nothing is published just now; empty when all is well."""
+        lag_gauge.set_function(lambda: journal.view.position - self.position)
+
+    def is_home(self, kafka_cluster_id: str, addresses: Sequence[str]) -> bool:
+        """Whether a cluster is the home cluster: by its id where both are known, by its addresses otherwise."""
+        if kafka_cluster_id and self.kafka_cluster_id:
+            return kafka_cluster_id == self.kafka_cluster_id
+        return not set(addresses).isdisjoint(self._home.bootstrap_servers)
+
+    async def run(self) -> None:
+        """Publishes until cancelled; starts again after each failure."""
+        backoff = FIRST_BACKOFF
+        while True:
+            before = self.position
+            try:
+                await self._session()
+            except (PublishError, StoreUnavailableError, Refusal, TimeoutError) as error:
+                errors_total.inc()
+                self.trouble = str(error) or f"the home cluster did not answer within {KAFKA_TIMEOUT:.0f} s"
+                log.warning("publisher starts again", reason=self.trouble, seconds=backoff)
+            backoff = FIRST_BACKOFF if self.position > before else backoff
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, LONGEST_BACKOFF)
+
+    async def caught_up(self, position: int) -> None:
+        """Returns when mesh.events has everything up to `position`."""
+        while self.position < position:
+            await asyncio.sleep(0.02)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _session(self) -> None:
+        settings: dict[str, Any] = {
+            **resolved_all("home_properties", self._home.properties),
+            "bootstrap.servers": ",".join(self._home.bootstrap_servers),
+            "client.id": "kafka-mesh-control-outbox",
+            "log_level": 0,
+        }
+        cluster_id, is_empty = await self._in_thread(lambda: _prepare_topic(settings))
+        position, stored_id = await self._stored.load()
+        if position and (is_empty or (stored_id and stored_id != cluster_id)):
+            log.warning(
+                "mesh.events starts from the beginning", cluster_id=cluster_id, was=stored_id, topic_is_empty=is_empty
+            )
+            position = 0
+        self.position, self.kafka_cluster_id = position, cluster_id
+        producer = await self._in_thread(lambda: _producer(settings))
+        try:
+            while True:
+                batch = self._journal.since(self.position)
+                if batch is None:
+                    batch = await self._journal.store.after(self.position)
+                if not batch:
+                    self.trouble = ""
+                    await self._journal.grown_beyond(self.position)
+                    continue
+                await self._in_thread(lambda batch=batch: _publish(producer, batch))
+                self.position = batch[-1].position
+                published_total.inc(len(batch))
+                position_gauge.set(self.position)
+                await self._stored.store(self.position, cluster_id)
+        finally:
+            producer.purge()
+
+    async def _in_thread(self, work: Any) -> Any:
+        async with asyncio.timeout(KAFKA_TIMEOUT * 3):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _producer(settings: dict[str, Any]) -> Producer:
+    own = {
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 0,
+        "message.timeout.ms": int(KAFKA_TIMEOUT * 1000) - 1000,
+    }
+    return Producer({**settings, **own})
+
+
+def _prepare_topic(settings: dict[str, Any]) -> tuple[str, bool]:
+    """Makes sure that the topic is there; the cluster's id, and whether the topic holds nothing."""
+    where = settings["bootstrap.servers"]
+    try:
+        admin = AdminClient(settings)
+        metadata: Any = admin.list_topics(timeout=KAFKA_TIMEOUT)
+        if TOPIC not in metadata.topics:
+            topic = NewTopic(TOPIC, num_partitions=1, replication_factor=-1, config=TOPIC_SETTINGS)
+            _created(admin.create_topics([topic], request_timeout=KAFKA_TIMEOUT)[TOPIC])
+            metadata = _visible(admin)
+        partitions = len(metadata.topics[TOPIC].partitions)
+        if partitions != 1:
+            raise PublishError(
+                f"topic {TOPIC} on {where} has {partitions} partitions and must have one, for the order of events; "
+                "delete it, control creates it anew"
+            )
+        consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
+        try:
+            first, last = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=KAFKA_TIMEOUT)
+        finally:
+            consumer.close()
+    except KafkaException as error:
+        raise PublishError(f"the home cluster at {where} does not answer: {error.args[0].str()}") from None
+    return metadata.cluster_id, last == 0 or first > 0
+
+
+def _created(future: Any) -> None:
+    try:
+        future.result(KAFKA_TIMEOUT)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _visible(admin: Any) -> Any:
+    deadline = time.monotonic() + KAFKA_TIMEOUT
+    while True:
+        metadata = admin.list_topics(timeout=KAFKA_TIMEOUT)
+        if metadata.topics.get(TOPIC) is not None and metadata.topics[TOPIC].partitions:
+            return metadata
+        if time.monotonic() > deadline:
+            raise PublishError(f"topic {TOPIC} was created but does not show up")
+        time.sleep(0.05)
+
+
+def _publish(producer: Producer, batch: Sequence[events.Event]) -> None:
+    failed: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(f"event {(message.key() or b'?').decode()}: {error.str()}")
+
+    try:
+        for event in batch:
+            producer.produce(
+                TOPIC,
+                event.SerializeToString(deterministic=True),
+                str(event.position).encode(),
+                partition=0,
+                on_delivery=delivered,
+            )
+        left = producer.flush(KAFKA_TIMEOUT)
+    except (KafkaException, BufferError) as error:
+        raise PublishError(f"the home cluster does not take events: {error}") from None
+    if failed or left:
+        raise PublishError(
+            f"the home cluster does not take events: {failed[0] if failed else f'{left} not acknowledged in time'}"
+        )
