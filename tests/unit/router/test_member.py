@@ -28,6 +28,8 @@ from tests.unit.router.decisions import two_clusters
 HOLD_MS = 5000
 DECIDED = 1000.0
 """Seconds; when every decision of these playbooks was taken."""
+TO_APPLY, TO_HOLD, TO_REFUSE = 0.25, 0.5, 0.75
+"""Seconds from there to each answer; exact in binary."""
 
 
 def news(state: RoutingState, hold_ms: int = HOLD_MS) -> News:
@@ -35,15 +37,15 @@ def news(state: RoutingState, hold_ms: int = HOLD_MS) -> News:
 
 
 def applied(revision: int) -> Answered:
-    return Answered(revision, Answer.APPLIED, DECIDED + 0.020)
+    return Answered(revision, Answer.APPLIED, DECIDED + TO_APPLY)
 
 
 def held(revision: int) -> Answered:
-    return Answered(revision, Answer.HELD, DECIDED + 0.030)
+    return Answered(revision, Answer.HELD, DECIDED + TO_HOLD)
 
 
 def refused(revision: int, reason: str) -> Answered:
-    return Answered(revision, Answer.REFUSED, DECIDED + 0.040, reason)
+    return Answered(revision, Answer.REFUSED, DECIDED + TO_REFUSE, reason)
 
 
 class Playbook:
@@ -103,7 +105,7 @@ def test_a_change_that_moves_nothing_is_applied_at_once() -> None:
     play >> news(log.rule("bananas", to="c2")) << Apply(log.state.effective)
     play >> applied(4)
     play.done()
-    assert play.member.standing == Standing(4, Answer.APPLIED, lag_s=pytest.approx(0.020))
+    assert play.member.standing == Standing(4, Answer.APPLIED, lag_s=TO_APPLY)
 
 
 def test_a_rollout_that_succeeds() -> None:
@@ -116,11 +118,11 @@ def test_a_rollout_that_succeeds() -> None:
     assert pending is not None
     play << Hold(pending, HOLD_MS)
     play >> held(4)
-    assert play.member.standing == Standing(4, Answer.HELD, lag_s=pytest.approx(0.030))
+    assert play.member.standing == Standing(4, Answer.HELD, lag_s=TO_HOLD)
     play >> news(log.switch()) << Switch(4)
     play >> applied(4)
     play.done()
-    assert play.member.standing == Standing(4, Answer.APPLIED, lag_s=pytest.approx(0.020))
+    assert play.member.standing == Standing(4, Answer.APPLIED, lag_s=TO_APPLY)
 
 
 def test_a_rollout_that_is_given_up() -> None:
@@ -273,6 +275,6 @@ def test_what_is_not_in_the_table_of_transitions_breaks_the_protocol(state: Memb
     log = two_clusters()
     member = Member(news(log.state))
     member.state = state
-    message = {Hello: Hello(1), News: news(log.state), Answered: applied(1)}[kind]
+    messages: dict[type[Message], Message] = {Hello: Hello(1), News: news(log.state), Answered: applied(1)}
     with pytest.raises(ProtocolError, match=f"while the router waits for {state.value}"):
-        member.receive(message)
+        member.receive(messages[kind])

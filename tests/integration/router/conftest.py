@@ -1,0 +1,50 @@
+"""A log of its own for each test, and routers that are gone after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from local.ports import free_block
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_until
+from tests.integration.router.parts import WITHIN_S, PublishedLog, RouterProcess
+
+StartRouter = Callable[..., RouterProcess]
+
+
+@pytest.fixture
+def log(kafka_c1: KafkaCluster, unique_name: Callable[[str], str]) -> Iterator[PublishedLog]:
+    """c1 and c2 are registered, apples live on c1: position 3. Nothing is published yet."""
+    published = PublishedLog(kafka_c1.bootstrap, unique_name("mesh.events"))
+    published.cluster("c1")
+    published.cluster("c2")
+    published.rule("apples", to="c1")
+    yield published
+    published.delete()
+
+
+@pytest.fixture
+def control_port() -> int:
+    return free_block(1)
+
+
+@pytest.fixture
+def start_router(log: PublishedLog, control_port: int, tmp_path: Path) -> Iterator[StartRouter]:
+    """`start_router("r1", **settings)` gives a router that is ready; `wait=False`: one that starts."""
+    started: list[RouterProcess] = []
+
+    def start(name: str, *, wait: bool = True, **settings: str) -> RouterProcess:
+        settings = {"CONTROL_ADDRESS": f"127.0.0.1:{control_port}", **settings}
+        router = RouterProcess(name, free_block(2), log, tmp_path, **settings)
+        started.append(router)
+        router.start()
+        if wait:
+            wait_until(lambda: router.ready() == "ready", f"router {name} is ready", WITHIN_S)
+        return router
+
+    yield start
+    for router in started:
+        router.stop()
