@@ -23,6 +23,7 @@ from services.gateway.requests.api_versions import unsupported_version
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import (
     Answer,
+    Body,
     Close,
     Handler,
     NoAnswer,
@@ -34,7 +35,13 @@ from services.gateway.requests.plan import (
 from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_response, parse_request_header
+from services.gateway.wire.frames import (
+    SIZE_BYTES,
+    RequestHeader,
+    encode_response,
+    parse_request_header,
+    response_prefix,
+)
 from services.gateway.wire.primitives import Buffer, WireError
 from services.gateway.wire.scanner import patch_correlation_id
 
@@ -51,7 +58,7 @@ class _Slot:
     held_bytes: int
     exchange: Exchange | None = None
     done: bool = False
-    answer: Buffer | None = None
+    answer: list[Buffer] | None = None
     close: str | None = None
 
 
@@ -210,11 +217,16 @@ class ClientConnection(FrameStream):
                     slot.close = reason
                 case RawResponse(frame):
                     patch_correlation_id(frame, SIZE_BYTES, header.correlation_id)
-                    slot.answer = frame if self._slots[0] is slot else bytes(frame)
+                    slot.answer = [frame if self._slots[0] is slot else bytes(frame)]
+                case Body(pieces):
+                    size = sum(map(len, pieces))
+                    prefix = response_prefix(header.api_key, header.api_version, header.correlation_id, size)
+                    # Pieces may lie in a receive buffer: what can't leave at once is copied.
+                    slot.answer = [prefix, *pieces] if self._slots[0] is slot else [prefix, b"".join(pieces)]
                 case Versioned(message, version):
-                    slot.answer = encode_response(message, version, header.correlation_id)
+                    slot.answer = [encode_response(message, version, header.correlation_id)]
                 case _:
-                    slot.answer = encode_response(answer, header.api_version, header.correlation_id)
+                    slot.answer = [encode_response(answer, header.api_version, header.correlation_id)]
         except WireError:
             log.exception("an answer could not be encoded", api=api_name(header.api_key), **self._who())
             slot.close = "internal error, see the log line before"
@@ -227,8 +239,8 @@ class ClientConnection(FrameStream):
                 self.close(slot.close)
                 return
             if slot.answer is not None:
-                _bytes_out.inc(len(slot.answer))
-                self.send(slot.answer)
+                _bytes_out.inc(sum(map(len, slot.answer)))
+                self.send(*slot.answer)
         if self._draining is not None and not self._slots:
             self.close(self._draining)
 

@@ -22,7 +22,7 @@ from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import VirtualNodes
-from services.gateway.wire.codec import decode
+from services.gateway.wire.codec import decode, decode_prefix
 from services.gateway.wire.frames import RequestHeader
 from services.gateway.wire.primitives import Buffer
 from services.gateway.wire.schema import Struct
@@ -52,8 +52,12 @@ class Request:
         return self.header.api_version
 
     def decode(self, cls: type[M]) -> M:
-        """The body as a message; byte fields are slices of `frame`. Raises WireError, which closes the connection."""
-        return decode(cls, self.header.api_version, self.frame, self.header.body_offset)
+        """The body as a message; byte fields are slices of `frame`. Raises WireError, which closes the connection.
+
+        Bytes after the message's end are let be, as brokers do: librdkafka sends three with its Metadata for all topics.
+        """
+        message, _ = decode_prefix(cls, self.header.api_version, self.frame, self.header.body_offset)
+        return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +142,7 @@ class Verbatim:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A request's body in pieces, as `split_produce` cuts it; the I/O puts a header before it."""
+    """The body of a request or an answer in pieces, as the scanner cuts and joins it; the I/O adds the header."""
 
     pieces: tuple[Buffer, ...]
 
@@ -167,7 +171,7 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class RawResponse:
     """A response as it came: `frame` with its size prefix, `frame[body_offset:]` the body. As an answer it goes out
-    with the client's correlation id. `frame` may be a window into a receive buffer: good until the plan's next yield.
+    with the client's correlation id. `frame` may be a window into a receive buffer: good until the plan waits again.
     """
 
     frame: memoryview
@@ -272,7 +276,7 @@ class Versioned:
     version: int
 
 
-Answer = Struct | Versioned | RawResponse | NoAnswer | Close
+Answer = Struct | Versioned | RawResponse | Body | NoAnswer | Close
 
 Plan = Generator[Command, Any, Answer]
 Handle = Callable[[Request, MeshView], Plan]

@@ -14,18 +14,62 @@ from services.gateway.requests import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    fetch,
     find_coordinator,
     group_member,
     init_producer_id,
     list_groups,
+    list_offsets,
+    metadata,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
+    produce,
 )
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import Handler, Order
 from services.gateway.wire.apis import ApiKey, api_name
 
 _ROWS = (
+    Handler(
+        ApiKey.PRODUCE,
+        VersionRange(3, 12),
+        produce.handle,
+        split="leader of each partition on its topic's owner; untouched when that is one",
+        merge="partition, in the client's order",
+        order=Order.PIPELINED,
+    ),
+    Handler(
+        ApiKey.FETCH,
+        VersionRange(4, 12),
+        fetch.handle,
+        split="leader of each partition on its topic's owner",
+        merge="partition; leaves when the minimum has come in or the wait is over",
+    ),
+    Handler(
+        ApiKey.LIST_OFFSETS,
+        VersionRange(1, 10),
+        list_offsets.handle,
+        split="leader of each partition on its topic's owner",
+        merge="partition",
+    ),
+    Handler(
+        ApiKey.METADATA,
+        VersionRange(0, 13),
+        metadata.handle,
+        split="owner of each topic; all topics: every reachable cluster",
+        merge="topic, from its owner alone; nodes and leaders are virtual",
+        own=True,
+    ),
+    Handler(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        VersionRange(0, 4),
+        offset_for_leader_epoch.handle,
+        split="answered by the gateway: clients see no leader epochs",
+        merge="",
+        order=Order.AT_ONCE,
+        own=True,
+    ),
     Handler(
         ApiKey.API_VERSIONS,
         VersionRange(0, 4),

@@ -1,0 +1,235 @@
+"""How this gateway hears of routing tables: a watch on a router, orders carried out and answered one by one.
+
+Theory of operation
+1. Routers are tried in turn until one accepts; when the stream ends, the next one is tried, after a growing pause.
+   Meanwhile the last table stays in force.
+2. `apply` puts a table in force and keeps it on disk, then ACKs APPLIED. A table that can't be served (a rule we do not
+   understand, a cluster whose security we lack) is NACKed with the reason, and the gateway goes on as it is.
+3. `hold` holds the topics that move, waits until what was on its way is answered, then ACKs HELD. `switch` runs the
+   table of the hold and releases; `release`, or `hold_ms` without an order, releases under the old table.
+4. Who is connected is reported every few seconds while it changes.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import grpc
+import structlog
+
+from mesh import VERSION
+from mesh.routing import InvalidRuleError, RoutingTable
+from mesh.routing.codec import table_from_proto
+from mesh.rpc import admin, discovery, discovery_grpc, routing
+from services.gateway import metrics
+from services.gateway.downstream import last_table
+from services.gateway.downstream.client import ClientConnection
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.upstream import security
+
+log = structlog.get_logger(__name__)
+
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.2, 5.0
+CONNECT_TIMEOUT_S = 5.0
+CLIENTS_EVERY_S = 3.0
+MAX_CLIENTS_REPORTED = 1000
+MAX_QUEUED_ANSWERS = 1000
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+)
+"""A router whose machine is gone is noticed within 15 s."""
+
+
+class Discovery:
+    """See above."""
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        routers: tuple[str, ...],
+        state_dir: Path,
+        mesh: Mesh,
+        connections: Iterable[ClientConnection],
+    ) -> None:
+        self.first_table = asyncio.Event()
+        """Set when a router has told a table."""
+        self._name = name
+        self._address = address
+        self._routers = routers
+        self._state_dir = state_dir
+        self._mesh = mesh
+        self._connections = connections
+        self._answers: asyncio.Queue[discovery.WatchRequest] = asyncio.Queue(MAX_QUEUED_ANSWERS)
+        self._holding: asyncio.Task[None] | None = None
+        self._pending: RoutingTable | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+
+    async def run(self) -> None:
+        """Watch for ever; ends when cancelled."""
+        pause = FIRST_PAUSE_S
+        while True:
+            for router in self._routers:
+                told = await self._watch(router)
+                pause = FIRST_PAUSE_S if told else min(MAX_PAUSE_S, pause * 2)
+                await asyncio.sleep(pause)
+
+    async def _watch(self, router: str) -> bool:
+        """One stream, until it ends. Whether the router told anything."""
+        self._answers = asyncio.Queue(MAX_QUEUED_ANSWERS)
+        told = False
+        reporting = asyncio.create_task(self._report_clients(), name="report clients")
+        try:
+            async with grpc.aio.insecure_channel(router, options=KEEPALIVE) as channel:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    await channel.channel_ready()
+                stream = discovery_grpc.DiscoveryServiceStub(channel).Watch(self._requests())
+                async for response in stream:
+                    if not told:
+                        metrics.discovery_connected.set(1)
+                        log.info("router connected", router=router)
+                        told = True
+                    self._carry_out(response)
+        except TimeoutError:
+            log.warning("router can't be reached", router=router, seconds=CONNECT_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            log.warning("router left", router=router, code=error.code().name, details=error.details())
+        finally:
+            metrics.discovery_connected.set(0)
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
+        return told
+
+    async def _requests(self) -> AsyncIterator[discovery.WatchRequest]:
+        member = admin.Member(
+            name=f"members/{self._name}",
+            kind=admin.MEMBER_KIND_GATEWAY,
+            version=VERSION,
+            address=self._address,
+        )
+        answers = self._answers
+        yield discovery.WatchRequest(hello=discovery.Hello(member=member, revision=self._mesh.table.revision))
+        while True:
+            yield await answers.get()
+
+    # --- orders --------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, order: discovery.WatchResponse) -> None:
+        match order.WhichOneof("kind"):
+            case "apply":
+                self._apply(order.apply)
+            case "hold":
+                self._hold(order.hold.table, order.hold.hold_ms / 1000)
+            case "switch":
+                self._switch(order.switch.revision)
+            case "release":
+                self._release(f"revision {order.release.revision} was given up")
+            case unknown:
+                log.warning("an order that this gateway does not know", kind=unknown)
+
+    def _understood(self, message: routing.RoutingTable) -> RoutingTable | None:
+        """The table, or None after a NACK."""
+        try:
+            table = table_from_proto(message)
+            security.check(table)
+        except (InvalidRuleError, security.UnservedSecurityError) as error:
+            log.error("table refused", revision=message.revision, reason=str(error))
+            self._answer(discovery.WatchRequest(nack=discovery.Nack(revision=message.revision, reason=str(error))))
+            return None
+        return table
+
+    def _apply(self, message: routing.RoutingTable) -> None:
+        table = self._understood(message)
+        if table is not None:
+            self._end_hold(table)
+            self._ran(table)
+
+    def _ran(self, table: RoutingTable) -> None:
+        self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED)
+        self.first_table.set()
+        try:
+            last_table.save(self._state_dir, table)
+        except OSError as error:
+            log.error("the table could not be kept on disk", state_dir=str(self._state_dir), reason=str(error))
+
+    def _hold(self, message: routing.RoutingTable, bound_s: float) -> None:
+        table = self._understood(message)
+        if table is None:
+            return
+        self._stop_waiting()
+        hold = self._mesh.begin_hold(table)
+        self._pending = table
+        loop = asyncio.get_running_loop()
+        self._expiry = loop.call_later(bound_s, self._release, f"no order came within {bound_s:g} s")
+
+        async def held() -> None:
+            await hold.complete.wait()
+            self._answer_ack(table.revision, admin.MEMBER_PHASE_HELD)
+
+        if hold.complete.is_set():
+            self._answer_ack(table.revision, admin.MEMBER_PHASE_HELD)
+        else:
+            self._holding = loop.create_task(held(), name="wait for old answers")
+
+    def _switch(self, revision: int) -> None:
+        table = self._pending
+        if table is None or table.revision != revision:
+            reason = f"revision {revision} is not held here"
+            self._answer(discovery.WatchRequest(nack=discovery.Nack(revision=revision, reason=reason)))
+            return
+        self._end_hold(table)
+        self._ran(table)
+
+    def _release(self, why: str) -> None:
+        if self._pending is not None:
+            log.warning("hold released without a switch", revision=self._pending.revision, why=why)
+            self._end_hold(None)
+
+    def _end_hold(self, table: RoutingTable | None) -> None:
+        self._stop_waiting()
+        self._pending = None
+        self._mesh.end_hold(table)
+
+    def _stop_waiting(self) -> None:
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def _answer_ack(self, revision: int, phase: admin.MemberPhase.ValueType) -> None:
+        self._answer(discovery.WatchRequest(ack=discovery.Ack(revision=revision, phase=phase)))
+
+    def _answer(self, answer: discovery.WatchRequest) -> None:
+        try:
+            self._answers.put_nowait(answer)
+        except asyncio.QueueFull:
+            log.error("a router takes no answers", waiting=self._answers.qsize())
+
+    async def _report_clients(self) -> None:
+        reported: discovery.ClientReport | None = None
+        while True:
+            report = self._clients()
+            if report != reported:
+                self._answer(discovery.WatchRequest(clients=report))
+                reported = report
+            await asyncio.sleep(CLIENTS_EVERY_S)
+
+    def _clients(self) -> discovery.ClientReport:
+        kinds: Counter[tuple[str, str, str]] = Counter()
+        for connection in self._connections:
+            session = connection.session
+            software = f"{session.software_name} {session.software_version}".strip()
+            kinds[session.client_id or "", software, session.peer.rpartition(":")[0]] += 1
+        clients = [
+            discovery.ConnectedClient(client_id=client_id, software=software, host=host, connections=count)
+            for (client_id, software, host), count in sorted(kinds.items())[:MAX_CLIENTS_REPORTED]
+        ]
+        return discovery.ClientReport(clients=clients, total=sum(kinds.values()))

@@ -1,0 +1,220 @@
+"""Metadata: the mesh as one cluster.
+
+Theory of operation
+1. A named topic is asked of the cluster that owns it, and of no other; "all topics" is asked of every cluster that can
+   be reached, and each contributes only the topics that it owns. Topics whose names begin with `__` are the clusters'
+   own business and are left out of "all topics".
+2. Asking never creates a topic, but for one case: the client names a missing topic and allows creation. Then its owner
+   is asked again, with that permission, or is told to create it with the cluster's `partition_count`.
+3. Brokers, controller, leaders and replicas are virtual nodes, leader epochs are -1: nothing that clients keep from
+   one cluster can contradict what they see after the topic has moved.
+4. A topic of a cluster that can't be reached is LEADER_NOT_AVAILABLE, which clients try again; without a rule it is
+   UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.gateway.requests.plan import (
+    Call,
+    Command,
+    Controller,
+    MeshView,
+    Plan,
+    Request,
+    Unreachable,
+    ask_all,
+)
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from services.gateway.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from services.gateway.wire.schema import NO_UUID
+
+UPSTREAM_VERSIONS = (4, 12)
+"""From 4 on creation can be forbidden; 12 is the last without a top-level error, which we have no use for."""
+AUTHORIZED_OPERATIONS_SINCE = 8
+IDS_USABLE_SINCE = 12
+"""Versions 10 and 11 carry topic ids in requests, but no broker accepts them."""
+INTERNAL_PREFIX = "__"
+CREATE_TIMEOUT_MS = 5_000
+CREATE_VERSION = 4
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What one client asks for, and what is known of it so far."""
+
+    message: MetadataRequest
+    topics: dict[str, MetadataResponseTopic] = field(default_factory=dict)
+
+    def unknown(self, name: str, error: ErrorCode) -> None:
+        self.topics[name] = MetadataResponseTopic(error_code=error, name=name)
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(MetadataRequest)
+    wanted = _Wanted(message)
+    everything = message.topics is None or (request.version == 0 and not message.topics)
+    if everything:
+        yield from _all_topics(mesh, wanted)
+        topics = [wanted.topics[name] for name in sorted(wanted.topics)]
+    else:
+        names, topics = _names(mesh, message.topics or [], request.version)
+        yield from _named_topics(mesh, wanted, names)
+        topics += [wanted.topics[name] for name in names]
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node.node_id, node.host, node.port) for node in mesh.nodes.all],
+        cluster_id=mesh.mesh_id,
+        controller_id=mesh.nodes.controller,
+        topics=topics,
+    )
+
+
+def _call(mesh: MeshView, cluster: str, topics: list[str] | None, wanted: _Wanted, *, create: bool = False) -> Call:
+    low, high = UPSTREAM_VERSIONS
+    spoken = mesh.clusters[cluster].versions.get(ApiKey.METADATA)
+    version = max(low, min(high, spoken.high if spoken else high))
+    operations = wanted.message.include_topic_authorized_operations and version >= AUTHORIZED_OPERATIONS_SINCE
+    message = MetadataRequest(
+        topics=None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics],
+        allow_auto_topic_creation=create,
+        include_topic_authorized_operations=operations,
+    )
+    return Call(cluster, message, version)
+
+
+def _all_topics(mesh: MeshView, wanted: _Wanted) -> Generator[Command, Any, None]:
+    reachable = [name for name in mesh.table.clusters if mesh.clusters[name].available]
+    calls = [_call(mesh, cluster, None, wanted) for cluster in reachable]
+    answers = yield from ask_all(calls, MetadataResponse)
+    for cluster, answer in zip(reachable, answers, strict=True):
+        if isinstance(answer, Unreachable):
+            continue
+        for topic in answer.topics:
+            name = topic.name
+            if name is not None and not name.startswith(INTERNAL_PREFIX) and mesh.table.cluster_of(name) == cluster:
+                wanted.topics[name] = _shown(mesh, cluster, topic)
+
+
+def _names(
+    mesh: MeshView, topics: list[MetadataRequestTopic], version: int
+) -> tuple[list[str], list[MetadataResponseTopic]]:
+    """The names asked for, those of topic ids included; and the answers for ids that nobody knows."""
+    names: list[str] = []
+    failed: list[MetadataResponseTopic] = []
+    for topic in topics:
+        if topic.name is not None:
+            names.append(topic.name)
+        elif topic.topic_id == NO_UUID or version < IDS_USABLE_SINCE:
+            failed.append(MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=None))
+        else:
+            name = _name_of(mesh, topic.topic_id)
+            if name is None:
+                failed.append(
+                    MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id)
+                )
+            else:
+                names.append(name)
+    return list(dict.fromkeys(names)), failed
+
+
+def _name_of(mesh: MeshView, topic_id: bytes) -> str | None:
+    """The topic of this id, if it lives where the id comes from."""
+    for cluster in mesh.table.clusters:
+        name = mesh.clusters[cluster].topic_names.get(topic_id)
+        if name is not None and mesh.table.cluster_of(name) == cluster:
+            return name
+    return None
+
+
+def _named_topics(mesh: MeshView, wanted: _Wanted, names: list[str]) -> Generator[Command, Any, None]:
+    by_cluster: dict[str, list[str]] = {}
+    for name in names:
+        cluster = mesh.table.cluster_of(name)
+        if cluster is None:
+            wanted.unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            by_cluster.setdefault(cluster, []).append(name)
+    yield from _ask_owners(mesh, wanted, by_cluster, create=False)
+    if not wanted.message.allow_auto_topic_creation:
+        return
+    missing = {
+        cluster: gone
+        for cluster, owned in by_cluster.items()
+        if (gone := [n for n in owned if wanted.topics[n].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+    }
+    if missing:
+        yield from _create(mesh, wanted, missing)
+
+
+def _ask_owners(
+    mesh: MeshView, wanted: _Wanted, by_cluster: dict[str, list[str]], *, create: bool
+) -> Generator[Command, Any, None]:
+    calls = [_call(mesh, cluster, topics, wanted, create=create) for cluster, topics in by_cluster.items()]
+    answers = yield from ask_all(calls, MetadataResponse)
+    for (cluster, topics), answer in zip(by_cluster.items(), answers, strict=True):
+        told = {} if isinstance(answer, Unreachable) else {topic.name: topic for topic in answer.topics}
+        for name in topics:
+            topic = told.get(name)
+            if topic is None:
+                wanted.unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
+            else:
+                wanted.topics[name] = _shown(mesh, cluster, topic)
+
+
+def _create(mesh: MeshView, wanted: _Wanted, missing: dict[str, list[str]]) -> Generator[Command, Any, None]:
+    """The client allows creation: owners with a partition count of the mesh are told, the others decide themselves."""
+    told = {cluster: names for cluster, names in missing.items() if mesh.table.clusters[cluster].partition_count}
+    calls = [
+        Call(
+            cluster,
+            CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name=name, num_partitions=mesh.table.clusters[cluster].partition_count, replication_factor=-1
+                    )
+                    for name in names
+                ],
+                timeout_ms=CREATE_TIMEOUT_MS,
+            ),
+            CREATE_VERSION,
+            Controller(),
+        )
+        for cluster, names in told.items()
+    ]
+    yield from ask_all(calls, CreateTopicsResponse)
+    yield from _ask_owners(mesh, wanted, {c: names for c, names in missing.items() if c not in told}, create=True)
+    yield from _ask_owners(mesh, wanted, told, create=False)
+
+
+def _shown(mesh: MeshView, cluster: str, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    """A topic of `cluster` as clients see it."""
+    node = mesh.nodes.of_cluster(cluster)
+    return MetadataResponseTopic(
+        error_code=topic.error_code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=partition.error_code,
+                partition_index=partition.partition_index,
+                leader_id=node if partition.leader_id >= 0 else -1,
+                leader_epoch=-1,
+                replica_nodes=[node],
+                isr_nodes=[node],
+                offline_replicas=[],
+            )
+            for partition in topic.partitions
+        ],
+        topic_authorized_operations=topic.topic_authorized_operations,
+    )

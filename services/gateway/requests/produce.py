@@ -1,0 +1,226 @@
+"""Produce: records to the leaders of their partitions, untouched.
+
+Theory of operation
+1. A request whose partitions all have one leader passes as it came; its answer too, unless it reports an error. Any
+   other request is cut into one for each leader from slices of its own bytes; answers come in the client's order.
+2. The gateway itself answers a partition with NOT_LEADER_OR_FOLLOWER (the cluster is out of reach or the leader not
+   known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
+   to some (protocol-ideas 1).
+3. After a refused batch, later ones of its producer and partition are refused too until it comes back (`Refusals`).
+4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees.
+5. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.gateway.requests.memory import BatchKey, Refusals
+from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    Answer,
+    Ask,
+    Body,
+    Broker,
+    Call,
+    Close,
+    Command,
+    Lane,
+    MeshView,
+    NoAnswer,
+    Outcome,
+    Plan,
+    RawResponse,
+    Request,
+    Sent,
+    Stale,
+    Verbatim,
+)
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.scanner import ProducePartition, ProduceScan, ProduceTopic, scan_produce, split_produce
+
+Item = tuple[ProduceTopic, ProducePartition]
+Slot = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(slots=True)
+class _Produce:
+    """One request on its way."""
+
+    request: Request
+    mesh: MeshView
+    scan: ProduceScan
+    results: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
+    batches: dict[Slot, BatchHeader] = field(default_factory=dict)
+    """First batch of each partition whose producer numbers its batches, as the client sent it."""
+
+    @property
+    def refusals(self) -> Refusals:
+        return self.mesh.session.refusals
+
+    def refuse(self, slot: Slot, error: int) -> None:
+        """Answer a partition ourselves."""
+        self.results[slot] = PartitionProduceResponse(index=slot[1], error_code=error, base_offset=-1)
+        if error in LEADER_ERRORS:
+            self.not_written(slot)
+
+    def not_written(self, slot: Slot) -> None:
+        batch = self.batches.get(slot)
+        if batch is not None:
+            self.refusals.refuse(_key(slot, batch), batch.base_sequence)
+
+
+def _key(slot: Slot, batch: BatchHeader) -> BatchKey:
+    return (batch.producer_id, batch.producer_epoch, *slot)
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
+    produce = _Produce(request, mesh, scan)
+    if scan.transactional_id is not None:
+        for wanted in _partitions(scan):
+            produce.refuse((wanted.topic, wanted.partition), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _answer(produce)
+    located = yield from locate(mesh, _admitted(produce))
+    for wanted, error in located.homeless:
+        produce.refuse((wanted.topic, wanted.partition), error)
+    _patch_visits(produce)
+    outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]] = []
+    if located.places:
+        calls = [_call(produce, place, parts) for place, parts in located.places.items()]
+        answers = yield Ask(tuple(calls))
+        outcomes = [(place, parts, o) for (place, parts), o in zip(located.places.items(), answers, strict=True)]
+    if scan.acks == 0:
+        return _without_acks(produce, outcomes)
+    whole = not produce.results and len(outcomes) == 1
+    for place, parts, outcome in outcomes:
+        response = yield from _take(produce, place, parts, outcome)
+        if whole and response is not None and isinstance(outcome, RawResponse) and _is_clean(response):
+            return outcome
+    return _answer(produce)
+
+
+def _partitions(scan: ProduceScan) -> Iterator[Wanted[Item]]:
+    for topic in scan.topics:
+        for partition in topic.partitions:
+            yield Wanted(topic.name, partition.partition, (topic, partition))
+
+
+def _admitted(produce: _Produce) -> Iterator[Wanted[Item]]:
+    """The partitions that may go on; the others are refused here."""
+    for wanted in _partitions(produce.scan):
+        slot = (wanted.topic, wanted.partition)
+        _, partition = wanted.item
+        try:
+            batch = partition.first_batch(produce.request.frame)
+        except WireError:  # not a batch: its broker will say so
+            yield wanted
+            continue
+        if batch.is_idempotent:
+            produce.batches[slot] = batch
+            if produce.refusals and not produce.refusals.admits(_key(slot, batch), batch.base_sequence):
+                produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                continue
+        yield wanted
+
+
+def _patch_visits(produce: _Produce) -> None:
+    frame = produce.request.frame
+    for topic in produce.scan.topics:
+        route = produce.mesh.table.route(topic.name)
+        if route is None or route.visit == 1:
+            continue
+        for partition in topic.partitions:
+            batch = produce.batches.get((topic.name, partition.partition))
+            if batch is not None:
+                producer_id = visit_producer_id(batch.producer_id, route.visit)
+                for start in partition.batch_starts(frame):
+                    patch_producer_id(frame, start, producer_id)
+
+
+def _call(produce: _Produce, place: Place, parts: list[Wanted[Item]]) -> Call:
+    request, scan = produce.request, produce.scan
+    message: Verbatim | Body
+    if len(parts) == sum(len(topic.partitions) for topic in scan.topics):
+        message = Verbatim(request.frame)
+    else:
+        topics: list[tuple[ProduceTopic, list[ProducePartition]]] = []
+        for wanted in parts:
+            topic, partition = wanted.item
+            if not topics or topics[-1][0] is not topic:
+                topics.append((topic, []))
+            topics[-1][1].append(partition)
+        message = Body(tuple(split_produce(request.frame, scan, topics)))
+    return Call(
+        place.cluster,
+        message,
+        request.version,
+        Broker(place.broker_id),
+        Lane.PRODUCE,
+        timeout_s=max(0, scan.timeout_ms) / 1000 + CALL_TIMEOUT_S,
+        raw=True,
+        no_answer=scan.acks == 0,
+        api_key=ApiKey.PRODUCE,
+    )
+
+
+def _take(
+    produce: _Produce, place: Place, parts: list[Wanted[Item]], outcome: Outcome
+) -> Generator[Command, Any, ProduceResponse | None]:
+    """Note what one leader answered, partition by partition; gives the answer, if there was one."""
+    response = outcome.decode(ProduceResponse) if isinstance(outcome, RawResponse) else None
+    told: dict[Slot, PartitionProduceResponse] = {}
+    if response is not None:
+        told = {(t.name, p.index): p for t in response.responses for p in t.partition_responses}
+    stale: set[str] = set()
+    for wanted in parts:
+        slot = (wanted.topic, wanted.partition)
+        result = told.get(slot)
+        if result is None:
+            produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            stale.add(wanted.topic)
+        else:
+            result.current_leader.leader_id = result.current_leader.leader_epoch = -1
+            produce.results[slot] = result
+            if result.error_code in LEADER_ERRORS:
+                produce.not_written(slot)
+                stale.add(wanted.topic)
+    if stale:
+        yield Stale(place.cluster, tuple(stale))
+    return response
+
+
+def _is_clean(response: ProduceResponse) -> bool:
+    """Nothing in it speaks of the cluster behind."""
+    return not response.node_endpoints and not any(
+        partition.error_code for topic in response.responses for partition in topic.partition_responses
+    )
+
+
+def _answer(produce: _Produce) -> Answer:
+    if produce.scan.acks == 0:
+        failed = sorted({slot[0] for slot, result in produce.results.items() if result.error_code})
+        return Close(f"Produce with acks 0 could not be sent, topics {', '.join(failed)}") if failed else NoAnswer()
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[produce.results[topic.name, p.partition] for p in topic.partitions],
+            )
+            for topic in produce.scan.topics
+        ]
+    )
+
+
+def _without_acks(produce: _Produce, outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]]) -> Answer:
+    for _, parts, outcome in outcomes:
+        if not isinstance(outcome, Sent):
+            for wanted in parts:
+                produce.refuse((wanted.topic, wanted.partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return _answer(produce)

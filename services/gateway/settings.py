@@ -1,0 +1,52 @@
+"""The gateway's settings: environment `KAFKA_MESH_GATEWAY_<NAME>`, or `gateway:` in the file given by --config."""
+
+import os
+import socket
+from pathlib import Path
+
+from pydantic import Field
+
+from mesh.settings import Address, AddressList, ServiceSettings, host_port
+from services.gateway.downstream.mesh import ClientLimits
+from services.gateway.requests.nodes import Advertised
+from services.gateway.upstream.cluster import UpstreamLimits
+
+MIB = 1024 * 1024
+
+
+class GatewaySettings(ServiceSettings, service="gateway"):
+    """Serve Kafka clients: one address in front of all clusters of the mesh."""
+
+    name: str = Field(
+        default_factory=lambda: f"gateway-{socket.gethostname()}-{os.getpid()}",
+        description="Name of this gateway in the mesh; no two may have the same.",
+        pattern=r"^[a-zA-Z0-9._-]{1,100}$",
+    )
+    listen: Address = Field("127.0.0.1:19092", description="Where Kafka clients connect.")
+    advertised: Address | None = Field(None, description="Address that clients are told; by default `listen`.")
+    router_addresses: AddressList = Field(
+        (), description="Discovery addresses of the routers, tried in turn; none: the table on disk is all there is."
+    )
+    state_dir: Path = Field(Path(".kafka-mesh/gateway"), description="Where the last routing table is kept.")
+    metrics_listen: Address = Field("127.0.0.1:7172", description="/metrics, /live and /ready.")
+    mesh_id: str = Field("kafka-mesh", description="The Kafka cluster id that clients see; equal on all gateways.")
+    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR.")
+
+    max_frame_mib: int = Field(100, ge=1, le=1024, description="Longest request of a client.")
+    max_requests_per_connection: int = Field(100, ge=1, description="Unanswered requests of one connection.")
+    max_in_flight_mib: int = Field(512, ge=8, description="Requests that the process holds at once, in MiB.")
+    connect_timeout_s: float = Field(3.0, gt=0, description="Bound of a connection to a broker.")
+    request_timeout_s: float = Field(10.0, gt=0, description="Bound of the gateway's own questions to a broker.")
+    drain_timeout_s: float = Field(10.0, ge=0, description="How long clients' requests may take to end at a stop.")
+
+    @property
+    def advertised_address(self) -> Advertised:
+        return Advertised(*host_port(self.advertised or self.listen))
+
+    @property
+    def client_limits(self) -> ClientLimits:
+        return ClientLimits(self.max_frame_mib * MIB, self.max_requests_per_connection, self.max_in_flight_mib * MIB)
+
+    @property
+    def upstream_limits(self) -> UpstreamLimits:
+        return UpstreamLimits(self.connect_timeout_s, self.request_timeout_s)
