@@ -54,7 +54,7 @@ class Request:
     def decode(self, cls: type[M]) -> M:
         """The body as a message; byte fields are slices of `frame`. Raises WireError, which closes the connection.
 
-        Bytes after the message's end are let be, as brokers do: librdkafka sends three with its Metadata for all topics.
+        Bytes after its end are let be, as brokers do: librdkafka sends three with its Metadata for all topics.
         """
         message, _ = decode_prefix(cls, self.header.api_version, self.frame, self.header.body_offset)
         return message
