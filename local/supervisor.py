@@ -115,7 +115,8 @@ class Supervisor:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         running = dict(self._children)
         while running:
-            free = [name for name in running if not any(name in self._services[other].needs for other in running)]
+            needed = set().union(*(self._all_needs(name) for name in running))
+            free = [name for name in running if name not in needed]
             await asyncio.gather(*(self._stop_one(self._services[name]) for name in free))
             for name in free:
                 del running[name]
@@ -209,6 +210,11 @@ class Supervisor:
 
     def _is_down(self, service: Service) -> bool:
         return (self._layout.state / DOWN_FOLDER / service.name).exists()
+
+    def _all_needs(self, name: str) -> set[str]:
+        """What a service needs, and what that needs: control needs the database by way of its migration."""
+        direct = [need for need in self._services[name].needs if need in self._services]
+        return set(direct).union(*(self._all_needs(need) for need in direct))
 
     async def _stop_one(self, service: Service) -> None:
         await self._children.pop(service.name).stop(service.stop_timeout_s)

@@ -86,12 +86,13 @@ async def test_services_start_after_what_they_need_and_stop_before_it(world: Wor
     services = (
         world.program("front", port="gateway", needs=("back",)),
         world.program("back", port="control", needs=("step",)),
-        world.program("step"),
+        world.program("step", needs=("store",)),
+        world.program("store", port="postgres"),
     )
     async with world.running(*services):
-        assert world.notes == ["started step", "started back", "started front"]
+        assert world.notes == ["started store", "started step", "started back", "started front"]
 
-    assert world.notes[3:] == ["stopped front", "stopped back"]
+    assert world.notes[4:] == ["stopped front", "stopped back", "stopped store"]
 
 
 async def test_a_service_that_crashed_is_back(world: World) -> None:
