@@ -1,0 +1,91 @@
+"""The process: how it starts, refuses to start, and stops."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from local.ports import free_block
+from tests.fixtures.waiting import wait_until
+from tests.integration.sidecar.world import NOWHERE, WITHIN_SECONDS, Instance, Kafka
+
+ROOT = Path(__file__).parents[3]
+
+
+@contextmanager
+def process(port: int, **settings: str) -> Iterator[subprocess.Popen[str]]:
+    """`python -m services.sidecar` on `port`, its management on the next one."""
+    environment = {
+        **os.environ,
+        "KAFKA_MESH_SIDECAR_LISTEN": f"127.0.0.1:{port}",
+        "KAFKA_MESH_SIDECAR_METRICS_LISTEN": f"127.0.0.1:{port + 1}",
+        "KAFKA_MESH_SIDECAR_CONTROL_ADDRESS": NOWHERE,
+        "KAFKA_MESH_SIDECAR_HEALTH_TIMEOUT_MS": "500",
+        **{f"KAFKA_MESH_SIDECAR_{name.upper()}": value for name, value in settings.items()},
+    }
+    command = [sys.executable, "-m", "services.sidecar"]
+    running = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate(timeout=WITHIN_SECONDS)
+
+
+def page(url: str) -> str:
+    """The text of a page; empty while nobody answers."""
+    try:
+        return httpx.get(url).text
+    except httpx.TransportError:
+        return ""
+
+
+def test_a_signal_ends_it_in_order_while_a_read_waits(kafka: Kafka, orders: str, group: str) -> None:
+    port = free_block(2)
+    address = f"http://127.0.0.1:{port}"
+    with process(port, bootstrap_servers=kafka.bootstrap) as running:
+        wait_until(lambda: page(f"http://127.0.0.1:{port + 1}/ready") == "ready\n", "it is ready")
+        with httpx.Client(base_url=address, timeout=WITHIN_SECONDS) as http, ThreadPoolExecutor() as pool:
+            http.post(f"/consumers/{group}", json={"name": "c1", "requestWaitMs": 30_000})
+            instance = Instance(http, f"/consumers/{group}/instances/c1")
+            instance.subscribe(orders)
+            wait_until(lambda: instance.get(timeout=200).json() == [] and instance.assignments(), "the group is joined")
+            read = pool.submit(instance.get)
+            open_requests = "kafka_mesh_sidecar_open_requests 1.0"
+            wait_until(lambda: open_requests in page(f"http://127.0.0.1:{port + 1}/metrics"), "the read waits")
+            running.send_signal(signal.SIGTERM)
+            assert (read.result().status_code, read.result().json()) == (200, [])
+        assert running.wait(WITHIN_SECONDS) == 0
+
+
+def test_without_kafka_it_lives_and_is_not_ready() -> None:
+    port = free_block(2)
+    management = f"http://127.0.0.1:{port + 1}"
+    with process(port, bootstrap_servers=NOWHERE) as running:
+        wait_until(lambda: "Kafka does not answer" in page(f"{management}/ready"), "it says why it is not ready")
+        assert page(f"http://127.0.0.1:{port}/health/liveness") == "OK"
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(WITHIN_SECONDS) == 0
+
+
+def test_it_does_not_start_on_an_address_that_others_reach() -> None:
+    with process(free_block(2), listen="0.0.0.0:8084") as running:
+        assert running.wait(WITHIN_SECONDS) == 2
+        assert running.stderr is not None
+        assert "allow_insecure_bind" in running.stderr.read()
+
+
+def test_a_taken_port_is_named() -> None:
+    port = free_block(3)
+    with process(port, bootstrap_servers=NOWHERE):
+        wait_until(lambda: page(f"http://127.0.0.1:{port}/health/liveness"), "the first one is up")
+        with process(port, metrics_listen=f"127.0.0.1:{port + 2}", bootstrap_servers=NOWHERE) as second:
+            assert second.wait(WITHIN_SECONDS) == 1
+            assert second.stderr is not None
+            assert f"cannot listen on 127.0.0.1:{port}" in second.stderr.read()

@@ -1,0 +1,209 @@
+"""A sidecar on a thread of its own, called over HTTP as a backend would; and a plain Kafka client to check with."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from prometheus_client import Counter, Gauge
+
+from services.sidecar.process import Sidecar, running
+from services.sidecar.settings import SidecarSettings
+
+WITHIN_SECONDS = 30.0
+NOWHERE = "127.0.0.1:1"
+"""An address where nobody listens."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PlainRecord:
+    """A record as a plain client reads it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+def _headers(message: Message) -> Any:
+    return message.headers() or ()
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A real cluster, seen by a plain client."""
+
+    bootstrap: str
+
+    def create(self, topic: str, partitions: int = 2) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result(WITHIN_SECONDS)
+
+    def write(self, topic: str, *records: Json) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for record in records:
+            producer.produce(topic, **record)
+        assert producer.flush(WITHIN_SECONDS) == 0
+
+    def read(self, topic: str, count: int) -> list[PlainRecord]:
+        """All records of a topic, partition by partition; fails when there are more or fewer than `count`."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+        try:
+            partitions = consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions
+            ends = {
+                one: consumer.get_watermark_offsets(TopicPartition(topic, one), WITHIN_SECONDS)[1] for one in partitions
+            }
+            assert sum(ends.values()) == count
+            consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
+            messages = consumer.consume(count, timeout=WITHIN_SECONDS) if count else []
+        finally:
+            consumer.close()
+        assert len(messages) == count
+        found = [
+            PlainRecord(
+                message.partition() or 0,
+                message.offset() or 0,
+                message.key(),
+                message.value(),
+                message.timestamp()[1],
+                [(name, value) for name, value in _headers(message) if isinstance(value, bytes)],
+            )
+            for message in messages
+        ]
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def committed(self, group: str, topic: str, partition: int) -> int:
+        """The group's next offset as a plain member of it sees it; -1001 when there is none."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        try:
+            (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=WITHIN_SECONDS)
+            return int(found.offset)
+        finally:
+            consumer.close()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A consumer instance, through its URL."""
+
+    http: httpx.Client
+    path: str
+
+    def subscribe(self, *topics: str) -> None:
+        assert self.http.post(f"{self.path}/subscriptions", json={"topics": topics}).status_code == 204
+
+    def get(self, **query: object) -> httpx.Response:
+        return self.http.get(f"{self.path}/records", params={name: str(value) for name, value in query.items()})
+
+    def read(self, **query: object) -> list[Json]:
+        """What one read gives."""
+        answer = self.get(**query)
+        assert answer.status_code == 200, answer.text
+        records: list[Json] = answer.json()
+        return records
+
+    def read_all(self, count: int, **query: object) -> list[Json]:
+        """Reads until there are `count` records."""
+        records: list[Json] = []
+        deadline = time.monotonic() + WITHIN_SECONDS
+        while len(records) < count:
+            assert time.monotonic() < deadline, f"only {len(records)} of {count} records"
+            records += self.read(**query)
+        assert len(records) == count
+        return records
+
+    def commit(self, *offsets: Json, **query: object) -> httpx.Response:
+        content: Json = {"json": {"offsets": offsets}} if offsets else {}
+        return self.http.post(
+            f"{self.path}/offsets", params={name: str(value) for name, value in query.items()}, **content
+        )
+
+    def committed(self, *partitions: Json) -> list[Json]:
+        answer = self.http.put(f"{self.path}/offsets", json={"partitions": partitions})
+        offsets: list[Json] = answer.json()["offsets"]
+        return offsets
+
+    def assignments(self) -> list[Json]:
+        partitions: list[Json] = self.http.get(f"{self.path}/assignments").json()["partitions"]
+        return partitions
+
+    def delete(self) -> httpx.Response:
+        return self.http.delete(self.path)
+
+
+@dataclass(frozen=True)
+class SidecarWorld:
+    """A running sidecar."""
+
+    sidecar: Sidecar
+    http: httpx.Client
+
+    def produce(self, topic: str, *records: Json, **members: object) -> httpx.Response:
+        return self.http.post(f"/producers/{topic}", json={"records": records, **members})
+
+    def create(self, group: str, name: str, **members: object) -> Instance:
+        """An instance that reads from the beginning."""
+        answer = self.http.post(f"/consumers/{group}", json={"name": name, "autoOffsetReset": "earliest", **members})
+        assert answer.status_code == 200, answer.text
+        return Instance(self.http, answer.json()["base_uri"])
+
+
+def value_of(gauge: Gauge | Counter) -> float:
+    """What a metric without labels says."""
+    (metric,) = gauge.collect()
+    return metric.samples[0].value
+
+
+@contextlib.contextmanager
+def started(bootstrap: str, **settings: object) -> Iterator[SidecarWorld]:
+    """A sidecar that serves within the context; when it ends, it has stopped as the process does."""
+    chosen = {
+        "listen": "127.0.0.1:0",
+        "bootstrap_servers": bootstrap,
+        "control_address": "",
+        "name": "sidecar-test",
+        "request_timeout_ms": 10_000,
+        **settings,
+    }
+    loop = asyncio.new_event_loop()
+    up = threading.Event()
+    sidecars: list[Sidecar] = []
+    stopping = asyncio.Event()
+
+    async def life() -> None:
+        async with running(SidecarSettings.model_validate(chosen)) as sidecar:
+            sidecars.append(sidecar)
+            up.set()
+            await stopping.wait()
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(life())
+        finally:
+            up.set()
+            loop.close()
+
+    thread = threading.Thread(target=run, name="sidecar")
+    thread.start()
+    with contextlib.ExitStack() as stack:  # the backend's connections outlive the sidecar
+        try:
+            assert up.wait(WITHIN_SECONDS)
+            address = f"http://127.0.0.1:{sidecars[0].port}"
+            yield SidecarWorld(sidecars[0], stack.enter_context(httpx.Client(base_url=address, timeout=WITHIN_SECONDS)))
+        finally:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(stopping.set)
+            thread.join(WITHIN_SECONDS)
+            assert not thread.is_alive()
