@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 import click
 import grpc
-from google.rpc import error_details_pb2
+from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from meshctl.endpoints import Endpoint
@@ -46,16 +46,6 @@ _EXIT_CODES = {
     grpc.StatusCode.ABORTED: ExitCode.CONFLICT,
     grpc.StatusCode.ALREADY_EXISTS: ExitCode.CONFLICT,
 }
-
-# How grpc itself words UNAVAILABLE when there is no server; a server's own words are shown as they are.
-_TRANSPORT_WORDS = (
-    "failed to connect",
-    "connections to all backends",
-    "socket closed",
-    "connection reset",
-    "name resolution",
-    "dns",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +104,41 @@ def from_rpc(error: grpc.RpcError, endpoint: Endpoint) -> MeshctlError:
     call = as_call(error)
     code = call.code()
     words = call.details() or ""
-    violations = [violation for violation in _violations(call) if violation.text != words]
-    exit_code = _EXIT_CODES.get(code, ExitCode.REFUSED)
+    status = _status(call)
     where = f"control at {endpoint.address} ({endpoint.source})"
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED and not violations:
-        words = f"{where} did not answer in time; a change may still happen: see `meshctl history`, or raise --timeout"
-    elif code is grpc.StatusCode.UNAVAILABLE and any(word in words.lower() for word in _TRANSPORT_WORDS):
-        words = f"{where} does not answer; start the mesh with `kafka-mesh up`, or name another address with --address"
-    elif code is grpc.StatusCode.UNIMPLEMENTED:
-        words = f"{where} does not know this call; it is another service, or an older version"
-    elif code in (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL):
-        words = f"{where} failed: {words or code.name}"
+    if status is None:  # control's own refusals carry details: this is grpc's, or a fault
+        words = _without_details(code, words, where)
+    violations = [each for each in _violations(status) if words not in (each.text, str(each))]
+    exit_code = _EXIT_CODES.get(code, ExitCode.REFUSED)
     return MeshctlError(words or f"{where} answered {code.name}", exit_code, status=code.name, violations=violations)
 
 
-def _violations(error: grpc.Call) -> list[Violation]:
+def _without_details(code: grpc.StatusCode, words: str, where: str) -> str:
+    match code:
+        case grpc.StatusCode.UNAVAILABLE:
+            way_out = "start the mesh with `kafka-mesh up`, or name another address with --address"
+            return f"{where} does not answer ({words}); {way_out}"
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            way_out = "a change may still happen: see `meshctl history`, or raise --timeout"
+            return f"{where} did not answer in time; {way_out}"
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return f"{where} does not know this call; it is another service, or an older version"
+        case grpc.StatusCode.UNKNOWN | grpc.StatusCode.INTERNAL:
+            return f"{where} failed: {words or code.name}"
+        case _:
+            return words
+
+
+def _status(error: grpc.Call) -> status_pb2.Status | None:
     try:
-        status = rpc_status.from_call(error)
+        return rpc_status.from_call(error)
     except ValueError:  # details that contradict the status: show the status alone
-        return []
-    if status is None:
-        return []
+        return None
+
+
+def _violations(status: status_pb2.Status | None) -> list[Violation]:
     found: list[Violation] = []
-    for detail in status.details:
+    for detail in status.details if status else ():
         bad_request = error_details_pb2.BadRequest()
         precondition = error_details_pb2.PreconditionFailure()
         if detail.Unpack(bad_request):

@@ -25,9 +25,8 @@ _CONNECTION_KEYS = frozenset(
         "client.dns.lookup",
     }
 )
-_SECRET_KEYS = frozenset(
-    {"sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password", "sasl.oauthbearer.client.secret"}
-)
+_SECRET_KEYS = frozenset({"ssl.key.pem", "sasl.oauthbearer.config", "sasl.oauthbearer.assertion.private.key.pem"})
+_SECRET_WORDS = ("password", "passphrase", "secret")  # a misspelt secret must not be sent either
 _ADDRESS_KEYS = frozenset({"bootstrap.servers", "metadata.broker.list"})
 _REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\}")
 _WHY_NOT = {
@@ -52,7 +51,7 @@ def read(section: Section, key: str, findings: Findings) -> dict[str, str]:
     for name, value in found.items():
         if name in _ADDRESS_KEYS:
             findings.error(value.line, value.place, "addresses belong in bootstrap_servers; take this property out")
-        elif name in _SECRET_KEYS and not _REFERENCE.fullmatch(value.text):
+        elif _is_secret(name) and not _REFERENCE.fullmatch(value.text):
             findings.error(
                 value.line, value.place, "a secret must not stand in the file; write ${env:NAME} or ${file:/path}"
             )
@@ -73,6 +72,10 @@ def notice_what_does_not_touch_traffic(spec: routing.ClusterSpec, section: Secti
                     f"does not touch passing traffic: {why}; it steers the mesh's own {clients} of {spec.cluster_name}"
                 )
                 findings.notice(lines[name].line, f"{spec.cluster_name} {name}", text)
+
+
+def _is_secret(key: str) -> bool:
+    return key in _SECRET_KEYS or any(word in key for word in _SECRET_WORDS)
 
 
 def _text(value: Value) -> str:

@@ -1,0 +1,250 @@
+"""What an operator types, what control is asked, and what is shown."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from mesh.rpc import admin, events, routing
+from tests.unit.meshctl.scripted_control import ScriptedControl
+
+Meshctl = Callable[..., Result]
+
+
+def rule(rule_id: str, prefix: str, target: str, place: int) -> admin.Rule:
+    spec = routing.RuleSpec(rule_id=rule_id, match=routing.RuleMatch(topic_prefix=prefix), target_cluster=target)
+    return admin.Rule(name=f"rules/{rule_id}", spec=spec, place=place, revision=4, actor="ada@desk")
+
+
+def test_rules_are_listed_over_all_pages(control: ScriptedControl, meshctl: Meshctl) -> None:
+    def page(request: admin.ListRulesRequest) -> admin.ListRulesResponse:
+        if not request.page_token:
+            return admin.ListRulesResponse(rules=[rule("a", "apples", "c1", 1)], next_page_token="2", revision=9)
+        return admin.ListRulesResponse(rules=[rule("b", "bananas[x]", "c2", 2)], revision=9)
+
+    control.answers["ListRules"] = page
+    result = meshctl("rule", "list")
+    assert result.exit_code == 0
+    assert "prefix apples" in result.output
+    assert "prefix bananas[x]" in result.output  # not taken for markup
+    listed = json.loads(meshctl("rule", "list", "-o", "json").output)
+    assert [each["spec"]["rule_id"] for each in listed["rules"]] == ["a", "b"]
+    assert listed["revision"] == "9"
+
+
+def test_json_has_all_fields_under_their_proto_names(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["GetStatus"] = admin.MeshStatus(revision=5)
+    for arguments in (("-o", "json", "status"), ("status", "-o", "json")):
+        status = json.loads(meshctl(*arguments).output)
+        assert (status["revision"], status["pending_revision"], status["members"]) == ("5", "0", [])
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [(("--topic", "t"), "topic"), (("--prefix", "p"), "topic_prefix"), (("--regex", "r"), "topic_regex")],
+)
+def test_a_rule_is_added_with_each_kind_of_match(
+    control: ScriptedControl, meshctl: Meshctl, options: tuple[str, str], kind: str
+) -> None:
+    control.answers["CreateRule"] = admin.RuleChangeResponse(revision=6, rules=[rule("x", "p", "c1", 1)])
+    result = meshctl("rule", "add", *options, "--to", "c1", "--before", "fruit", "--id", "x", "--reason", "because")
+    assert result.exit_code == 0, result.output
+    (request,) = control.requests("CreateRule")
+    assert request.rule.match.WhichOneof("kind") == kind
+    assert (request.rule.rule_id, request.rule.target_cluster) == ("x", "c1")
+    assert request.place.before == "rules/fruit"
+    assert request.options.reason == "because"
+    assert uuid.UUID(request.options.request_id)
+    assert "revision 6" in result.output
+
+
+def test_setting_a_rule_shows_the_topics_that_moved(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["SetRule"] = admin.RuleChangeResponse(
+        revision=7,
+        rules=[rule("a", "apples", "c2", 1)],
+        moves=[admin.TopicMove(topic="apples-1", from_cluster="c1", to_cluster="c2", partitions=3)],
+        created_topics=["apples-1"],
+        switch_ms=12.4,
+    )
+    result = meshctl("rule", "set", "--prefix", "apples", "--to", "c2", "--create-topics", "--expected-revision", "6")
+    (request,) = control.requests("SetRule")
+    assert request.options.create_missing_topics
+    assert request.options.expected_revision == 6
+    assert not request.HasField("place")
+    assert "a: prefix apples -> c2 (place 1)" in result.output
+    assert "topic apples-1 moved from c1 to c2 (3 partitions)" in result.output
+    assert "revision 7, all gateways switched in 12 ms" in result.output
+
+
+def test_a_dry_run_asks_for_validation_only_and_says_so(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["SetRule"] = admin.RuleChangeResponse(revision=7, removed=["rules/a"])
+    result = meshctl("rule", "set", "--prefix", "apples", "--to", "c2", "--dry-run", "--first")
+    (request,) = control.requests("SetRule")
+    assert request.options.validate_only
+    assert request.place.first
+    assert "checked only, nothing was changed" in result.output
+
+
+def test_a_rule_is_removed_and_moved_by_id_or_by_match(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["ListRules"] = admin.ListRulesResponse(rules=[rule("a", "apples", "c1", 1)], revision=1)
+    assert meshctl("rule", "remove", "a").exit_code == 0
+    assert meshctl("rule", "remove", "--prefix", "apples").exit_code == 0
+    assert [each.name for each in control.requests("RemoveRule")] == ["rules/a", "rules/a"]
+    assert meshctl("rule", "move", "--prefix", "apples", "--last").exit_code == 0
+    (move,) = control.requests("MoveRule")
+    assert (move.name, move.place.last) == ("rules/a", True)
+    absent = meshctl("rule", "remove", "--topic", "apples")
+    assert absent.exit_code == 4
+    assert "no rule has the match: topic apples" in absent.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("rule", "add", "--to", "c1"),
+        ("rule", "add", "--topic", "a", "--prefix", "b", "--to", "c1"),
+        ("rule", "add", "--topic", "a"),
+        ("rule", "add", "--topic", "a", "--to", "c1", "--first", "--before", "x"),
+        ("rule", "move", "a"),
+        ("rule", "move", "--first"),
+        ("rule", "remove", "a", "--topic", "b"),
+        ("cluster", "test"),
+        ("cluster", "register", "c1", "a:1", "--producer-config", "acks"),
+        ("status", "--address", "nowhere"),
+        ("nonsense",),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_asks_nothing(
+    control: ScriptedControl, meshctl: Meshctl, arguments: tuple[str, ...]
+) -> None:
+    result = meshctl(*arguments)
+    assert result.exit_code == 2, result.output
+    assert not control.calls
+
+
+def test_every_call_says_who_asks_and_has_a_deadline(control: ScriptedControl, meshctl: Meshctl) -> None:
+    meshctl("explain", "apples", "--timeout", "7")
+    (call,) = control.calls
+    assert "@" in call.metadata["x-mesh-actor"]
+    assert call.time_left is not None
+    assert 0 < call.time_left <= 7
+
+
+def test_a_cluster_is_registered_with_its_properties(control: ScriptedControl, meshctl: Meshctl) -> None:
+    result = meshctl(
+        "cluster", "register", "c1", "a:1, b:2", "--partition-count", "3",
+        "--producer-config", "sasl.password=${env:X}", "--producer-config", "a=b=c", "--allow-unreachable",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    (request,) = control.requests("RegisterCluster")
+    assert list(request.spec.bootstrap_servers) == ["a:1", "b:2"]
+    assert dict(request.spec.producer_config) == {"sasl.password": "${env:X}", "a": "b=c"}
+    assert request.allow_unreachable
+
+
+def test_testing_an_unreachable_cluster_ends_with_3(control: ScriptedControl, meshctl: Meshctl) -> None:
+    gone = admin.Cluster(state=admin.CLUSTER_STATE_UNREACHABLE, state_reason="connection refused")
+    control.answers["TestCluster"] = admin.TestClusterResponse(cluster=gone)
+    result = meshctl("cluster", "test", "c1")
+    assert result.exit_code == 3
+    assert "cluster c1 does not answer: connection refused" in result.stderr
+    found = admin.Cluster(state=admin.CLUSTER_STATE_REACHABLE, brokers=[admin.Broker(id=1, host="h", port=9)])
+    control.answers["TestCluster"] = admin.TestClusterResponse(cluster=found, topic_count=1, latency_ms=3)
+    result = meshctl("cluster", "test", "--bootstrap", "h:9")
+    assert result.exit_code == 0
+    assert "h:9 answered in 3 ms" in result.output
+    assert "1 topic\n" in result.output
+
+
+def test_explain_shows_each_rule_that_was_tried(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["Explain"] = admin.ExplainResponse(
+        topic="bananas",
+        cluster="c2",
+        revision=8,
+        visit=2,
+        partitions=3,
+        tried=[
+            admin.TriedRule(rule=rule("a", "apples", "c1", 1), reason="does not begin with apples"),
+            admin.TriedRule(rule=rule("b", "bananas", "c2", 2), matched=True, reason="begins with bananas"),
+        ],
+        notes=["c1 did not answer"],
+    )
+    output = meshctl("explain", "bananas").output
+    assert "bananas lives on c2 (3 partitions, its visit 2 there; revision 8)" in output
+    assert "does not begin with apples" in output
+    assert "note: c1 did not answer" in output
+    control.answers["Explain"] = admin.ExplainResponse(topic="plums", revision=8)
+    assert "plums is not routed: no rule matches" in meshctl("explain", "plums").output
+
+
+def event(position: int) -> events.Event:
+    change = events.RuleChange(created=rule("a", "apples", "c1", 1).spec)
+    changed = events.RuleSetChanged(changes=[change], needs_hold=True)
+    return events.Event(position=position, stream="rules", actor="ada@desk", reason="fruit", rule_set_changed=changed)
+
+
+def test_history_asks_for_as_much_as_is_wanted(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["ListEvents"] = admin.ListEventsResponse(events=[event(3), event(2)], next_page_token="more")
+    result = meshctl("history", "-n", "2", "--stream", "rules")
+    (request,) = control.requests("ListEvents")
+    assert (request.page_size, request.stream) == (2, "rules")
+    assert "rule a added: prefix apples -> c1 (held until all gateways switch)" in result.output
+
+
+def test_watch_goes_on_where_the_stream_ended(
+    control: ScriptedControl, meshctl: Meshctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meshctl.commands.decision.RECONNECT_SECONDS", 0)
+    control.answers["GetStatus"] = admin.MeshStatus(last_position=4)
+
+    def two_at_a_time(request: admin.WatchEventsRequest) -> list[events.Event]:
+        return [event(request.from_position), event(request.from_position + 1)]
+
+    control.answers["WatchEvents"] = two_at_a_time
+    result = meshctl("watch", "-n", "3", "-o", "json")
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line)["position"] for line in result.output.splitlines()] == ["5", "6", "7"]
+    assert [each.from_position for each in control.requests("WatchEvents")] == [5, 7]
+
+
+def test_status_and_instances_show_what_control_knows(control: ScriptedControl, meshctl: Meshctl) -> None:
+    instance = events.ConsumerInstance(
+        name="instances/g.i", group="g", instance_id="i", sidecar="s1", topics=["apples"]
+    )
+    member = admin.Member(
+        name="members/gateway-1", kind=admin.MEMBER_KIND_GATEWAY, address="127.0.0.1:19092", revision=7,
+        phase=admin.MEMBER_PHASE_HELD, client_count=4, lag_ms=3.2,
+    )  # fmt: skip
+    control.answers["GetStatus"] = admin.MeshStatus(
+        revision=7, pending_revision=8, last_position=9, published_position=8, members=[member], instances=[instance]
+    )
+    output = meshctl("status").output
+    assert "revision 7; revision 8 is being rolled out; log at 9; 1 event not yet on mesh.events" in output
+    for cell in ("gateway-1", "held", "3 ms", "apples"):
+        assert cell in output
+    assert "No sidecar holds a consumer." in meshctl("instances").output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(meshctl: Meshctl, shell: str) -> None:
+    result = meshctl("completion", shell)
+    assert result.exit_code == 0, result.output
+    assert "_MESHCTL_COMPLETE" in result.output
+
+
+def test_the_shell_is_offered_clusters_and_rules(control: ScriptedControl, monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.shell_completion import ShellComplete
+
+    from meshctl.cli import cli
+
+    monkeypatch.setenv("MESHCTL_ADDRESS", control.address)
+    spec = routing.ClusterSpec(cluster_name="c1", bootstrap_servers=["a:1"])
+    control.answers["ListClusters"] = admin.ListClustersResponse(clusters=[admin.Cluster(spec=spec)])
+    control.answers["ListRules"] = admin.ListRulesResponse(rules=[rule("fruit", "apples", "c1", 1)])
+    complete = ShellComplete(cli, {}, "meshctl", "_MESHCTL_COMPLETE")
+    assert [each.value for each in complete.get_completions(["cluster", "test"], "")] == ["c1"]
+    assert [each.value for each in complete.get_completions(["rule", "move"], "fr")] == ["fruit"]

@@ -1,0 +1,113 @@
+"""mesh.yaml: what may stand in it, and how slips are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshctl.meshfile.model import FileError, FileKind
+from meshctl.meshfile.reading import parse
+
+MESH = """\
+clusters:
+- cluster_name: c1
+  bootstrap_servers: [a:9092, "b:9092"]
+- cluster_name: c2
+  bootstrap_servers: c:9092, d:9092
+  partition_count: 3
+  producer_config:
+    enable.idempotence: yes
+    message.max.bytes: 1000000
+rules:
+- topic: orders
+  target_cluster: c1
+- topic_prefix: apples
+  target_cluster: c2
+  rule_id: fruit
+- topic_regex: '[a-m].*'
+  target_cluster: c9
+"""
+
+
+def errors_of(text: str) -> list[str]:
+    with pytest.raises(FileError) as caught:
+        parse(text)
+    return [str(each) for each in caught.value.errors]
+
+
+def test_clusters_and_rules_are_read_in_their_order() -> None:
+    file = parse(MESH)
+    assert file.kind is FileKind.MESH
+    assert [list(each.spec.bootstrap_servers) for each in file.clusters] == [["a:9092", "b:9092"], ["c:9092", "d:9092"]]
+    assert file.rules is not None
+    kinds = [each.spec.match.WhichOneof("kind") for each in file.rules]
+    assert kinds == ["topic", "topic_prefix", "topic_regex"]
+    assert file.rules[1].spec.rule_id == "fruit"
+
+
+def test_values_of_properties_are_texts_as_librdkafka_reads_them() -> None:
+    config = parse(MESH).clusters[1].spec.producer_config
+    assert dict(config) == {"enable.idempotence": "true", "message.max.bytes": "1000000"}
+
+
+def test_a_file_without_rules_differs_from_one_with_none() -> None:
+    assert parse("clusters: []\n").rules is None
+    assert parse("rules: []\n").rules == ()
+
+
+def test_anchors_and_merge_keys_are_understood() -> None:
+    first = "- &base {cluster_name: c1, bootstrap_servers: 'a:1', partition_count: 2}\n"
+    file = parse(f"clusters:\n{first}- {{<<: *base, cluster_name: c2}}\n")
+    assert [(each.spec.cluster_name, each.spec.partition_count) for each in file.clusters] == [("c1", 2), ("c2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "line 1: the file is empty"),
+        ("a: [", "this is not YAML"),
+        ("- a\n", "line 1: expected a mapping"),
+        ("text", "line 1: expected a mapping (key: value lines), found 'text'"),
+        ("nothing: 1\n", "neither mesh.yaml (clusters, rules) nor an Envoy configuration"),
+        ("rules: 5\n", "line 1: rules: expected a list"),
+        ("rules: []\nclutsers: []\n", "line 2: clutsers: unknown key; did you mean clusters?"),
+        ("rules:\n- topic: a\n", "line 2: rules[0]: target_cluster is missing"),
+        ("rules:\n- {target_cluster: c}\n", "Expected exactly one of topic, topic_prefix, topic_regex"),
+        ("rules:\n- {topic: a, topic_prefix: b, target_cluster: c}\n", "found topic, topic_prefix"),
+        ("rules:\n- {topic_regex: '(', target_cluster: c}\n", "rules[0].topic_regex: '(' is not an RE2 expression"),
+        ("rules:\n- {topic: 'a b', target_cluster: c}\n", "'a b': topic names have 1 to 249"),
+        ("rules:\n- {topic: [a], target_cluster: c}\n", "rules[0].topic: expected a single value, found a list"),
+        ("rules:\n- {topic: a, target_cluster: c, rule_id: A}\n", "rules[0].rule_id: 'A'"),
+        ("rules:\n- {topic: a, topic: b, target_cluster: c}\n", "rules[0].topic: this key is there twice"),
+        ("clusters:\n- {cluster_name: c}\n", "clusters[0]: bootstrap_servers is missing"),
+        ("clusters:\n- {cluster_name: 'c 1', bootstrap_servers: 'a:1'}\n", "clusters[0].cluster_name: 'c 1'"),
+        ("clusters:\n- {cluster_name: c, bootstrap_servers: []}\n", "expected at least one host:port"),
+        ("clusters:\n- {cluster_name: c, bootstrap_servers: 'a:99999'}\n", "'a:99999': expected host:port"),
+        ("clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', partition_count: 0}\n", "whole number from 1"),
+        (
+            "clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', producer_config: {acks: }}\n",
+            "clusters[0].producer_config.acks: expected a single value, found nothing",
+        ),
+        (
+            "clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', producer_config: {bootstrap.servers: x}}\n",
+            "addresses belong in bootstrap_servers",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(text: str, expected: str) -> None:
+    errors = errors_of(text)
+    assert any(expected in each for each in errors), errors
+
+
+def test_a_secret_in_the_file_is_refused_and_not_repeated() -> None:
+    text = "clusters:\n- {cluster_name: c, bootstrap_servers: 'a:1', producer_config: {sasl.password: hunter2}}\n"
+    (error,) = errors_of(text)
+    assert "${env:NAME}" in error
+    assert "hunter2" not in error
+    parse(text.replace("hunter2", "'${env:C_PASSWORD}'"))
+
+
+def test_the_same_cluster_or_rule_id_twice_is_refused() -> None:
+    cluster = "- {cluster_name: c, bootstrap_servers: 'a:1'}\n"
+    assert "c: this cluster is already at line 2" in errors_of(f"clusters:\n{cluster}{cluster}")[0]
+    rules = "rules:\n- {topic: a, target_cluster: c, rule_id: x}\n- {topic: b, target_cluster: c, rule_id: x}\n"
+    assert "rule_id x is already at line 2" in errors_of(rules)[0]
