@@ -36,6 +36,8 @@ REQUEST_TIMEOUT = 10.0
 """Seconds without an answer after which aiokafka opens a new connection."""
 NEVER = 10 * 365 * 86_400.0
 """Seconds; for Faust's complaints about streams that are quiet: this log may be quiet for months."""
+RECORDS_PER_TURN = 16
+"""Records of a long log that are folded in a row, before data planes get their turn on the loop."""
 MOST_REPLICAS = 3
 """Of the log, where nobody says how many: as many as the cluster has brokers, up to this."""
 LOG_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -165,5 +167,7 @@ def _agent(receive: Receive, failure: asyncio.Future[None]) -> Callable[[Any], A
                 if not failure.done():
                     failure.set_exception(error)
                 raise
+            if event.message.offset % RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     return follow_log

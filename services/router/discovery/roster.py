@@ -84,7 +84,7 @@ class Roster:
             revision=standing.revision,
             phase=PHASES[standing.answer] if standing.answer else admin.MEMBER_PHASE_UNSPECIFIED,
             phase_reason=standing.reason,
-            router=self._router,
+            router=self._router.removeprefix("members/"),
             client_count=session.client_count,
             lag_ms=1000 * (standing.lag_s or 0.0),
         )

@@ -10,9 +10,9 @@ import pytest
 from local.ports import free_block
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
-from tests.integration.router.parts import WITHIN_S, PublishedLog, RouterProcess
+from tests.integration.router.parts import WITHIN_S, PublishedLog, ServiceProcess
 
-StartRouter = Callable[..., RouterProcess]
+StartRouter = Callable[..., ServiceProcess]
 
 
 @pytest.fixture
@@ -34,11 +34,17 @@ def control_port() -> int:
 @pytest.fixture
 def start_router(log: PublishedLog, control_port: int, tmp_path: Path) -> Iterator[StartRouter]:
     """`start_router("r1", **settings)` gives a router that is ready; `wait=False`: one that starts."""
-    started: list[RouterProcess] = []
+    started: list[ServiceProcess] = []
 
-    def start(name: str, *, wait: bool = True, **settings: str) -> RouterProcess:
-        settings = {"CONTROL_ADDRESS": f"127.0.0.1:{control_port}", **settings}
-        router = RouterProcess(name, free_block(2), log, tmp_path, **settings)
+    def start(name: str, *, wait: bool = True, **settings: str) -> ServiceProcess:
+        settings = {
+            "NAME": name,
+            "HOME_BOOTSTRAP_SERVERS": log.bootstrap,
+            "EVENTS_TOPIC": log.topic,
+            "CONTROL_ADDRESS": f"127.0.0.1:{control_port}",
+            **settings,
+        }
+        router = ServiceProcess("router", free_block(2), tmp_path / f"{name}.log", settings)
         started.append(router)
         router.start()
         if wait:

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -52,28 +52,24 @@ class PublishedLog(DecisionLog):
             future.exception(WITHIN_S)
 
 
-class RouterProcess:
-    """One router in a process of its own."""
+class ServiceProcess:
+    """A service of the mesh in a process of its own, on `port`; /metrics and /ready on the port after it."""
 
-    def __init__(self, name: str, port: int, log: PublishedLog, folder: Path, **other: str) -> None:
+    def __init__(self, service: str, port: int, log_file: Path, settings: Mapping[str, str]) -> None:
+        self.log_file = log_file
+        self._service = service
         self.address = f"127.0.0.1:{port}"
         self.management = f"http://127.0.0.1:{port + 1}"
-        self.log_file = folder / f"{name}.log"
-        settings = {
-            "NAME": name,
-            "LISTEN": self.address,
-            "METRICS_LISTEN": f"127.0.0.1:{port + 1}",
-            "HOME_BOOTSTRAP_SERVERS": log.bootstrap,
-            "EVENTS_TOPIC": log.topic,
-            **other,
-        }
-        self._environment = {**os.environ, **{f"KAFKA_MESH_ROUTER_{key}": value for key, value in settings.items()}}
+        listens = {"LISTEN": self.address, "METRICS_LISTEN": f"127.0.0.1:{port + 1}"}
+        prefix = f"KAFKA_MESH_{service.upper()}_"
+        own = {f"{prefix}{key}": value for key, value in {**listens, **settings}.items()}
+        self._environment = {**os.environ, **own}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self.log_file.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "services.router"], env=self._environment, stdout=output, stderr=output
+                [sys.executable, "-m", f"services.{self._service}"], env=self._environment, stdout=output, stderr=output
             )
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
@@ -100,7 +96,9 @@ class RouterProcess:
     def metric(self, name: str) -> float:
         with urllib.request.urlopen(f"{self.management}/metrics", timeout=WITHIN_S) as answer:
             lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"kafka_mesh_router_{name}"))
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"kafka_mesh_{self._service}_{name}")
+        )
 
 
 class DataPlane:

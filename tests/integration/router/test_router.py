@@ -141,7 +141,7 @@ async def test_control_hears_who_is_there_and_who_has_left(
             assert report.router.name == "members/r1"
             assert report.router.kind == admin.MEMBER_KIND_ROUTER
             member = report.members[0]
-            assert (member.name, member.revision, member.router) == ("members/g1", 3, "members/r1")
+            assert (member.name, member.revision, member.router) == ("members/g1", 3, "r1")
         log.rule("bananas", to="c2")
         log.publish()
         await gateway.expect("apply", 4)  # control is away again
