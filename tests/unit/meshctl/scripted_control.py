@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +36,8 @@ class Refusal:
     details: tuple[Message, ...] = ()
 
 
-Answer = Message | Refusal | list[Message] | Callable[[Any], Message | Refusal]
+Answer = Message | Refusal | Sequence[Message]
+Script = Answer | Callable[[Any], Answer]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class ScriptedControl:
     """Give `answers` by method name; a method without one answers with an empty message."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, Script] = {}
         self.calls: list[Call] = []
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
         for service in SERVICES.values():
@@ -74,9 +75,8 @@ class ScriptedControl:
         def note(request: Any, context: grpc.ServicerContext) -> Answer:
             metadata = {key: str(value) for key, value in context.invocation_metadata()}
             self.calls.append(Call(method.name, request, metadata, context.time_remaining()))
-            answer = self.answers.get(method.name, response_class())
-            if callable(answer) and not isinstance(answer, Message):
-                answer = answer(request)
+            script = self.answers.get(method.name, response_class())
+            answer = script(request) if callable(script) else script
             if isinstance(answer, Refusal):
                 context.abort_with_status(rpc_status.to_status(_status(answer)))
             return answer
@@ -86,16 +86,13 @@ class ScriptedControl:
 
         def stream(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             answer = note(request, context)
-            assert isinstance(answer, list)
+            assert isinstance(answer, Sequence)
             yield from answer
 
-        wires = {
-            "request_deserializer": request_class.FromString,
-            "response_serializer": response_class.SerializeToString,
-        }
+        read, write = request_class.FromString, response_class.SerializeToString
         if method.server_streaming:
-            return grpc.unary_stream_rpc_method_handler(stream, **wires)
-        return grpc.unary_unary_rpc_method_handler(unary, **wires)
+            return grpc.unary_stream_rpc_method_handler(stream, read, write)
+        return grpc.unary_unary_rpc_method_handler(unary, read, write)
 
 
 def _status(refusal: Refusal) -> status_pb2.Status:

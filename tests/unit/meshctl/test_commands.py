@@ -58,7 +58,7 @@ def test_a_rule_is_added_with_each_kind_of_match(
     assert (request.rule.rule_id, request.rule.target_cluster) == ("x", "c1")
     assert request.place.before == "rules/fruit"
     assert request.options.reason == "because"
-    assert uuid.UUID(request.options.request_id)
+    assert str(uuid.UUID(request.options.request_id)) == request.options.request_id
     assert "revision 6" in result.output
 
 
