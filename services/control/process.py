@@ -21,7 +21,7 @@ from services.control.decisions.clusters import ClusterDecisions
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
-from services.control.decisions.rollouts import Rollouts
+from services.control.decisions.rollouts import SWITCH_MARGIN_MS, Rollouts
 from services.control.decisions.rules import RuleDecisions
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
@@ -47,21 +47,25 @@ class Control:
         self._database = Database(settings.database_url.get_secret_value())
         self.journal = Journal(self._database)
         self.publisher = Publisher(
-            self._database, self.journal, Home(settings.home_bootstrap_servers, settings.home_properties)
+            self._database,
+            self.journal,
+            Home(settings.home_bootstrap_servers, settings.home_properties, settings.events_topic),
         )
         self.members = Members()
         self._connections = Connections()
         self._turns = Turns()
         self._probes = Probes(self.journal, self._connections)
         rollouts = Rollouts(self.journal, self.members, settings.hold_ms)
-        self._rules = RuleDecisions(self.journal, self._turns, self._connections, rollouts)
+        self._rules = RuleDecisions(
+            self.journal, self._turns, self._connections, rollouts, never_move=[settings.events_topic]
+        )
         clusters = ClusterDecisions(self.journal, self._turns, self._connections, self._probes, self.publisher.is_home)
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, clusters, self._probes),
             "RuleService": RuleService(self.journal, self._rules),
             "DecisionService": DecisionService(self.journal, self.members, self._probes, self.publisher),
             "InstanceService": InstanceService(self.journal, InstanceDecisions(self.journal), self.members),
-            "RolloutService": RolloutService(self.members, settings.hold_ms),
+            "RolloutService": RolloutService(self.members, settings.hold_ms + SWITCH_MARGIN_MS),
         }
         self.server = RpcServer(settings.listen, self._adders(), [Calls()])
         self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)

@@ -16,12 +16,14 @@ class ControlSettings(ServiceSettings, service="control"):
     """The Kafka cluster that holds mesh.events."""
     home_properties: dict[str, str] = Field(default_factory=dict)
     """librdkafka properties for security of the home cluster; secrets as ${env:NAME} or ${file:/path}."""
+    events_topic: str = "mesh.events"
+    """Topic of the log on the home cluster."""
     listen: Address = "127.0.0.1:7070"
     """gRPC."""
     metrics_listen: Address = "127.0.0.1:7170"
     """/metrics, /live, /ready."""
     hold_ms: int = Field(default=5000, ge=100, le=30_000)
-    """How long gateways may hold a topic that moves, before the change is given up."""
+    """How long a change that moves topics waits for all gateways to hold them, before it is given up."""
     stop_grace_s: float = Field(default=8.0, ge=0, le=60)
     """Seconds that running calls and the publisher get when control stops."""
     log_level: str = "INFO"

@@ -25,6 +25,10 @@ SETTLE_TIME = 5.0
 """Seconds after the start in which routers come back with their gateways; until one does, no change that must be
 held begins.
 """
+SWITCH_MARGIN_MS = 3000
+"""Members may hold this much longer than control waits for them, so that a switch that was decided in the last moment
+finds them still holding: a member that has let go would write to the old cluster until the switch reaches it.
+"""
 CONTROL = "control"
 """Actor of what control decides by itself."""
 

@@ -32,9 +32,6 @@ from services.control.upstream.connections import Connections, UnreachableError
 
 log = structlog.get_logger(__name__)
 
-MESH_TOPIC = "mesh.events"
-"""The mesh's own log does not move, whatever the rules say."""
-
 
 @dataclass(frozen=True, slots=True)
 class ChangeWishes:
@@ -64,7 +61,15 @@ Remember = Callable[[RuleChange | Refusal], StoredAnswer | None]
 class RuleDecisions:
     """Commands about the rule set."""
 
-    def __init__(self, journal: Journal, turns: Turns, connections: Connections, rollouts: Rollouts) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        turns: Turns,
+        connections: Connections,
+        rollouts: Rollouts,
+        never_move: Sequence[str] = (),
+    ) -> None:
+        self._never_move = never_move  # the mesh's own log stays where it is, whatever the rules say
         self._journal = journal
         self._turns = turns
         self._connections = connections
@@ -139,7 +144,7 @@ class RuleDecisions:
         """Topics that move, and those of them that are to be created on their target."""
         before, after = decision.before, decision.after
         topics = await self._topics(before, clusters_that_may_lose(before, after), "topics that may move away from it")
-        moves = planned_moves(before, after, topics, never=[MESH_TOPIC])
+        moves = planned_moves(before, after, topics, never=self._never_move)
         targets = {move.target for move in moves if move.target is not None}
         topics |= await self._topics(after, targets - topics.keys(), "topics that move to it")
         result = checked(moves, topics)

@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -31,7 +31,6 @@ from services.control.store.journal import Journal
 from services.control.store.log import OutboxPosition
 from services.control.upstream.references import resolved_all
 
-TOPIC = "mesh.events"
 TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Kept for ever: routers build their tables from the beginning."""
 KAFKA_TIMEOUT = 8.0
@@ -51,10 +50,11 @@ class PublishError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """How to reach the home cluster: addresses, and librdkafka properties for security (values may be references)."""
+    """How to reach the home cluster: addresses, librdkafka properties for security (may be references), the topic."""
 
     bootstrap_servers: tuple[str, ...]
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    topic: str = "mesh.events"
 
 
 class Publisher:
@@ -107,11 +107,11 @@ class Publisher:
             "client.id": "kafka-mesh-control-outbox",
             "log_level": 0,
         }
-        cluster_id, is_empty = await self._in_thread(lambda: _prepare_topic(settings))
+        cluster_id, is_empty = await self._in_thread(lambda: _prepare_topic(settings, self._home.topic))
         position, stored_id = await self._stored.load()
         if position and (is_empty or (stored_id and stored_id != cluster_id)):
             log.warning(
-                "mesh.events starts from the beginning", cluster_id=cluster_id, was=stored_id, topic_is_empty=is_empty
+                "the topic starts from the beginning", cluster_id=cluster_id, was=stored_id, topic_is_empty=is_empty
             )
             position = 0
         self.position, self.kafka_cluster_id = position, cluster_id
@@ -125,7 +125,7 @@ class Publisher:
                     self.trouble = ""
                     await self._journal.grown_beyond(self.position)
                     continue
-                await self._in_thread(lambda batch=batch: _publish(producer, batch))
+                await self._in_thread(lambda batch=batch: _publish(producer, self._home.topic, batch))
                 self.position = batch[-1].position
                 published_total.inc(len(batch))
                 position_gauge.set(self.position)
@@ -148,25 +148,25 @@ def _producer(settings: dict[str, Any]) -> Producer:
     return Producer({**settings, **own})
 
 
-def _prepare_topic(settings: dict[str, Any]) -> tuple[str, bool]:
+def _prepare_topic(settings: dict[str, Any], topic: str) -> tuple[str, bool]:
     """Makes sure that the topic is there; the cluster's id, and whether the topic holds nothing."""
     where = settings["bootstrap.servers"]
     try:
         admin = AdminClient(settings)
         metadata: Any = admin.list_topics(timeout=KAFKA_TIMEOUT)
-        if TOPIC not in metadata.topics:
-            topic = NewTopic(TOPIC, num_partitions=1, replication_factor=-1, config=TOPIC_SETTINGS)
-            _created(admin.create_topics([topic], request_timeout=KAFKA_TIMEOUT)[TOPIC])
-            metadata = _visible(admin)
-        partitions = len(metadata.topics[TOPIC].partitions)
+        if topic not in metadata.topics:
+            new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=TOPIC_SETTINGS)
+            _created(admin.create_topics([new], request_timeout=KAFKA_TIMEOUT)[topic])
+            metadata = _visible(admin, topic)
+        partitions = len(metadata.topics[topic].partitions)
         if partitions != 1:
             raise PublishError(
-                f"topic {TOPIC} on {where} has {partitions} partitions and must have one, for the order of events; "
+                f"topic {topic} on {where} has {partitions} partitions and must have one, for the order of events; "
                 "delete it, control creates it anew"
             )
         consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
         try:
-            first, last = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=KAFKA_TIMEOUT)
+            first, last = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=KAFKA_TIMEOUT)
         finally:
             consumer.close()
     except KafkaException as error:
@@ -182,18 +182,18 @@ def _created(future: Any) -> None:
             raise
 
 
-def _visible(admin: Any) -> Any:
+def _visible(admin: Any, topic: str) -> Any:
     deadline = time.monotonic() + KAFKA_TIMEOUT
     while True:
         metadata = admin.list_topics(timeout=KAFKA_TIMEOUT)
-        if metadata.topics.get(TOPIC) is not None and metadata.topics[TOPIC].partitions:
+        if metadata.topics.get(topic) is not None and metadata.topics[topic].partitions:
             return metadata
         if time.monotonic() > deadline:
-            raise PublishError(f"topic {TOPIC} was created but does not show up")
+            raise PublishError(f"topic {topic} was created but does not show up")
         time.sleep(0.05)
 
 
-def _publish(producer: Producer, batch: Sequence[events.Event]) -> None:
+def _publish(producer: Producer, topic: str, batch: Sequence[events.Event]) -> None:
     failed: list[str] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -203,7 +203,7 @@ def _publish(producer: Producer, batch: Sequence[events.Event]) -> None:
     try:
         for event in batch:
             producer.produce(
-                TOPIC,
+                topic,
                 event.SerializeToString(deterministic=True),
                 str(event.position).encode(),
                 partition=0,

@@ -1,0 +1,197 @@
+"""What the rule set aggregate accepts, refuses and decides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesh.routing import InvalidRuleError
+from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
+from services.control.domain.ranks import STEP
+from services.control.domain.rules import Before, Place, RuleSet
+from tests.unit.control.worlds import after, kinds, match, rule, rule_set, table, written
+
+
+def test_a_new_rule_goes_last_unless_a_place_is_given() -> None:
+    rules = rule_set("apples->c1", "bananas->c2")
+    assert after(rules.create(rule("cherries->c3"))) == ["apples->c1", "bananas->c2", "cherries->c3"]
+    assert after(rules.create(rule("cherries->c3"), Place.FIRST)) == ["cherries->c3", "apples->c1", "bananas->c2"]
+    assert after(rules.create(rule("cherries->c3"), Before("r2"))) == ["apples->c1", "cherries->c3", "bananas->c2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule_id"),
+    [
+        ("apples->c1", "apples"),
+        ("apples*->c1", "apples-prefix"),
+        ("~apples.+->c1", "apples-regex"),
+        ("~.*->c1", "regex"),
+        ("Big_Apples.v1->c1", "big-apples-v1"),
+    ],
+)
+def test_a_rule_id_is_made_from_the_match(text: str, rule_id: str) -> None:
+    decision = rule_set().create(rule(text))
+    assert decision.changed_ids == [rule_id]
+
+
+def test_made_rule_ids_are_unique() -> None:
+    rules = RuleSet(rule_set().create(rule("a.b->c1")).after, 8)
+    assert rules.create(rule("a_b->c1")).changed_ids == ["a-b-2"]
+
+
+def test_an_unknown_target_is_named_with_the_known_ones() -> None:
+    with pytest.raises(NotAllowed, match=r"rule 'apples': target cluster 'c9' is not registered \(known: c1, c2, c3\)"):
+        rule_set().create(rule("apples->c9"))
+
+
+def test_the_same_match_twice_is_refused_with_the_name_of_the_other_rule() -> None:
+    with pytest.raises(Exists, match="rule 'r1' has the same match"):
+        rule_set("apples->c1").create(rule("apples->c2"))
+
+
+def test_a_rule_id_is_used_once() -> None:
+    with pytest.raises(Exists, match="'r1' exists"):
+        rule_set("apples->c1").create(rule("bananas->c2", "r1"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("ap*->c1", "apples->c2"), ("ap*->c1", "app*->c2"), ("~a.*->c1", "apples->c2"), ("~.*->c1", "b*->c2")],
+)
+def test_a_rule_that_can_never_match_is_refused_with_the_name_of_the_one_that_covers_it(
+    first: str, second: str
+) -> None:
+    with pytest.raises(NotAllowed, match="would never match: rule 'r1'") as refused:
+        rule_set(first).create(rule(second))
+    assert refused.value.kind == "RULE_SHADOWED"
+    assert after(rule_set(first).create(rule(second), allow_shadowed=True)) == [first, second]
+    assert after(rule_set(first).create(rule(second), Place.FIRST)) == [second, first]
+
+
+def test_a_rule_placed_in_front_must_not_shadow_those_behind() -> None:
+    with pytest.raises(NotAllowed, match=r"rule 'r1' \(topic apples\) would never match"):
+        rule_set("apples->c1").create(rule("ap*->c2"), Place.FIRST)
+
+
+def test_a_rule_that_was_shadowed_before_hinders_no_other_change() -> None:
+    assert after(rule_set("ap*->c1", "apples->c2").create(rule("b->c1"))) == ["ap*->c1", "apples->c2", "b->c1"]
+
+
+@pytest.mark.parametrize("rule_id", ["Apples", "a b", "x" * 64, "a/b"])
+def test_a_wrong_rule_id_is_refused(rule_id: str) -> None:
+    with pytest.raises(InvalidField, match=r"rule\.rule_id"):
+        rule_set().create(rule("apples->c1", rule_id))
+
+
+@pytest.mark.parametrize("name", ["a b", "..", "äpfel"])
+def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidField, match="topic"):
+        rule_set().create(rule(f"{name}->c1"))
+
+
+def test_a_wrong_expression_is_refused() -> None:
+    with pytest.raises(InvalidRuleError, match="not an RE2 expression"):
+        rule_set().create(rule("~(->c1"))
+
+
+def test_set_retargets_the_rule_with_that_match_in_its_place() -> None:
+    rules = rule_set("apples->c1", "bananas->c2")
+    decision = rules.set(match("apples"), "c2")
+    assert after(decision) == ["apples->c2", "bananas->c2"]
+    assert kinds(decision) == ["updated"]
+
+
+def test_set_adds_a_rule_where_none_has_that_match() -> None:
+    assert after(rule_set("apples->c1").set(match("bananas"), "c2", Place.FIRST)) == ["bananas->c2", "apples->c1"]
+
+
+def test_move_touches_only_the_rule_that_moves() -> None:
+    rules = rule_set("a->c1", "b->c1", "c->c1", "d->c1")
+    decision = rules.move("r4", Before("r2"))
+    assert after(decision) == ["a->c1", "d->c1", "b->c1", "c->c1"]
+    assert kinds(decision) == ["moved"]
+
+
+@pytest.mark.parametrize("place", [Place.LAST, Before("r2")])
+def test_a_move_to_where_it_is_changes_nothing(place: Place | Before) -> None:
+    assert rule_set("a->c1", "b->c1").move("r2", place).event is None
+
+
+def test_setting_what_is_there_changes_nothing() -> None:
+    assert rule_set("apples->c1").set(match("apples"), "c1").event is None
+
+
+def test_update_changes_match_and_target_in_place() -> None:
+    rules = rule_set("apples->c1", "bananas->c2")
+    assert after(rules.update("r1", match=match("pears"), target="c3")) == ["pears->c3", "bananas->c2"]
+
+
+def test_remove() -> None:
+    decision = rule_set("apples->c1", "bananas->c2").remove("r1")
+    assert after(decision) == ["bananas->c2"]
+    assert decision.removed_ids == ["r1"]
+
+
+def test_an_unknown_rule_is_named_with_the_known_ones() -> None:
+    with pytest.raises(Unknown, match=r"'r9' does not exist \(known: r1\)"):
+        rule_set("apples->c1").remove("r9")
+
+
+def test_replace_keeps_the_ids_of_matches_that_stay() -> None:
+    rules = rule_set("apples->c1", "bananas->c2", "cherries->c3")
+    decision = rules.replace([rule("cherries->c3"), rule("dates*->c1"), rule("apples->c2", "other-id")])
+    assert after(decision) == ["cherries->c3", "dates*->c1", "apples->c2"]
+    assert [each.rule_id for each in decision.after.rules] == ["r3", "dates-prefix", "r1"]
+    assert decision.removed_ids == ["r2"]
+
+
+def test_replace_by_the_same_rules_changes_nothing() -> None:
+    assert rule_set("apples->c1", "b*->c2").replace([rule("apples->c1"), rule("b*->c2")]).event is None
+
+
+def test_another_revision_than_expected_is_refused() -> None:
+    rules = rule_set("apples->c1")
+    rules.expect(0)
+    rules.expect(7)
+    with pytest.raises(Conflict, match="at revision 7, not 5"):
+        rules.expect(5)
+
+
+def test_appending_holds_nothing_and_retargeting_holds() -> None:
+    rules = rule_set("apples->c1")
+    appended, retargeted = rules.create(rule("bananas->c2")).event, rules.set(match("apples"), "c2").event
+    assert appended is not None
+    assert retargeted is not None
+    assert not appended.needs_hold
+    assert retargeted.needs_hold
+
+
+def test_ranks_are_spread_again_when_neighbours_come_too_close() -> None:
+    close = rule_set("a->c1", "b->c1", ranks=(1.0, 1.0 + 1e-6))
+    decision = close.create(rule("c->c1"), Before("r2"))
+    assert after(decision) == ["a->c1", "c->c1", "b->c1"]
+    assert [version.rank for version in decision.after.living] == [STEP, 2 * STEP, 3 * STEP]
+
+
+def test_a_thousand_rules_squeezed_into_one_place_keep_their_order() -> None:
+    rules = rule_set("first->c1", "last->c1")
+    for number in range(1000):
+        rules = RuleSet(rules.create(rule(f"t{number}->c1"), Before("r2")).after, 8)
+    expected = ["first->c1", *(f"t{number}->c1" for number in range(1000)), "last->c1"]
+    assert written(rules.table) == expected
+
+
+names = st.lists(st.sampled_from([f"t{number}" for number in range(12)]), unique=True, max_size=12)
+
+
+@given(names, names)
+def test_any_list_becomes_any_other(old: list[str], new: list[str]) -> None:
+    rules = RuleSet(table(*(f"{name}->c1" for name in old)), 7)
+    decision = rules.replace([rule(f"{name}->c2") for name in new])
+    if decision.event is None:
+        assert old == new == []
+    else:
+        assert after(decision) == [f"{name}->c2" for name in new]
+        ranks = [version.rank for version in decision.after.living]
+        assert ranks == sorted(set(ranks))

@@ -1,0 +1,61 @@
+"""Small worlds for tests of the domain, written the way people write rules: "apples->c1", "ap*->c2", "~a.+->c1"."""
+
+from __future__ import annotations
+
+from mesh.routing import (
+    ExactTopic,
+    ForwardingRule,
+    Match,
+    RoutingTable,
+    RuleVersion,
+    TopicPrefix,
+    TopicRegex,
+    UpstreamCluster,
+)
+from mesh.routing.fold import with_changes
+from services.control.domain.ranks import STEP
+from services.control.domain.rules import RuleSet, RuleSetDecision
+
+
+def match(text: str) -> Match:
+    if text.startswith("~"):
+        return TopicRegex(text[1:])
+    return TopicPrefix(text[:-1]) if text.endswith("*") else ExactTopic(text)
+
+
+def rule(text: str, rule_id: str = "") -> ForwardingRule:
+    pattern, target = text.split("->")
+    return ForwardingRule(rule_id, match(pattern), target)
+
+
+def table(*rules: str, clusters: tuple[str, ...] = ("c1", "c2", "c3"), ranks: tuple[float, ...] = ()) -> RoutingTable:
+    """Rules get the ids r1, r2, ... in their order."""
+    known = [UpstreamCluster(name, (f"{name}:9092",), number) for number, name in enumerate(clusters, 1)]
+    places = ranks or tuple(STEP * number for number in range(1, len(rules) + 1))
+    versions = [
+        RuleVersion(rule(text, f"r{number}"), rank, from_revision=1)
+        for number, (text, rank) in enumerate(zip(rules, places, strict=True), 1)
+    ]
+    return RoutingTable(7, known, versions)
+
+
+def rule_set(*rules: str, ranks: tuple[float, ...] = ()) -> RuleSet:
+    return RuleSet(table(*rules, ranks=ranks), revision=7)
+
+
+def written(rules: RoutingTable) -> list[str]:
+    """The rules of a table, as `rule` reads them."""
+    marks = {ExactTopic: "{0.topic}", TopicPrefix: "{0.prefix}*", TopicRegex: "~{0.pattern}"}
+    return [f"{marks[type(each.match)].format(each.match)}->{each.target_cluster}" for each in rules.rules]
+
+
+def after(decision: RuleSetDecision) -> list[str]:
+    """The rules after a decision, as the fold of its event makes them."""
+    assert decision.event is not None
+    return written(with_changes(decision.before, 8, decision.event.changes))
+
+
+def kinds(decision: RuleSetDecision) -> list[str]:
+    """What the event is made of: created, updated, moved, removed."""
+    assert decision.event is not None
+    return [str(change.WhichOneof("kind")) for change in decision.event.changes]
