@@ -108,6 +108,8 @@ class ConsumerEndpoints:
             raise Fault(
                 FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, "The consumer did not answer in time; read again later"
             ) from None
+        if records and await request.is_disconnected():
+            await instance.give_back(records)
         return json_response([_shown(record) for record in records])
 
     async def commit_offsets(self, request: Request) -> Response:

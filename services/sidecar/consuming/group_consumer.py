@@ -9,9 +9,10 @@ How reading works
    least one record is taken, however large.
 3. A record counts as read when it is in an answer; only then may its offset be committed. A record that does not fit
    its format stays held: the read ends before it, or names it when it comes first.
-4. A partition that is taken away takes along what is held and read of it: its next owner continues at the last
+4. An answer that did not reach the backend is given back: its records are held again, before all others.
+5. A partition that is taken away takes along what is held and read of it: its next owner continues at the last
    commit.
-5. While the backend does not read, the partitions are paused and the consumer is polled all the same. So a quiet
+6. While the backend does not read, the partitions are paused and the consumer is polled all the same. So a quiet
    backend does not lose its membership and does not hold up the rebalances of its group.
 """
 
@@ -54,6 +55,8 @@ class GroupConsumer:
         self._options = options
         self._limits = limits
         self._held: deque[Message] = deque()
+        self._handed: deque[Message] = deque()  # the last answer, as it came from Kafka,
+        self._taken: list[Consumed] = []  # and as the backend got it
         self._read: dict[Partition, int] = {}
         self._topics: tuple[str, ...] = ()
         self._pattern = ""
@@ -96,8 +99,11 @@ class GroupConsumer:
         """Partitions that this member has."""
         return sorted(Partition(given.topic, given.partition) for given in self._consumer.assignment())
 
-    def read(self, request: ReadRequest) -> list[Consumed]:
-        """Records, or none when the time is over. Fault when nothing can be read, with the reason."""
+    def read(self, request: ReadRequest, not_after: float) -> list[Consumed]:
+        """Records, or none when the time is over. Fault when nothing can be read, with the reason.
+
+        It ends by `not_after` on the monotonic clock, as nobody waits for its records then.
+        """
         if not (self._topics or self._pattern):
             raise Fault(
                 FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION,
@@ -105,7 +111,7 @@ class GroupConsumer:
             )
         try:
             self._resume()
-            taken = self._gather(request, time.monotonic())
+            taken = self._gather(request, time.monotonic(), not_after)
         finally:
             self._last_read = time.monotonic()
         if not taken:
@@ -117,6 +123,18 @@ class GroupConsumer:
         if self._options.auto_commit and taken:
             self._store()
         return taken
+
+    def give_back(self, taken: list[Consumed]) -> bool:
+        """The answer of the last read did not reach the backend: its records come again. False when it is too late."""
+        handed, self._handed = self._handed, deque()
+        if not handed or taken is not self._taken:
+            return False
+        self._held.extendleft(reversed(handed))
+        for record in reversed(taken):
+            self._read[Partition(record.topic, record.partition)] = record.offset
+        if self._options.auto_commit:
+            self._store()
+        return True
 
     def commit(self, asked: list[Consumption] | None, *, wait: bool) -> list[Commit]:
         """Commits what was consumed, or all that was read. Fault when Kafka refuses."""
@@ -188,8 +206,9 @@ class GroupConsumer:
             ) from None
         self._last_read = time.monotonic()
 
-    def _gather(self, request: ReadRequest, started: float) -> list[Consumed]:
+    def _gather(self, request: ReadRequest, started: float, not_after: float) -> list[Consumed]:
         taken: list[Consumed] = []
+        self._taken, self._handed = taken, deque()
         size = 0
         patience = (
             self._options.read_timeout if request.timeout is None else min(request.timeout, self._options.read_timeout)
@@ -207,9 +226,9 @@ class GroupConsumer:
                     return taken
                 taken.append(record)
                 size += record.size
-                self._held.popleft()
+                self._handed.append(self._held.popleft())
             now = time.monotonic()
-            remaining = self._wait_until(started, patience, joined_by) - now
+            remaining = min(self._wait_until(started, patience, joined_by), not_after) - now
             enough = size >= min_bytes if min_bytes > 0 else bool(taken)
             if enough or remaining <= 0 or self._error is not None or self._interrupted.is_set():
                 return taken
@@ -288,6 +307,7 @@ class GroupConsumer:
 
     def _forget_all(self) -> None:
         self._held.clear()
+        self._handed.clear()
         self._read.clear()
         self._missing_topics.clear()
         self._assigned_at = None
@@ -306,6 +326,7 @@ class GroupConsumer:
         self._held = deque(
             kept for kept in self._held if Partition(kept.topic() or "", kept.partition() or 0) not in gone
         )
+        self._handed.clear()
         for partition in gone:
             self._read.pop(partition, None)
         self._assigned_at = None

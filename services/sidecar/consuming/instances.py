@@ -27,6 +27,8 @@ from services.sidecar.faults import Fault, FaultKind
 T = TypeVar("T")
 GRACE_SECONDS = 5.0
 """What a call may take beyond its own bound: another call that runs before it, a client that is being closed."""
+ANSWER_SECONDS = 1.0
+"""A read ends so much before its caller gives up: records that nobody takes would be lost to the instance."""
 IDLE_POLL_SECONDS = 0.2
 """How often an instance that nobody reads from serves its group."""
 REAP_SECONDS = 1.0
@@ -87,7 +89,13 @@ class ConsumerInstance:
     async def read(self, request: ReadRequest) -> list[Consumed]:
         """Records; Fault when nothing can be read. Answers in bounded time, whatever Kafka does."""
         bound = max(request.timeout or 0, self.options.read_timeout) + GRACE_SECONDS
-        return await self._on_consumer(lambda consumer: consumer.read(request), bound)
+        not_after = time.monotonic() + bound - ANSWER_SECONDS
+        return await self._on_consumer(lambda consumer: consumer.read(request, not_after), bound)
+
+    async def give_back(self, records: list[Consumed]) -> None:
+        """The backend went away before it could have these records of its last read."""
+        if not await self._on_consumer(lambda consumer: consumer.give_back(records), GRACE_SECONDS):
+            log.warning("records did not reach the backend", instance=self.id.instance, records=len(records))
 
     async def commit(self, asked: list[Consumption] | None, *, wait: bool) -> list[Commit]:
         """Commits what was consumed, or all that was read."""

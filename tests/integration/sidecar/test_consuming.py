@@ -3,6 +3,7 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from services.sidecar import metrics
@@ -237,6 +238,21 @@ def test_reads_of_one_instance_follow_each_other(reader: Instance, kafka: Kafka,
     seen = [offset for batch in offsets for offset in batch]
     assert sorted(seen) == list(range(1, len(seen) + 1))
     assert all(batch == sorted(batch) for batch in offsets)
+
+
+def test_records_for_a_backend_that_hung_up_come_again(
+    reader: Instance, sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str
+) -> None:
+    reader.read(timeout=500)
+    with pytest.raises(httpx.ReadTimeout):
+        sidecar.http.get(f"{reader.path}/records", params={"timeout": 10_000}, timeout=0.5)
+    kafka.write(orders, {"value": b"1", "partition": 0}, {"value": b"2", "partition": 0})
+    wait_until(lambda: value_of(metrics.open_requests) == 0, "the read that nobody waits for has ended")
+    reader.commit()
+    assert kafka.committed(group, orders, 0) == 0
+    assert values(reader.read_all(2)) == ["1", "2"]
+    reader.commit()
+    assert kafka.committed(group, orders, 0) == 2
 
 
 def test_deleting_answers_a_read_that_waits(reader: Instance) -> None:

@@ -1,0 +1,76 @@
+"""The producer where no Kafka answers: outcomes come all the same."""
+
+import asyncio
+
+import pytest
+from confluent_kafka import KafkaError
+
+from services.sidecar import metrics
+from services.sidecar.producing.producer import ProducerLimits, RecordProducer, failed
+from services.sidecar.producing.records import DeliveryError, Failed, Outgoing
+
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 60_000}
+RECORD = Outgoing(key=None, value=b"v", partition=None, timestamp=0, headers=[])
+
+
+def producer() -> RecordProducer:
+    return RecordProducer(NOWHERE, ProducerLimits(1000, 1_000_000, 1.0))
+
+
+async def until_queued(records: int) -> None:
+    async with asyncio.timeout(10):
+        while metrics.queued_records.collect()[0].samples[0].value != records:  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (KafkaError.SASL_AUTHENTICATION_FAILED, DeliveryError.AUTHENTICATION),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, DeliveryError.AUTHORIZATION),
+        (KafkaError._UNKNOWN_TOPIC, DeliveryError.UNKNOWN_TOPIC),
+        (KafkaError._UNKNOWN_PARTITION, DeliveryError.UNKNOWN_PARTITION),
+        (KafkaError._MSG_TIMED_OUT, DeliveryError.RETRIABLE),
+        (KafkaError.MSG_SIZE_TOO_LARGE, DeliveryError.KAFKA),
+    ],
+)
+def test_errors_of_kafka_have_the_numbers_of_the_contract(code: int, expected: DeliveryError) -> None:
+    assert failed(KafkaError(code)).error is expected
+
+
+async def test_what_is_on_the_way_when_the_time_is_over_fails_as_retriable() -> None:
+    sender = producer()
+    sending = asyncio.create_task(sender.send("apples", [RECORD] * 3))
+    await until_queued(3)
+    await sender.stop(0.1)
+    assert [outcome.error for outcome in await sending if isinstance(outcome, Failed)] == [DeliveryError.RETRIABLE] * 3
+    assert not sender.is_alive
+
+
+async def test_a_stopping_producer_takes_nothing_more() -> None:
+    sender = producer()
+    await sender.stop(0.1)
+    (outcome,) = await sender.send("apples", [RECORD])
+    assert outcome == Failed(DeliveryError.RETRIABLE, "the sidecar is stopping; send again later")
+
+
+async def test_after_a_fatal_error_a_new_client_takes_over() -> None:
+    sender = producer()
+    sending = asyncio.create_task(sender.send("apples", [RECORD]))
+    await until_queued(1)
+    sender._client._on_error(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
+    (outcome,) = await sending
+    assert isinstance(outcome, Failed)
+    assert outcome.error is DeliveryError.RETRIABLE
+    again = asyncio.create_task(sender.send("apples", [RECORD]))
+    await until_queued(1)
+    assert sender.is_alive
+    await sender.stop(0.1)
+    await again
+
+
+@pytest.mark.parametrize("name", ["", "bad topic", "a/b", "..", "x" * 250])
+async def test_illegal_topic_names_are_told_without_asking_kafka(name: str) -> None:
+    sender = producer()
+    assert await sender.send(name, [RECORD]) == [Failed(DeliveryError.KAFKA, f"Invalid topics: [{name}]")]
+    await sender.stop(0.1)
