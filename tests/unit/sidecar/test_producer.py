@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 from confluent_kafka import KafkaError
+from prometheus_client import REGISTRY
 
-from services.sidecar import metrics
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer, failed
 from services.sidecar.producing.records import DeliveryError, Failed, Outgoing
 
@@ -19,7 +19,7 @@ def producer() -> RecordProducer:
 
 async def until_queued(records: int) -> None:
     async with asyncio.timeout(10):
-        while metrics.queued_records.collect()[0].samples[0].value != records:  # noqa: ASYNC110  # no event tells
+        while REGISTRY.get_sample_value("kafka_mesh_sidecar_queued_records") != records:
             await asyncio.sleep(0.01)
 
 
