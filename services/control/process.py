@@ -52,14 +52,14 @@ class Control:
             Home(settings.home_bootstrap_servers, settings.home_properties, settings.events_topic),
         )
         self.members = Members()
-        self._connections = Connections()
+        self.connections = Connections()
         self._turns = Turns()
-        self._probes = Probes(self.journal, self._connections)
+        self._probes = Probes(self.journal, self.connections)
         rollouts = Rollouts(self.journal, self.members, settings.hold_ms)
         self._rules = RuleDecisions(
-            self.journal, self._turns, self._connections, rollouts, never_move=[settings.events_topic]
+            self.journal, self._turns, self.connections, rollouts, never_move=[settings.events_topic]
         )
-        clusters = ClusterDecisions(self.journal, self._turns, self._connections, self._probes, self.publisher.is_home)
+        clusters = ClusterDecisions(self.journal, self._turns, self.connections, self._probes, self.publisher.is_home)
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, clusters, self._probes),
             "RuleService": RuleService(self.journal, self._rules),
@@ -98,7 +98,7 @@ class Control:
             task.cancel()
         await asyncio.wait(self._tasks.values(), timeout=grace / 4)
         self.publisher.close()
-        self._connections.close()
+        self.connections.close()
         await self._database.close()
 
     def failed(self) -> BaseException | None:

@@ -12,6 +12,7 @@ from services.control.decisions.answers import stored_failure, stored_response
 from services.control.decisions.rules import ChangeWishes, Command, RuleChange, RuleDecisions
 from services.control.domain.errors import InvalidField, Refusal
 from services.control.domain.rules import Place
+from services.control.domain.view import MeshView
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
@@ -89,17 +90,15 @@ class RuleService(admin_grpc.RuleServiceServicer):
         who = caller(request, options.request_id, options.reason)
         wishes = ChangeWishes(options.expected_revision, options.validate_only, options.create_missing_topics)
 
-        def remember(result: RuleChange | Refusal) -> StoredAnswer | None:
+        def remember(result: RuleChange | Refusal, view: MeshView) -> StoredAnswer | None:
             if not who.request_id:
                 return None
             if isinstance(result, Refusal):
                 return stored_failure(who.request_id, who.digest, result)
-            return stored_response(who, self._response(result))
+            return stored_response(who, shapes.change(result, view))
 
         async def decide() -> admin.RuleChangeResponse:
-            return self._response(await self._decisions.change(command, wishes, who, remember))
+            result = await self._decisions.change(command, wishes, who, remember)
+            return shapes.change(result, self._journal.view)
 
         return await once(admin.RuleChangeResponse, decide())
-
-    def _response(self, result: RuleChange) -> admin.RuleChangeResponse:
-        return shapes.change(result, self._journal.view)

@@ -181,6 +181,7 @@ class ClusterDecisions:
                     "CLUSTER_UNREACHABLE",
                     f"{test.reason}; check its address and security, or allow it to be unreachable for now",
                 )
+            self._probes.note_failure(spec.cluster_name, test.reason)
             return Sighting(home=self._is_home("", spec.bootstrap_servers))
         self._probes.note(spec.cluster_name, test.seen)
         kafka_id = test.seen.kafka_cluster_id

@@ -51,6 +51,13 @@ class Probes:
         self._last[name] = Probe(True, "", seen, time.monotonic())
         reachable.labels(name).set(1)
 
+    def note_failure(self, name: str, reason: str) -> None:
+        before = self._last.get(name)
+        self._last[name] = Probe(False, reason, before.seen if before else None, time.monotonic())
+        reachable.labels(name).set(0)
+        if before is None or before.reachable:
+            log.warning("cluster does not answer", cluster=name, reason=reason)
+
     def forget(self, name: str) -> None:
         self._last.pop(name, None)
         if name in self._journal.view.state.effective.clusters:
@@ -66,10 +73,7 @@ class Probes:
         try:
             self.note(cluster.name, await self._connections.describe(cluster))
         except (UnreachableError, Refusal) as error:
-            self._last[cluster.name] = Probe(False, str(error), before.seen if before else None, time.monotonic())
-            reachable.labels(cluster.name).set(0)
-            if before is None or before.reachable:
-                log.warning("cluster does not answer", cluster=cluster.name, reason=str(error))
+            self.note_failure(cluster.name, str(error))
         else:
             if before is not None and not before.reachable:
                 log.info("cluster answers again", cluster=cluster.name)

@@ -24,7 +24,7 @@ from services.control.domain.moves import (
     refuse_narrow,
 )
 from services.control.domain.rules import RuleSet, RuleSetDecision
-from services.control.domain.view import RULES_STREAM
+from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import StoredAnswer
@@ -54,8 +54,8 @@ class RuleChange:
 
 
 Command = Callable[[RuleSet], RuleSetDecision]
-Remember = Callable[[RuleChange | Refusal], StoredAnswer | None]
-"""What to store for the caller's request_id."""
+Remember = Callable[[RuleChange | Refusal, MeshView], StoredAnswer | None]
+"""What to store for the caller's request_id, given what came of it and the view after it."""
 
 
 class RuleDecisions:
@@ -102,7 +102,9 @@ class RuleDecisions:
         decision = planned.decision
         if decision.event is None:
             if caller.request_id:
-                await self._journal.append([], caller, rests_on=routing_position, answer=lambda *_: remember(planned))
+                await self._journal.append(
+                    [], caller, rests_on=routing_position, answer=lambda _, after: remember(planned, after)
+                )
             return planned
         if decision.event.needs_hold:
             await self._rollouts.wait_for_routers()
@@ -114,7 +116,7 @@ class RuleDecisions:
             [Draft(RULES_STREAM, decision.event)],
             caller,
             rests_on=routing_position,
-            answer=lambda new, _: remember(outcome(new)),
+            answer=lambda new, after: remember(outcome(new), after),
         )
         if not decision.event.needs_hold:
             await self._rollouts.applied(new[0].position)
@@ -123,10 +125,10 @@ class RuleDecisions:
             switch_ms = await self._rollouts.run(new[0], caller)
         except RolloutAbandoned as abandoned:
             conflict = as_conflict(abandoned)
-            await self._correct(remember(conflict))
+            await self._correct(remember(conflict, self._journal.view))
             raise conflict from None
         change = RuleChange(new[0].position, decision, planned.moves, planned.created_topics, switch_ms)
-        await self._correct(remember(change))
+        await self._correct(remember(change, self._journal.view))
         return change
 
     async def _checked(self, command: Command, wishes: ChangeWishes, *, create: bool) -> RuleChange:

@@ -7,6 +7,7 @@ few seconds and never the event loop.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
 from prometheus_client import Counter, Gauge
 
 from mesh.routing import UpstreamCluster
+from mesh.settings import host_port
 from services.control.domain.properties import connection_properties
 from services.control.upstream.features import finalized_features
 from services.control.upstream.references import resolved_all
@@ -37,6 +39,8 @@ REQUEST_TIMEOUT = 4.0
 """Seconds for one request to a cluster; a healthy one answers in milliseconds."""
 CALL_TIMEOUT = 8.0
 """Seconds for a call with all of its requests, its wait for a thread included."""
+KNOCK_TIMEOUT = 2.0
+"""Seconds for a bare TCP connection."""
 CREATE_TIMEOUT = 15.0
 VISIBLE_POLL = 0.1
 
@@ -139,7 +143,23 @@ class Connections:
         return known[1]
 
 
+def _knock(addresses: Sequence[str]) -> None:
+    """Opens a connection to the first address that takes one; librdkafka alone would try until its time is up, and not
+    say why it failed.
+    """
+    reasons: list[str] = []
+    for address in addresses:
+        try:
+            socket.create_connection(host_port(address), KNOCK_TIMEOUT).close()
+        except OSError as error:
+            reasons.append(f"{address}: {error.strerror or error}")
+        else:
+            return
+    raise TimeoutError("; ".join(reasons))
+
+
 def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
+    _knock(cluster.bootstrap_servers)
     started = time.monotonic()
     metadata: Any = client.list_topics(timeout=REQUEST_TIMEOUT)
     latency_ms = (time.monotonic() - started) * 1000
@@ -151,7 +171,8 @@ def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
     return SeenCluster(metadata.cluster_id or "", brokers, features, topics, latency_ms)
 
 
-def _topics(client: AdminClient, _: UpstreamCluster) -> dict[str, int]:
+def _topics(client: AdminClient, cluster: UpstreamCluster) -> dict[str, int]:
+    _knock(cluster.bootstrap_servers)
     metadata = client.list_topics(timeout=REQUEST_TIMEOUT)
     return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 

@@ -1,0 +1,41 @@
+"""Control on a fresh database and its own topic, with both clusters registered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from services.control.store.migrate import migrate
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
+from tests.integration.control.world import World
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    """URL of a fresh, migrated database."""
+    url = postgres()
+    migrate(url)
+    return url
+
+
+@pytest.fixture
+def events_topic(unique_name: Callable[[str], str]) -> str:
+    return unique_name("control-events")
+
+
+@pytest.fixture
+async def world(database: str, kafka_c1: KafkaCluster, events_topic: str) -> AsyncIterator[World]:
+    """Control, nothing registered."""
+    async with World(database, kafka_c1.bootstrap, events_topic) as made:
+        yield made
+
+
+@pytest.fixture
+async def mesh_of_two(world: World, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster) -> World:
+    """Control with c1 and c2."""
+    await world.register("c1", kafka_c1.bootstrap)
+    await world.register("c2", kafka_c2.bootstrap)
+    world.control.members.ever_reported = True  # no routers are on their way back
+    return world

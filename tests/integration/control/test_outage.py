@@ -1,0 +1,113 @@
+"""PostgreSQL away: reads go on, writes say why they can't, and all heals by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from mesh.rpc import admin, events, instances
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
+from tests.integration.control.world import Cable, World, refused, until
+
+
+@pytest.fixture
+async def cable(database: str) -> AsyncIterator[Cable]:
+    made = Cable(database)
+    await made.mend()
+    yield made
+    await made.cut()
+
+
+async def test_reads_go_on_and_writes_come_back_with_the_database(
+    cable: Cable, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    async with World(cable.url, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.set("apples", "c1")
+        await cable.cut()
+        await refused(world.set("pears", "c1"), grpc.StatusCode.UNAVAILABLE, "PostgreSQL at", "stays in force")
+        assert (await world.explain("apples")).cluster == "c1"
+        assert (await world.status()).last_position == 2
+        assert [event.position for event in await world.history()] == [2, 1]
+        await until(lambda: not world.lifecycle.is_ready, "control says that it is not ready")
+        await cable.mend()
+        await until(lambda: world.lifecycle.is_ready, "control is ready again")
+        assert (await world.set("pears", "c1")).revision == 3
+        await world.published(3)
+
+
+async def test_control_starts_before_its_database_and_says_so(
+    cable: Cable, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    await cable.cut()
+    world = World(cable.url, kafka_c1.bootstrap, events_topic)
+    await world.start(wait=False)
+    try:
+        await until(lambda: "PostgreSQL at" in world.lifecycle.reason, "control says what it waits for")
+        await refused(world.status(), grpc.StatusCode.UNAVAILABLE, "has not read its log yet", "PostgreSQL at")
+        await cable.mend()
+        await until(lambda: world.lifecycle.is_ready, "control is ready")
+        assert (await world.status()).last_position == 0
+    finally:
+        await world.stop()
+
+
+async def test_a_database_without_tables_is_named(
+    postgres: PostgresServer, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    world = World(postgres(), kafka_c1.bootstrap, events_topic)
+    await world.start(wait=False)
+    try:
+        await until(lambda: "run `kafka-mesh migrate`" in world.lifecycle.reason, "control says what is missing")
+    finally:
+        await world.stop()
+
+
+async def test_a_second_replica_stands_by_and_takes_over(
+    database: str, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    first = World(database, kafka_c1.bootstrap, events_topic)
+    second = World(database, kafka_c1.bootstrap, events_topic)
+    await first.start()
+    await second.start(wait=False)
+    try:
+        await first.register("c1", kafka_c1.bootstrap)
+        await until(lambda: second.control.journal.view.position == 1, "the second replica follows")
+        assert not second.lifecycle.is_ready
+        assert (await second.explain("apples")).notes
+        await refused(second.set("apples", "c1"), grpc.StatusCode.UNAVAILABLE, "another replica of control leads")
+        await first.stop()
+        await until(lambda: second.lifecycle.is_ready, "the second replica leads")
+        assert (await second.set("apples", "c1")).revision == 2
+    finally:
+        await second.stop()
+
+
+async def test_instances_of_sidecars(world: World) -> None:
+    wanted = events.ConsumerInstance(group="g", instance_id="i", sidecar="s1", topics=["apples"], value_format="json")
+    request = instances.RegisterInstanceRequest(instance=wanted)
+    first = await world.instances.RegisterInstance(request)
+    assert first.name == "instances/g.i"
+    assert await world.instances.RegisterInstance(request) == first
+    listed = await world.instances.ListInstances(instances.ListInstancesRequest())
+    assert list(listed.instances) == [first]
+    other = instances.RemoveInstanceRequest(name="instances/g.i", sidecar="s2")
+    await refused(
+        world.instances.RemoveInstance(other), grpc.StatusCode.FAILED_PRECONDITION, "only that one can remove it"
+    )
+    mine = instances.RemoveInstanceRequest(name="instances/g.i", sidecar="s1", cause="deleted")
+    await world.instances.RemoveInstance(mine)
+    await world.instances.RemoveInstance(mine)
+    assert [event.WhichOneof("payload") for event in await world.history()] == [
+        "consumer_instance_removed",
+        "consumer_instance_registered",
+    ]
+
+
+async def test_a_sidecar_that_beats_is_a_member(world: World) -> None:
+    await world.instances.Beat(instances.BeatRequest(member=admin.Member(name="s1", address="127.0.0.1:8084")))
+    shown = (await world.status()).members
+    assert [(member.name, member.kind) for member in shown] == [("members/s1", admin.MEMBER_KIND_SIDECAR)]

@@ -1,0 +1,278 @@
+"""Control in this process, on a real database and real clusters, and the callers and routers that tests play."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+import grpc
+import grpc.aio
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
+from google.rpc.status_pb2 import Status
+
+from mesh.lifecycle import Lifecycle
+from mesh.rpc import admin, admin_grpc, discovery, discovery_grpc, events, instances_grpc, routing
+from mesh.rpc.server import open_channel
+from services.control.process import Control
+from services.control.settings import ControlSettings
+
+WITHIN = 20.0
+"""Seconds that a condition may take on a busy machine."""
+CALL = 30.0
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, within: float = WITHIN) -> None:
+    """Waits for `condition`, within a bound."""
+    try:
+        async with asyncio.timeout(within):
+            while True:
+                met = condition()
+                if met if isinstance(met, bool) else await met:
+                    return
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"not within {within:g} s: {what}") from None
+
+
+async def refused(call: Awaitable[object], code: grpc.StatusCode, *texts: str) -> grpc.aio.AioRpcError:
+    """The error of a call that must be refused like this."""
+    try:
+        answer = await call
+    except grpc.aio.AioRpcError as error:
+        assert error.code() is code, f"{error.code()}: {error.details()}"
+        for text in texts:
+            assert text in (error.details() or ""), error.details()
+        return error
+    raise AssertionError(f"not refused: {answer}")
+
+
+def status_of(error: grpc.aio.AioRpcError) -> Status:
+    """The google.rpc.Status of a refusal."""
+    metadata = dict(error.trailing_metadata() or ())
+    return Status.FromString(bytes(metadata["grpc-status-details-bin"]))
+
+
+class World:
+    """Control with its callers."""
+
+    def __init__(self, database_url: str, home: str, events_topic: str, **settings: Any) -> None:
+        self.settings = ControlSettings(
+            database_url=database_url,  # type: ignore[arg-type]  # pydantic makes it a secret
+            home_bootstrap_servers=(home,),
+            events_topic=events_topic,
+            listen="127.0.0.1:0",
+            **{"hold_ms": 1000, "stop_grace_s": 4.0, **settings},
+        )
+        self.home = home
+        self.lifecycle = Lifecycle()
+
+    async def start(self, *, wait: bool = True) -> None:
+        self.lifecycle = Lifecycle()
+        self.control = Control(self.settings, self.lifecycle)
+        await self.control.start()
+        self.channel = open_channel(f"127.0.0.1:{self.control.port}")
+        self.clusters = admin_grpc.ClusterServiceStub(self.channel)
+        self.rules = admin_grpc.RuleServiceStub(self.channel)
+        self.decisions = admin_grpc.DecisionServiceStub(self.channel)
+        self.instances = instances_grpc.InstanceServiceStub(self.channel)
+        self.rollouts = discovery_grpc.RolloutServiceStub(self.channel)
+        if wait:
+            await until(lambda: self.lifecycle.is_ready, "control is ready")
+
+    async def stop(self) -> None:
+        await self.channel.close()
+        await self.control.stop()
+
+    async def __aenter__(self) -> World:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # What operators do
+
+    async def register(self, name: str, *addresses: str, **how: Any) -> admin.Cluster:
+        fields = {key: how.pop(key) for key in ("producer_config", "consumer_config", "partition_count") if key in how}
+        spec = routing.ClusterSpec(cluster_name=name, bootstrap_servers=addresses, **fields)
+        return await self.clusters.RegisterCluster(admin.RegisterClusterRequest(spec=spec, **how), timeout=CALL)
+
+    async def set(self, topic: str, target: str, **options: Any) -> admin.RuleChangeResponse:
+        request = admin.SetRuleRequest(
+            match=routing.RuleMatch(topic=topic), target_cluster=target, options=admin.ChangeOptions(**options)
+        )
+        return await self.rules.SetRule(request, timeout=CALL)
+
+    async def explain(self, topic: str) -> admin.ExplainResponse:
+        return await self.decisions.Explain(admin.ExplainRequest(topic=topic), timeout=CALL)
+
+    async def status(self) -> admin.MeshStatus:
+        return await self.decisions.GetStatus(admin.GetStatusRequest(), timeout=CALL)
+
+    async def history(self, **request: Any) -> list[events.Event]:
+        """Newest first."""
+        response = await self.decisions.ListEvents(admin.ListEventsRequest(**request), timeout=CALL)
+        return list(response.events)
+
+    async def published(self, position: int) -> None:
+        async def is_there() -> bool:
+            return (await self.status()).published_position >= position
+
+        await until(is_there, f"position {position} is published")
+
+
+class Router:
+    """Plays a router with its gateways, over a real Report stream."""
+
+    def __init__(self, world: World, *gateways: str) -> None:
+        self._call = world.rollouts.Report()
+        self._world = world
+        self.members = {
+            name: admin.Member(name=f"members/{name}", kind=admin.MEMBER_KIND_GATEWAY, phase=admin.MEMBER_PHASE_APPLIED)
+            for name in gateways
+        }
+
+    async def connect(self) -> int:
+        """Says hello; hold_ms as control orders it."""
+        await self._report()
+        order = await self._call.read()
+        assert isinstance(order, discovery.RouterOrder)
+        await until(self._is_known, "control knows the gateways")
+        return order.hold_ms
+
+    async def answers(self, name: str, revision: int, phase: admin.MemberPhase.ValueType, reason: str = "") -> None:
+        """The gateway's answer for a revision."""
+        member = self.members[name]
+        member.revision, member.phase, member.phase_reason = revision, phase, reason
+        await self._report()
+
+    async def leaves(self, name: str) -> None:
+        del self.members[name]
+        await self._report()
+
+    async def obeys(self, *names: str) -> None:
+        """Lets gateways do what the log says, for ever: hold, then run."""
+        journal = self._world.control.journal
+        while True:
+            view = journal.view
+            held, effective = view.rollout, view.state.effective.revision
+            for name in names:
+                if held is not None:
+                    await self.answers(name, held.position, admin.MEMBER_PHASE_HELD)
+                else:
+                    await self.answers(name, effective, admin.MEMBER_PHASE_APPLIED)
+            await journal.grown_beyond(view.position)
+
+    def close(self) -> None:
+        self._call.cancel()
+
+    async def _report(self) -> None:
+        router = admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER)
+        await self._call.write(discovery.RouterReport(router=router, members=self.members.values()))
+
+    async def _is_known(self) -> bool:
+        names = {member.name for member in (await self._world.status()).members}
+        return {f"members/{name}" for name in self.members} <= names
+
+
+class Cable:
+    """A TCP connection to the database that can be cut and mended."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self._server: asyncio.Server | None = None
+        self._links: set[asyncio.Task[None]] = set()
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        user = f"{self._parts.username}@" if self._parts.username else ""
+        if self._parts.username and self._parts.password:
+            user = f"{self._parts.username}:{self._parts.password}@"
+        return self._parts._replace(netloc=f"{user}127.0.0.1:{self._port}").geturl()
+
+    async def mend(self) -> None:
+        self._server = await asyncio.start_server(self._link, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for link in self._links:
+            link.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._links.add(task)
+        far_writer = None
+        try:
+            far_reader, far_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port or 5432)
+            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        finally:
+            self._links.discard(task)
+            for end in (writer, far_writer):
+                if end is not None:
+                    end.transport.abort()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+def create_topic(bootstrap: str, name: str, partitions: int, **config: str) -> None:
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    client.create_topics([new], request_timeout=WITHIN)[name].result(WITHIN)
+
+
+def topics_of(bootstrap: str) -> dict[str, int]:
+    metadata: Any = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WITHIN)
+    return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+
+def log_in_kafka(bootstrap: str, topic: str, count: int) -> list[events.Event]:
+    """The first `count` events of the log, as a plain Kafka client reads them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        found: list[events.Event] = []
+        while len(found) < count:
+            messages = consumer.consume(count - len(found), timeout=WITHIN)
+            assert messages, f"{len(found)} of {count} events within {WITHIN:g} s"
+            for message in messages:
+                assert message.error() is None, message.error()
+                found.append(events.Event.FromString(message.value() or b""))
+        return found
+    finally:
+        consumer.close()
+
+
+@contextlib.asynccontextmanager
+async def router(world: World, *gateways: str) -> AsyncIterator[Router]:
+    """A connected router whose gateways say nothing by themselves."""
+    played = Router(world, *gateways)
+    try:
+        await played.connect()
+        yield played
+    finally:
+        played.close()
