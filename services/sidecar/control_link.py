@@ -8,6 +8,7 @@ repeated with growing pauses.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 import grpc
 import structlog
@@ -22,6 +23,16 @@ CALL_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
 MAX_REMOVALS = 1_000
 """Instances that ended while control was away; beyond that the oldest are forgotten."""
+
+PAGE_SIZE = 1_000
+_REFUSALS = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.ALREADY_EXISTS,
+    grpc.StatusCode.NOT_FOUND,
+}
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +82,8 @@ class ControlLink:
                 await self._call(
                     "Beat", self._stub.Beat(instances.BeatRequest(member=self._member), timeout=CALL_SECONDS)
                 )
+                if not is_known:
+                    await self._disown_strangers()
                 await self._reconcile()
             except grpc.aio.AioRpcError as error:
                 failures += 1
@@ -106,7 +119,7 @@ class ControlLink:
             name, content = message.name, message.SerializeToString(deterministic=True)
             if self._confirmed.get(name) != content:
                 request = instances.RegisterInstanceRequest(instance=message)
-                await self._call("RegisterInstance", self._stub.RegisterInstance(request, timeout=CALL_SECONDS))
+                await self._tell("RegisterInstance", self._stub.RegisterInstance(request, timeout=CALL_SECONDS), name)
                 if name not in self._removals:  # it may have ended meanwhile
                     self._confirmed[name] = content
         self._count()
@@ -114,16 +127,40 @@ class ControlLink:
     async def _remove(self) -> None:
         for name, cause in list(self._removals.items()):
             request = instances.RemoveInstanceRequest(name=name, sidecar=self._sidecar, cause=cause)
-            await self._call("RemoveInstance", self._stub.RemoveInstance(request, timeout=CALL_SECONDS))
+            await self._tell("RemoveInstance", self._stub.RemoveInstance(request, timeout=CALL_SECONDS), name)
             self._removals.pop(name, None)
 
-    async def _call(self, name: str, call: Awaitable[object]) -> None:
+    async def _disown_strangers(self) -> None:
+        """Removes what control believes is ours: instances of a process of this name that ended without a word."""
+        page_token = ""
+        while True:
+            request = instances.ListInstancesRequest(page_size=PAGE_SIZE, page_token=page_token)
+            page = await self._call("ListInstances", self._stub.ListInstances(request, timeout=CALL_SECONDS))
+            held = {message.name for message in self._current()}
+            for known in page.instances:
+                if known.sidecar == self._sidecar and known.name not in held:
+                    self._removals.setdefault(known.name, "sidecar started anew")
+            page_token = page.next_page_token
+            if not page_token:
+                return
+
+    async def _tell(self, call_name: str, call: Awaitable[object], instance: str) -> None:
+        """A call about one instance. A refusal is the end of it: repeating would not help, and others wait."""
         try:
-            await call
+            await self._call(call_name, call)
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in _REFUSALS:
+                raise
+            log.warning("control refuses", call=call_name, instance=instance, reason=error.details())
+
+    async def _call(self, call_name: str, call: Awaitable[T]) -> T:
+        try:
+            answer = await call
         except grpc.aio.AioRpcError:
-            metrics.control_calls.labels(name, "failed").inc()
+            metrics.control_calls.labels(call_name, "failed").inc()
             raise
-        metrics.control_calls.labels(name, "ok").inc()
+        metrics.control_calls.labels(call_name, "ok").inc()
+        return answer
 
     def _lost(self, error: grpc.aio.AioRpcError, failures: int) -> None:
         metrics.control_up.set(0)

@@ -24,6 +24,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.known: dict[str, events.ConsumerInstance] = {}
         self.removed: dict[str, str] = {}
         self.members: list[admin.Member] = []
+        self.refused = ""
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
@@ -38,6 +39,8 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
             self._server = None
 
     def RegisterInstance(self, request: instances.RegisterInstanceRequest, context: Any) -> events.ConsumerInstance:
+        if request.instance.instance_id == self.refused:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "held by another sidecar")
         name = f"instances/{request.instance.group}.{request.instance.instance_id}"
         self.known[name] = request.instance
         return request.instance
@@ -114,6 +117,25 @@ def test_a_control_that_forgot_hears_it_again(sidecar: SidecarWorld, control: He
     wait_until(lambda: value_of(metrics.control_up) == 0, "the loss is noticed")
     control.start()
     wait_until(lambda: control.known, "the instance is registered again")
+
+
+def test_what_a_dead_sidecar_of_this_name_left_is_removed(control: HeldControl, sidecar: SidecarWorld) -> None:
+    for name, holder in (("instances/g.old", "sidecar-test"), ("instances/g.foreign", "other")):
+        control.known[name] = events.ConsumerInstance(name=name, sidecar=holder)
+    control.start()
+    wait_until(lambda: list(control.known) == ["instances/g.foreign"], "the other sidecar's instance alone is left")
+    assert control.removed == {"instances/g.old": "sidecar started anew"}
+
+
+def test_an_instance_that_control_refuses_does_not_stand_before_the_others(
+    sidecar: SidecarWorld, control: HeldControl, group: str
+) -> None:
+    control.refused = "c1"
+    control.start()
+    for name in ("c1", "c2"):
+        sidecar.create(group, name)
+    wait_until(lambda: list(control.known) == [f"instances/{group}.c2"], "the other instance is registered")
+    assert value_of(metrics.control_up) == 1
 
 
 def test_the_end_of_the_sidecar_is_the_end_of_its_instances(kafka: Kafka, control: HeldControl, group: str) -> None:
