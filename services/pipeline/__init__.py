@@ -1,0 +1,1 @@
+"""The Spark jobs. Jobs import Spark; settings, positions and this package's command do not."""

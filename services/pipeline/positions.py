@@ -1,0 +1,189 @@
+"""Where a stream of topics stands, and how far its next batch goes. No I/O, no Spark.
+
+Spark keeps a position in the checkpoint as JSON, one entry for each topic:
+
+    {"apples": {"id": "WfM1...", "next": {"0": 120, "1": 98}, "from": {"1": 0}}}
+
+1. `next` is the offset that is read next, for every partition that is known.
+2. A batch is the span between two positions. A partition that the earlier one does not know begins where the later one
+   says in `from`. So a batch that is run again after a crash reads exactly what it read before.
+3. A topic that is new to the stream begins at the start of its log. A partition that was *added* to a known topic
+   begins at 0: what retention took from it meanwhile was lost to us.
+4. What was lost is an error and never skipped in silence: retention that passed `next`, a log that ends before `next`,
+   a partition that went away, a topic with another id (created again, or moved to another cluster by a rule: its
+   offsets mean other records). Only the first may be accepted, by order of the operator; `from` then says where reading
+   goes on.
+5. A topic that is no longer asked for keeps its entry, so that it goes on from there when it is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+NEW_FOLDER = "read it into a new folder"
+
+
+class StreamError(Exception):
+    """The stream can't go on as it should; the message says where and why, in one line."""
+
+
+class RecordsLostError(StreamError):
+    """Records that the stream was to read next do not exist any more."""
+
+
+class TopicReplacedError(StreamError):
+    """The topic is not the one that the checkpoint speaks of."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """What a partition holds: offsets from `start` up to `end`, which is the last stable offset."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """A topic as the cluster shows it now; an empty id where the cluster does not tell."""
+
+    topic_id: str
+    partitions: Mapping[int, PartitionLog]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPosition:
+    """A topic's entry in a position: see the top of this file."""
+
+    topic_id: str = ""
+    next: Mapping[int, int] = field(default_factory=dict)
+    starts: Mapping[int, int] = field(default_factory=dict)
+
+
+Position = Mapping[str, TopicPosition]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets `start` up to `end`, without it, of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+def parse(document: Mapping[str, Any]) -> Position:
+    """A position from its JSON form."""
+    return {
+        topic: TopicPosition(entry["id"], _by_number(entry["next"]), _by_number(entry["from"]))
+        for topic, entry in document.items()
+    }
+
+
+def _by_number(offsets: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in offsets.items()}
+
+
+def render(position: Position) -> dict[str, Any]:
+    """The JSON form. Spark compares positions as text, so equal ones are rendered alike."""
+    return {
+        topic: {"id": entry.topic_id, "next": _by_text(entry.next), "from": _by_text(entry.starts)}
+        for topic, entry in sorted(position.items())
+    }
+
+
+def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+def spans(start: Position, end: Position) -> Iterator[Span]:
+    """What lies between two positions."""
+    for topic, entry in end.items():
+        before = start.get(topic, TopicPosition()).next
+        for partition, until in entry.next.items():
+            begin = entry.starts[partition] if partition in entry.starts else before[partition]
+            if begin < until:
+                yield Span(topic, partition, begin, until)
+
+
+def advance(
+    start: Position, logs: Mapping[str, TopicLog], *, max_rows: int | None = None, accept_loss: bool = False
+) -> Position:
+    """The end of the batch after `start`: at most `max_rows` offsets on, shared fairly between partitions.
+
+    It is `start` itself when there is nothing to read. Raises RecordsLostError and TopicReplacedError.
+    """
+    begins = {topic: _begins(topic, start.get(topic), log, accept_loss) for topic, log in logs.items()}
+    lags = {
+        (topic, partition): log.partitions[partition].end - begin
+        for topic, log in logs.items()
+        for partition, begin in begins[topic].items()
+    }
+    steps = lags if max_rows is None else fair_shares(lags, max_rows)
+    position = dict(start)
+    for topic, log in logs.items():
+        before = start.get(topic, TopicPosition())
+        position[topic] = TopicPosition(
+            topic_id=log.topic_id or before.topic_id,
+            next={partition: begin + steps[topic, partition] for partition, begin in begins[topic].items()},
+            starts={
+                partition: begin for partition, begin in begins[topic].items() if before.next.get(partition) != begin
+            },
+        )
+    return start if _stands_still(start, position) else position
+
+
+def _stands_still(start: Position, position: Position) -> bool:
+    """Nothing to read and nothing to note; what `start` says in `from` is no news."""
+    return all(
+        topic in start and start[topic].next == entry.next and start[topic].topic_id == entry.topic_id
+        for topic, entry in position.items()
+    )
+
+
+def _begins(topic: str, before: TopicPosition | None, log: TopicLog, accept_loss: bool) -> dict[int, int]:
+    """Where reading goes on in each partition."""
+    if before is None:
+        return {partition: each.start for partition, each in log.partitions.items()}
+    if before.topic_id and log.topic_id and before.topic_id != log.topic_id:
+        raise TopicReplacedError(
+            f"topic {topic} has id {log.topic_id}, the checkpoint knows it as {before.topic_id}: it was created again, "
+            f"or a rule moved it to another cluster; {NEW_FOLDER}"
+        )
+    if gone := before.next.keys() - log.partitions.keys():
+        raise TopicReplacedError(
+            f"topic {topic} has {len(log.partitions)} partitions, the checkpoint also knows {sorted(gone)}: "
+            f"it was created again; {NEW_FOLDER}"
+        )
+    begins = {}
+    for partition, each in log.partitions.items():
+        begin = before.next.get(partition, 0)
+        if begin > each.end:
+            raise TopicReplacedError(
+                f"{topic}/{partition} ends at offset {each.end}, the checkpoint stands at {begin}: it was truncated or "
+                f"created again; {NEW_FOLDER}"
+            )
+        if begin < each.start and not accept_loss:
+            raise RecordsLostError(
+                f"{topic}/{partition} begins at offset {each.start}, the checkpoint stands at {begin}: retention took "
+                f"{each.start - begin} offsets before they were read; go on without them with --accept-loss"
+            )
+        begins[partition] = max(begin, each.start)
+    return begins
+
+
+def fair_shares(lags: Mapping[tuple[str, int], int], rows: int) -> dict[tuple[str, int], int]:
+    """`rows` over partitions: nobody gets more than it has, and what small ones leave goes to the large ones."""
+    shares = {}
+    waiting = len(lags)
+    for place, lag in sorted(lags.items(), key=lambda item: (item[1], item[0])):
+        shares[place] = min(lag, rows // waiting)
+        rows -= shares[place]
+        waiting -= 1
+    return shares
