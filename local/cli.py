@@ -18,6 +18,7 @@ SERVICE_COMMANDS = {
     "router": ("services.router.__main__", "Run a router."),
     "gateway": ("services.gateway.__main__", "Run a gateway."),
     "sidecar": ("services.sidecar.__main__", "Run a sidecar."),
+    "pipeline": ("services.pipeline.__main__", "Run Spark jobs."),
     "migrate": ("services.control.store.migrate", "Bring control's database to the newest schema."),
 }
 CLIENT_COMMANDS = {
@@ -30,6 +31,8 @@ CLIENT_HELP = {
     "consume": "Print records of a topic as lines.",
     "load": "Send records at a bounded rate, with live figures.",
 }
+# The program behind the command reads its own arguments (--config FILE, --help).
+PASSES_ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
 
 
 class LazyGroup(click.Group):
@@ -156,11 +159,23 @@ def default_state_folder() -> Path:
     return Path(os.environ.get("KAFKA_MESH_STATE_DIR") or ".kafka-mesh")
 
 
-def _add_service(name: str, module: str, help_text: str) -> None:
-    # The service reads its own arguments (--config FILE, --help).
-    passes_all = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+@main.command("pipeline", context_settings=PASSES_ALL, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def pipeline_command(arguments: tuple[str, ...]) -> None:
+    """Run a Spark job (needs the extra `pipeline`)."""
+    from local.gateway_address import BOOTSTRAP_VARIABLE
+    from meshctl.endpoints import EndpointsError, Service, find
 
-    @main.command(name, help=help_text, context_settings=passes_all, add_help_option=False)
+    try:
+        gateway = find(Service.GATEWAY, option=None, variable=BOOTSTRAP_VARIABLE)
+    except EndpointsError as error:
+        raise click.UsageError(str(error)) from error
+    entry: Any = importlib.import_module("services.pipeline.__main__")
+    entry.main([*arguments], gateway=gateway.address)
+
+
+def _add_service(name: str, module: str, help_text: str) -> None:
+    @main.command(name, help=help_text, context_settings=PASSES_ALL, add_help_option=False)
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def run(arguments: tuple[str, ...]) -> None:
         sys.argv = [f"kafka-mesh {name}", *arguments]
