@@ -16,7 +16,7 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-env: $(VENV)/.ready stubs ## the environment, .venv
+env: $(VENV)/.ready $(if $(PIPELINE),$(VENV)/.pipeline) stubs ## the environment, .venv; PIPELINE=1 adds Spark
 
 $(VENV)/.uv: locks/uv.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else \
@@ -29,6 +29,12 @@ $(VENV)/.ready: $(VENV)/.uv locks/dev.txt pyproject.toml
 	@echo 'installing packages into $(VENV)'
 	@UV_LINK_MODE=copy $(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/dev.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Spark comes as source only, and is built with the setuptools of dev.txt.
+$(VENV)/.pipeline: $(VENV)/.ready locks/pipeline.txt
+	@echo 'installing Spark into $(VENV)'
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes --no-build-isolation-package pyspark -r locks/pipeline.txt
 	@touch $@
 
 stubs: $(VENV)/.ready ## the gRPC stubs, from proto/ into mesh/rpc/v1
