@@ -128,7 +128,7 @@ class Exchange:
             case Refresh(cluster, topics):
                 return self._refresh(cluster, topics)
             case Stale(cluster, topics):
-                self._clusters.forget_topics(cluster, topics)
+                self._clusters.doubt_topics(cluster, topics)
             case Forget(cluster, coordinator):
                 self._clusters.forget_coordinator(cluster, coordinator)
         return True, None

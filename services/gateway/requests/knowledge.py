@@ -49,6 +49,9 @@ class ClusterKnowledge:
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     controller_id: int = -1
     topics: dict[str, TopicKnowledge] = field(default_factory=dict)
+    """As seen last, also while the cluster can't be reached."""
+    stale: set[str] = field(default_factory=set)
+    """Topics whose leaders must be asked again before use."""
     topic_names: dict[bytes, str] = field(default_factory=dict)
     versions: dict[int, VersionRange] = field(default_factory=dict)
     """API key -> range, as all brokers seen so far have in common; empty before the first contact."""
@@ -62,7 +65,7 @@ class ClusterKnowledge:
     def leader(self, topic: str, partition: int) -> int | None:
         """Broker id of the leader; None while it is not known or there is none."""
         known = self.topics.get(topic)
-        if known is None or not 0 <= partition < len(known.leaders):
+        if known is None or topic in self.stale or not 0 <= partition < len(known.leaders):
             return None
         return known.leaders[partition]
 
@@ -79,13 +82,13 @@ class ClusterKnowledge:
             if topic.name is None:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self.forget((topic.name,))
+                self._drop(topic.name)
             elif topic.error_code == ErrorCode.NONE:
                 leaders: list[int | None] = [None] * len(topic.partitions)
                 for partition in topic.partitions:
                     if 0 <= partition.partition_index < len(leaders) and partition.leader_id >= 0:
                         leaders[partition.partition_index] = partition.leader_id
-                self.forget((topic.name,))
+                self._drop(topic.name)
                 self.topics[topic.name] = TopicKnowledge(topic.name, topic.topic_id, tuple(leaders))
                 if topic.topic_id != NO_UUID:
                     self.topic_names[topic.topic_id] = topic.name
@@ -99,9 +102,12 @@ class ClusterKnowledge:
         common = {key: self.versions[key].intersection(said[key]) for key in self.versions.keys() & said.keys()}
         self.versions = {key: found for key, found in common.items() if found is not None}
 
-    def forget(self, topics: Iterable[str]) -> None:
+    def doubt(self, topics: Iterable[str]) -> None:
         """The next use has to ask again."""
-        for name in topics:
-            known = self.topics.pop(name, None)
-            if known is not None:
-                self.topic_names.pop(known.topic_id, None)
+        self.stale.update(self.topics.keys() & set(topics))
+
+    def _drop(self, topic: str) -> None:
+        self.stale.discard(topic)
+        known = self.topics.pop(topic, None)
+        if known is not None:
+            self.topic_names.pop(known.topic_id, None)

@@ -8,8 +8,10 @@ Theory of operation
    is asked again, with that permission, or is told to create it with the cluster's `partition_count`.
 3. Brokers, controller, leaders and replicas are virtual nodes, leader epochs are -1: nothing that clients keep from
    one cluster can contradict what they see after the topic has moved.
-4. A topic of a cluster that can't be reached is LEADER_NOT_AVAILABLE, which clients try again; without a rule it is
-   UNKNOWN_TOPIC_OR_PARTITION.
+4. A topic of a cluster that can't be reached is shown as it was seen last: clients that run keep their assignments, and
+   learn of the outage where it concerns them. If it was never seen, who may create topics (producers) is told
+   LEADER_NOT_AVAILABLE and tries again; who may not is told UNKNOWN_TOPIC_OR_PARTITION, for a librdkafka consumer would
+   not join its group before it has heard of all its topics. Without a rule a topic is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from collections.abc import Generator
@@ -20,6 +22,7 @@ from services.gateway.requests.plan import (
     Call,
     Command,
     Controller,
+    Gather,
     MeshView,
     Plan,
     Request,
@@ -47,6 +50,8 @@ IDS_USABLE_SINCE = 12
 INTERNAL_PREFIX = "__"
 CREATE_TIMEOUT_MS = 5_000
 CREATE_VERSION = 4
+RETRY_PAUSE_S = 0.1
+"""librdkafka asks again at once for a topic without leaders; this keeps it from asking a thousand times a second."""
 
 
 @dataclass(slots=True)
@@ -145,12 +150,15 @@ def _named_topics(mesh: MeshView, wanted: _Wanted, names: list[str]) -> Generato
         else:
             by_cluster.setdefault(cluster, []).append(name)
     yield from _ask_owners(mesh, wanted, by_cluster, create=False)
+    if any(wanted.topics[name].error_code == ErrorCode.LEADER_NOT_AVAILABLE for name in names):
+        yield Gather((), lambda _: False, RETRY_PAUSE_S)
     if not wanted.message.allow_auto_topic_creation:
         return
     missing = {
         cluster: gone
         for cluster, owned in by_cluster.items()
-        if (gone := [n for n in owned if wanted.topics[n].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+        if mesh.clusters[cluster].available
+        and (gone := [n for n in owned if wanted.topics[n].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
     }
     if missing:
         yield from _create(mesh, wanted, missing)
@@ -166,9 +174,20 @@ def _ask_owners(
         for name in topics:
             topic = told.get(name)
             if topic is None:
-                wanted.unknown(name, ErrorCode.LEADER_NOT_AVAILABLE)
+                wanted.topics[name] = _seen_last(mesh, cluster, name, wanted)
             else:
                 wanted.topics[name] = _shown(mesh, cluster, topic)
+
+
+def _seen_last(mesh: MeshView, cluster: str, name: str, wanted: _Wanted) -> MetadataResponseTopic:
+    """A topic whose owner does not answer."""
+    known = mesh.clusters[cluster].topics.get(name)
+    if known is None:
+        creates = wanted.message.allow_auto_topic_creation
+        error = ErrorCode.LEADER_NOT_AVAILABLE if creates else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return MetadataResponseTopic(error_code=error, name=name)
+    partitions = [MetadataResponsePartition(partition_index=n, leader_id=0) for n in range(len(known.leaders))]
+    return _shown(mesh, cluster, MetadataResponseTopic(0, name, known.topic_id, partitions=partitions))
 
 
 def _create(mesh: MeshView, wanted: _Wanted, missing: dict[str, list[str]]) -> Generator[Command, Any, None]:

@@ -95,9 +95,9 @@ class Clusters:
         else:
             found.refresh(topics, done)
 
-    def forget_topics(self, cluster: str, topics: tuple[str, ...]) -> None:
+    def doubt_topics(self, cluster: str, topics: tuple[str, ...]) -> None:
         if cluster in self.known:
-            self.known[cluster].forget(topics)
+            self.known[cluster].doubt(topics)
 
     def forget_coordinator(self, cluster: str, coordinator: Coordinator) -> None:
         if cluster in self._clusters:

@@ -1,0 +1,48 @@
+"""What the gateway's integration tests share: two real clusters, topics on them, gateways of their own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from mesh.routing import RoutingTable
+from tests.fixtures.clusters import KafkaCluster
+from tests.integration.gateway.running import Rules, RunningGateway
+
+StartGateway = Callable[..., RunningGateway]
+CreateTopic = Callable[[KafkaCluster, str], None]
+
+
+@pytest.fixture
+def rules(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster) -> Rules:
+    return Rules({"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap})
+
+
+@pytest.fixture
+def start_gateway(tmp_path: Path) -> Iterator[StartGateway]:
+    started: list[RunningGateway] = []
+
+    def start(table: RoutingTable | None, **settings: object) -> RunningGateway:
+        started.append(RunningGateway(tmp_path / "gateway", table, **settings))
+        return started[-1]
+
+    yield start
+    for gateway in started:
+        gateway.close()
+
+
+@pytest.fixture
+def create_topic() -> Iterator[CreateTopic]:
+    """Create a topic on a real cluster; it is deleted in the end."""
+    created: list[tuple[AdminClient, str]] = []
+
+    def create(cluster: KafkaCluster, name: str, partitions: int = 3) -> None:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        created.append((admin, name))
+
+    yield create
+    for admin, name in created:
+        admin.delete_topics([name])[name].result(30)

@@ -1,0 +1,120 @@
+"""A gateway in a thread of the test, told its table by the test itself."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvloop
+
+from local.ports import free_block
+from mesh.lifecycle import Lifecycle
+from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from services.gateway.downstream import last_table
+from services.gateway.downstream.gateway import Gateway
+from services.gateway.settings import GatewaySettings
+
+T = TypeVar("T")
+START_S = STOP_S = 20.0
+
+
+class Rules:
+    """A routing table with its history: topics move, and the table counts their visits."""
+
+    def __init__(self, clusters: Mapping[str, str]) -> None:
+        self._clusters = [
+            UpstreamCluster(name, (bootstrap,), ordinal, home=ordinal == 1)
+            for ordinal, (name, bootstrap) in enumerate(clusters.items(), start=1)
+        ]
+        self._versions: list[RuleVersion] = []
+        self.table = RoutingTable(1, self._clusters)
+
+    def to(self, cluster: str, topics: Iterable[str]) -> RoutingTable:
+        """The next revision, in which these topics live on `cluster`."""
+        revision = self.table.revision + 1
+        for topic in topics:
+            match = ExactTopic(topic)
+            self._versions = [
+                RuleVersion(v.rule, v.rank, v.from_revision, revision) if v.alive and v.rule.match == match else v
+                for v in self._versions
+            ]
+            rank = float(len(self._versions))
+            self._versions.append(RuleVersion(ForwardingRule(f"r-{revision}-{topic}", match, cluster), rank, revision))
+        self.table = RoutingTable(revision, self._clusters, self._versions)
+        return self.table
+
+
+class RunningGateway:
+    """Starts at once; `close` stops it in order."""
+
+    def __init__(self, state_dir: Path, table: RoutingTable | None = None, **settings: Any) -> None:
+        if table is not None:
+            last_table.save(state_dir, table)
+        self._settings = GatewaySettings(
+            name="gateway-test",
+            listen=settings.pop("listen", f"127.0.0.1:{free_block(1)}"),
+            state_dir=state_dir,
+            **settings,
+        )
+        self.address = self._settings.listen
+        self.lifecycle: Lifecycle
+        self.gateway: Gateway
+        self._loop: asyncio.AbstractEventLoop
+        self._started = threading.Event()
+        self._fault: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+        self._thread.start()
+        if not self._started.wait(START_S):
+            raise TimeoutError(f"the gateway did not start within {START_S:g} s")
+        if self._fault is not None:
+            raise self._fault
+
+    def _run(self) -> None:
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            self.lifecycle = Lifecycle()
+            self.gateway = Gateway(self._settings, self.lifecycle)
+            try:
+                await self.gateway.start()
+                self._started.set()
+                await self.lifecycle.stopping.wait()
+            finally:
+                await self.gateway.stop()
+
+        try:
+            uvloop.run(serve())
+        except BaseException as error:  # noqa: BLE001  # the test's own thread raises it
+            self._fault = error
+            self._started.set()
+
+    def call(self, work: Callable[[], Awaitable[T]], timeout_s: float = 30.0) -> T:
+        """Run a coroutine on the gateway's loop."""
+
+        async def run() -> T:
+            return await work()
+
+        coroutine: Coroutine[Any, Any, T] = run()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_s)
+
+    def move(self, table: RoutingTable) -> None:
+        """Hold, wait for the old cluster's answers, switch: as a router orders it."""
+
+        async def work() -> None:
+            mesh = self.gateway.mesh
+            hold = mesh.begin_hold(table)
+            async with asyncio.timeout(20):
+                await hold.complete.wait()
+            mesh.end_hold(table)
+
+        self.call(work)
+
+    def close(self) -> None:
+        if not self._thread.is_alive():
+            return
+        self._loop.call_soon_threadsafe(self.lifecycle.stop)
+        self._thread.join(STOP_S)
+        if self._thread.is_alive():
+            raise TimeoutError("the gateway did not stop")
+        if self._fault is not None:
+            raise self._fault

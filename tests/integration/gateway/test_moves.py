@@ -1,0 +1,90 @@
+"""A topic moves between clusters under load: nothing is lost, nothing stored twice, and nobody hears an error."""
+
+import threading
+import time
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_until
+from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.records import read_all
+from tests.integration.gateway.running import Rules
+
+MOVES = ("c2", "c1", "c2", "c1", "c2")
+BETWEEN_MOVES = 150
+"""Records acknowledged between two moves."""
+
+
+class SteadyProducer:
+    """Produces numbered records until it is told to stop."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str, **config: object) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "client.id": name, "linger.ms": 2, **config})
+        self._topic = topic
+        self._name = name
+        self.acknowledged: list[str] = []
+        self.faults: list[KafkaError] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            value = f"{self._name} {number}"
+            self._producer.produce(self._topic, value, str(number % 7), on_delivery=self._delivered(value))
+            number += 1
+            self._producer.poll(0.001)
+            time.sleep(0.001)  # a steady rate, not as fast as it goes
+
+    def _delivered(self, value: str):  # type: ignore[no-untyped-def]
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is None:
+                self.acknowledged.append(value)
+            else:
+                self.faults.append(error)
+
+        return delivered
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0, "records were not delivered in time"
+
+
+@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
+def test_a_topic_moves_back_and_forth_under_load(
+    idempotent: bool,
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+) -> None:
+    clusters = (kafka_c1, kafka_c2)
+    for cluster in clusters:
+        create_topic(cluster, apples)
+    gateway = start_gateway(rules.to("c1", [apples]))
+    config = {"enable.idempotence": idempotent, "acks": "all"}
+    producers = [SteadyProducer(gateway.address, apples, f"p{n}", **config) for n in range(3)]
+    try:
+        for target in MOVES:
+            seen = [len(producer.acknowledged) for producer in producers]
+            wait_until(
+                lambda seen=seen: all(  # type: ignore[misc]
+                    len(p.acknowledged) >= n + BETWEEN_MOVES for p, n in zip(producers, seen, strict=True)
+                ),
+                "records between two moves",
+            )
+            gateway.move(rules.to(target, [apples]))
+    finally:
+        for producer in producers:
+            producer.stop()
+    assert [producer.faults for producer in producers] == [[], [], []]
+    acknowledged = [value for producer in producers for value in producer.acknowledged]
+    stored = [read_all(cluster.bootstrap, apples) for cluster in clusters]
+    assert all(stored), "both clusters have had their share"
+    assert sorted(stored[0] + stored[1]) == sorted(acknowledged)
