@@ -109,9 +109,7 @@ def apply(
     if not session.as_json:
         _show_plan(plan)
     _check_clusters(connection, plan, options)
-    clusters = (
-        [] if dry_run else [_change(connection, step, options, validate_only=False) for step in plan.cluster_changes]
-    )
+    clusters = [] if dry_run else _change_clusters(connection, plan, options)
     answer = _change_rules(connection, plan, options)
     if session.as_json:
         print_json(_document(plan, options, clusters, answer))
@@ -176,6 +174,21 @@ def _check_clusters(connection: Connection, plan: Plan, options: Options) -> Non
             status=worst.status,
             violations=violations,
         )
+
+
+def _change_clusters(connection: Connection, plan: Plan, options: Options) -> list[admin.Cluster]:
+    """Register and update, one after the other. A failure names what was done before it."""
+    done: list[admin.Cluster] = []
+    for step in plan.cluster_changes:
+        try:
+            done.append(_change(connection, step, options, validate_only=False))
+        except grpc.RpcError as error:
+            failure = from_rpc(error, connection.endpoint)
+            names = ", ".join(each.spec.cluster_name for each in done) or "nothing"
+            text = f"changed before that: {names}; apply the file again when this is put right, it goes on from there"
+            failure.violations = (*failure.violations, Violation("", text))
+            raise failure from error
+    return done
 
 
 def _change(connection: Connection, step: ClusterStep, options: Options, *, validate_only: bool) -> admin.Cluster:

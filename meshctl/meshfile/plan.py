@@ -87,7 +87,7 @@ def make(
 ) -> Plan:
     """The plan for `file`. Raises FileError when the file can't be applied to this mesh."""
     known = {each.spec.cluster_name for each in clusters} | {each.spec.cluster_name for each in file.clusters}
-    errors = _unknown_targets(file, known)
+    errors = _unknown_targets(file, known) + _shared_addresses(file)
     if replace and file.rules is None:
         errors.append(
             Finding(1, "", "it has no rules, so --replace would remove them all; if you mean that: 'rules: []'")
@@ -119,6 +119,20 @@ def _unknown_targets(file: MeshFile, known: set[str]) -> list[Finding]:
         for entry in file.rules or ()
         if entry.spec.target_cluster not in known
     ]
+
+
+def _shared_addresses(file: MeshFile) -> list[Finding]:
+    """Two clusters at one address, by a slip in the file or in --bootstrap: a cluster has one name."""
+    seen: dict[str, str] = {}
+    errors: list[Finding] = []
+    for entry in file.clusters:
+        name = entry.spec.cluster_name
+        for address in entry.spec.bootstrap_servers:
+            other = seen.setdefault(address, name)
+            if other != name:
+                text = f"{address} is also an address of {other}; a cluster has one name"
+                errors.append(Finding(entry.line, name, text))
+    return errors
 
 
 def _cluster_step(wanted: routing.ClusterSpec, clusters: Iterable[admin.Cluster]) -> ClusterStep:

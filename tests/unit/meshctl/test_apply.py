@@ -133,6 +133,19 @@ def test_all_clusters_that_control_refuses_are_named_and_none_is_registered(
     assert "ReplaceRules" not in methods(control)
 
 
+def test_a_failure_half_way_names_what_was_done(control: ScriptedControl, meshctl: Meshctl, mesh: Mesh) -> None:
+    def second_fails(request: admin.RegisterClusterRequest) -> admin.Cluster | Refusal:
+        if request.spec.cluster_name == "kafka_c2" and not request.validate_only:
+            return Refusal(grpc.StatusCode.ABORTED, "somebody was faster")
+        return mesh.register(request)
+
+    control.answers["RegisterCluster"] = second_fails
+    result = meshctl("apply", "-f", EXAMPLE)
+    assert result.exit_code == 5
+    assert "meshctl: somebody was faster\n  changed before that: kafka_c1; apply the file again" in result.stderr
+    assert "ReplaceRules" not in methods(control)
+
+
 def test_a_registered_cluster_that_differs_is_updated_field_by_field(
     control: ScriptedControl, meshctl: Meshctl, mesh: Mesh
 ) -> None:

@@ -98,6 +98,12 @@ def test_a_target_that_nobody_knows_is_refused() -> None:
     assert caught.value.errors[0].line == 2
 
 
+def test_two_names_for_one_address_are_refused() -> None:
+    clusters = "{cluster_name: c1, bootstrap_servers: 'a:1'}, {cluster_name: c2, bootstrap_servers: 'b:1,a:1'}"
+    with pytest.raises(FileError, match="c2: a:1 is also an address of c1"):
+        plan(f"clusters: [{clusters}]\n")
+
+
 ENVOY = """\
 listeners:
 - address: {socket_address: {address: 127.0.0.1, port_value: 19092}}

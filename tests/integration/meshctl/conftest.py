@@ -1,0 +1,87 @@
+"""A real control with a database and an events topic of its own, and `meshctl` as a program against it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from local.leash import on_leash
+from local.ports import free_block
+from local.processes import log_tail
+from local.readiness import HttpReady
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
+from tests.fixtures.waiting import wait_unless
+
+START_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 60.0
+Meshctl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def control(
+    kafka_c1: KafkaCluster, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of a control whose home cluster is c1."""
+    port = free_block(2)
+    folder = tmp_path_factory.mktemp("control")
+    database, log = postgres(), folder / "control.log"
+    with_database = os.environ | {"KAFKA_MESH_CONTROL_DATABASE_URL": database}
+    environment = with_database | {
+        "KAFKA_MESH_CONTROL_HOME_BOOTSTRAP_SERVERS": kafka_c1.bootstrap,
+        "KAFKA_MESH_CONTROL_EVENTS_TOPIC": f"mesh.events-{folder.name}-{port}",
+        "KAFKA_MESH_CONTROL_LISTEN": f"127.0.0.1:{port}",
+        "KAFKA_MESH_CONTROL_METRICS_LISTEN": f"127.0.0.1:{port + 1}",
+    }
+    kafka_mesh = [sys.executable, "-m", "local.cli"]
+    with log.open("ab") as output:
+        subprocess.run(
+            [*kafka_mesh, "migrate"],
+            env=with_database,
+            stdout=output,
+            stderr=output,
+            check=True,
+            timeout=START_TIMEOUT_S,
+        )
+        process = subprocess.Popen(
+            on_leash([*kafka_mesh, "control"]), env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
+
+    def obstacle() -> str | None:
+        if process.poll() is not None:
+            raise RuntimeError(f"control did not start:\n{log_tail(log)}")
+        return ready.unmet()
+
+    try:
+        wait_unless(obstacle, "control is ready", START_TIMEOUT_S)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(START_TIMEOUT_S)
+
+
+@pytest.fixture
+def meshctl(control: str, tmp_path: Path) -> Meshctl:
+    """`meshctl("rule", "list")`, as a program of its own; `check=False` where an error is expected."""
+
+    def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "meshctl", *arguments],
+            env=os.environ | {"MESHCTL_ADDRESS": control, "USER": "ada"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"meshctl {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+    return run

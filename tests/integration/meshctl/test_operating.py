@@ -1,0 +1,109 @@
+"""An operator's day with a real control: clusters, rules, files, questions. One mesh, told as one story per test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.clusters import KafkaCluster
+
+Meshctl = Callable[..., subprocess.CompletedProcess[str]]
+EXAMPLE = str(Path(__file__).parents[3] / "examples" / "envoy-kafka-mesh.yaml")
+
+
+def as_json(meshctl: Meshctl, *arguments: str) -> Any:
+    return json.loads(meshctl(*arguments, "-o", "json").stdout)
+
+
+@pytest.fixture
+def clusters(meshctl: Meshctl, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster) -> None:
+    """kafka_c1 and kafka_c2 of the example are registered, at the addresses of real ones."""
+    registered = {each["spec"]["cluster_name"] for each in as_json(meshctl, "cluster", "list")["clusters"]}
+    for name, cluster in (("kafka_c1", kafka_c1), ("kafka_c2", kafka_c2)):
+        if name not in registered:
+            meshctl("cluster", "register", name, cluster.bootstrap)
+
+
+def test_a_cluster_is_connected_to_before_it_is_registered(
+    meshctl: Meshctl, clusters: None, kafka_c1: KafkaCluster
+) -> None:
+    listed = as_json(meshctl, "cluster", "list")["clusters"]
+    assert [each["home"] for each in listed if each["spec"]["cluster_name"] == "kafka_c1"] == [True]
+    assert "answered in" in meshctl("cluster", "test", "--bootstrap", kafka_c1.bootstrap).stdout
+    nobody = meshctl("cluster", "register", "gone", "127.0.0.1:1", check=False)
+    assert nobody.returncode == 3
+    assert "allow it to be unreachable" in nobody.stderr
+
+
+def test_a_wrong_property_is_named_at_registration(meshctl: Meshctl, kafka_c2: KafkaCluster) -> None:
+    wrong = meshctl("cluster", "register", "x", kafka_c2.bootstrap, "--producer-config", "acsk=1", check=False)
+    assert wrong.returncode == 2
+    assert 'No such configuration property: "acsk"' in wrong.stderr
+
+
+def test_a_rule_is_set_explained_moved_and_removed(
+    meshctl: Meshctl, clusters: None, unique_name: Callable[[str], str]
+) -> None:
+    first, second = unique_name("pears"), unique_name("plums")
+    meshctl("rule", "add", "--prefix", first, "--to", "kafka_c1", "--reason", "harvest")
+    meshctl("rule", "add", "--topic", second, "--to", "kafka_c1")
+    meshctl("rule", "move", "--topic", second, "--first")
+    assert as_json(meshctl, "rule", "list")["rules"][0]["spec"]["match"] == {"topic": second}
+    meshctl("rule", "set", "--prefix", first, "--to", "kafka_c2")
+    assert as_json(meshctl, "explain", f"{first}-1")["cluster"] == "kafka_c2"
+    meshctl("rule", "remove", "--prefix", first)
+    assert as_json(meshctl, "explain", f"{first}-1")["cluster"] == ""
+    reasons = {(each["reason"], each["actor"].split("@")[0]) for each in as_json(meshctl, "history")["events"]}
+    assert ("harvest", "ada") in reasons
+    meshctl("rule", "remove", "--topic", second)
+
+
+def test_refusals_have_their_exit_codes(meshctl: Meshctl, clusters: None, unique_name: Callable[[str], str]) -> None:
+    prefix = unique_name("figs")
+    meshctl("rule", "add", "--prefix", prefix, "--to", "kafka_c1")
+    unknown_target = meshctl("rule", "set", "--prefix", prefix, "--to", "nowhere", check=False)
+    shadowed = meshctl("rule", "add", "--topic", f"{prefix}-1", "--to", "kafka_c2", check=False)
+    absent = meshctl("rule", "remove", "nothing-of-the-kind", check=False)
+    outdated = meshctl("rule", "remove", "--prefix", prefix, "--expected-revision", "1", check=False)
+    assert [each.returncode for each in (unknown_target, shadowed, absent, outdated)] == [1, 1, 4, 5]
+    assert "known: kafka_c1, kafka_c2" in unknown_target.stderr
+    meshctl("rule", "remove", "--prefix", prefix)
+
+
+def test_the_envoy_example_is_applied_as_it_stands(
+    meshctl: Meshctl, clusters: None, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
+) -> None:
+    where = [
+        *("--bootstrap", f"kafka_c1={kafka_c1.bootstrap}"),
+        *("--bootstrap", f"kafka_c2={kafka_c2.bootstrap}"),
+        *("--bootstrap", "kafka_c3=127.0.0.1:1"),
+    ]
+    refused = meshctl("apply", "-f", EXAMPLE, *where, "--replace", check=False)
+    assert refused.returncode == 3
+    assert "kafka_c3" in refused.stderr
+    assert "nothing was changed" in refused.stderr
+    applied = meshctl("apply", "-f", EXAMPLE, *where, "--replace", "--allow-unreachable", "--create-topics")
+    assert "kafka_c3 acks: does not touch passing traffic" in applied.stdout
+    homes = {topic: as_json(meshctl, "explain", topic)["cluster"] for topic in ("apples", "bananas-1", "cherries", "x")}
+    assert homes == {"apples": "kafka_c1", "bananas-1": "kafka_c2", "cherries": "kafka_c3", "x": ""}
+    again = as_json(meshctl, "apply", "-f", EXAMPLE, *where, "--replace")
+    actions = {step["action"] for kind in ("clusters", "rules") for step in again["plan"][kind]}
+    assert actions == {"unchanged"}
+    specs = {each["spec"]["cluster_name"]: each["spec"] for each in as_json(meshctl, "cluster", "list")["clusters"]}
+    assert (specs["kafka_c3"]["partition_count"], specs["kafka_c3"]["producer_config"]["acks"]) == (5, "1")
+
+
+def test_watch_shows_a_decision_when_it_is_taken(
+    meshctl: Meshctl, clusters: None, unique_name: Callable[[str], str]
+) -> None:
+    topic = unique_name("kiwis")
+    before = int(as_json(meshctl, "status")["last_position"])
+    meshctl("rule", "add", "--topic", topic, "--to", "kafka_c1")
+    seen = meshctl("watch", "--from", str(before + 1), "-n", "1").stdout
+    assert f"topic {topic} -> kafka_c1" in seen
+    meshctl("rule", "remove", "--topic", topic)
