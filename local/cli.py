@@ -18,7 +18,6 @@ SERVICE_COMMANDS = {
     "router": ("services.router.__main__", "Run a router."),
     "gateway": ("services.gateway.__main__", "Run a gateway."),
     "sidecar": ("services.sidecar.__main__", "Run a sidecar."),
-    "pipeline": ("services.pipeline.__main__", "Run Spark jobs."),
     "migrate": ("services.control.store.migrate", "Bring control's database to the newest schema."),
 }
 CLIENT_COMMANDS = {
