@@ -12,19 +12,44 @@ from services.router.settings import RouterSettings
 
 STOP_TIMEOUT = 5.0
 """Seconds that a stop may take; it takes less than one unless Kafka hangs."""
-CHATTY_LIBRARIES = ("aiokafka", "faust", "mode")
+LIBRARIES = ("aiokafka", "faust", "mode")
+REPEAT_AFTER = 30.0
+"""Seconds until the same place in a library may log again."""
 
 
 def main(argv: list[str] | None = None) -> None:
     settings = load(RouterSettings, argv)
     configure_logging("router", level=settings.log_level)
-    for library in CHATTY_LIBRARIES:
-        logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLogger().level))
+    if settings.log_level != "DEBUG":
+        _quieten()
 
     async def router(lifecycle: Lifecycle) -> None:
         await serve(settings, lifecycle)
 
     run(router, stop_timeout=STOP_TIMEOUT)
+
+
+def _quieten() -> None:
+    """While the cluster is away aiokafka says so ten times a second; each place in it may speak twice a minute."""
+    for library in LIBRARIES:
+        logging.getLogger(library).setLevel(logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_Sparing())
+
+
+class _Sparing(logging.Filter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] not in LIBRARIES:
+            return True
+        place = (record.name, record.lineno)
+        if record.created - self._last.get(place, -REPEAT_AFTER) < REPEAT_AFTER:
+            return False
+        self._last[place] = record.created
+        return True
 
 
 if __name__ == "__main__":

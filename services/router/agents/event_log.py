@@ -20,9 +20,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import faust
+import structlog
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from faust.app.base import BootStrategy
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
 Receive = Callable[[bytes, int], None]
@@ -42,6 +44,11 @@ MOST_REPLICAS = 3
 """Of the log, where nobody says how many: as many as the cluster has brokers, up to this."""
 LOG_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The log is kept for ever and never compacted: the table follows from all of it."""
+
+
+log = structlog.get_logger(__name__)
+faust_log = logging.getLogger("faust")
+"""Faust would log in the name of this module what its own classes do."""
 
 
 class EventLogError(RuntimeError):
@@ -81,9 +88,39 @@ class _Boot(BootStrategy):
         return [app.consumer, app.agents, app.topics, app._fetcher]
 
 
+class _ConsumerThread(AIOKafkaConsumerThread):
+    logger = faust_log
+
+    async def on_thread_stop(self) -> None:
+        """While the cluster is away, aiokafka lets the cancellation of its own fetch escape from its stop.
+
+        It would end this thread before it has said that it ends, and mode would wait for that word for ever.
+        """
+        try:
+            await super().on_thread_stop()
+        except asyncio.CancelledError:
+            await self._ensure_consumer()._client.close()
+
+    def last_answer(self, partition: TP) -> float | None:
+        """When the cluster last answered a fetch, in seconds since 1970."""
+        milliseconds = self._ensure_consumer().last_poll_timestamp(partition)
+        return None if milliseconds is None else milliseconds / 1000
+
+
+class _Consumer(Consumer):
+    logger = faust_log
+
+    def _new_consumer_thread(self) -> _ConsumerThread:
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+
+class _Transport(Transport):
+    Consumer = _Consumer
+
+
 class _App(faust.App):
     BootStrategy = _Boot
-    logger = logging.getLogger("faust.app")
+    logger = faust_log
 
     async def on_first_start(self) -> None:
         """Faust would create its data directory; there is nothing to put into it."""
@@ -112,13 +149,9 @@ class EventLog:
             broker_commit_livelock_soft_timeout=NEVER,
             loop=loop,
         )
-        raw: dict[str, Any] = {
-            "key_type": bytes,
-            "value_type": bytes,
-            "key_serializer": "raw",
-            "value_serializer": "raw",
-        }
-        self._app.agent(self._app.topic(topic, acks=False, **raw), name=app_id)(_agent(receive, self._failure))
+        self._app.transport = _Transport(self._app.transport.url, self._app)
+        records = self._app.topic(topic, value_type=bytes, value_serializer="raw", acks=False)
+        self._app.agent(records, name=app_id)(_agent(receive, self._failure))
 
     async def start(self) -> int:
         """Begins to read; the offset that the log ended at. EventLogError when the cluster can't be reached."""
@@ -143,7 +176,7 @@ class EventLog:
             crash.cancel()
 
     async def stop(self) -> None:
-        """Ends the reading, within STOP_TIMEOUT."""
+        """Ends the reading, within STOP_TIMEOUT; what does not end by then is left behind, which the log says."""
         if self._failure.done() and not self._failure.cancelled():
             self._failure.exception()  # was raised by `run`, or came after its end
         self._failure.cancel()
@@ -151,11 +184,16 @@ class EventLog:
             async with asyncio.timeout(STOP_TIMEOUT):
                 await self._app.stop()
         except TimeoutError:
-            raise EventLogError(f"Faust did not stop within {STOP_TIMEOUT} s") from None
+            log.error("Faust does not stop; going on without", seconds=STOP_TIMEOUT)
 
     def end_offset(self) -> int:
         """Where the log ends, as the last fetch said; 0 before there was one."""
         return int(self._app.consumer.highwater(self._partition) or 0)
+
+    def last_answer(self) -> float | None:
+        """When the cluster last answered, in seconds since 1970; it does so twice a second while nothing happens."""
+        answered: float | None = self._app.consumer._thread.last_answer(self._partition)
+        return answered
 
 
 def _agent(receive: Receive, failure: asyncio.Future[None]) -> Callable[[Any], Any]:

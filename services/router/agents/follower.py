@@ -13,6 +13,7 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
+import time
 
 import structlog
 from google.protobuf.message import DecodeError
@@ -27,8 +28,10 @@ from services.router.settings import RouterSettings
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 """Seconds between readings that fail one after another."""
-LAG_INTERVAL = 1.0
-"""Seconds between two looks at where the log ends, for the metric."""
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks at how far the reading is behind, and whether the cluster still answers."""
+LONGEST_SILENCE = 5.0
+"""Seconds without an answer of the cluster after which the log says so."""
 
 UNREADABLE = (EventLogError, LogGapError, DecodeError, ValueError, LookupError)
 """What a record that can't be folded raises, and what the cluster does."""
@@ -44,6 +47,7 @@ class Follower:
         self._bulletin = bulletin
         self._readiness = readiness
         self._live: Ledger | None = None
+        self._silent = False
 
     async def run(self) -> None:
         """One reading after another."""
@@ -76,10 +80,21 @@ class Follower:
             log.info("reading the log", topic=settings.events_topic, end_offset=ledger.end_at_start)
             self._heed(ledger, None)
             while True:
+                await reading.run(LOOK_INTERVAL)
                 metrics.lag.set(max(0, reading.end_offset() - ledger.next_offset))
-                await reading.run(LAG_INTERVAL)
+                self._look_for_silence(reading.last_answer())
         finally:
             await reading.stop()
+
+    def _look_for_silence(self, last_answer: float | None) -> None:
+        seconds = 0.0 if last_answer is None else max(0.0, time.time() - last_answer)
+        metrics.silence.set(seconds)
+        if (seconds > LONGEST_SILENCE) is not self._silent:
+            self._silent = not self._silent
+            if self._silent:
+                log.warning("home cluster does not answer; serving what is known", seconds=round(seconds, 1))
+            else:
+                log.info("home cluster answers again")
 
     def _heed(self, ledger: Ledger, folded: Folded | None) -> None:
         """Posts what is news. The first state of a reading is none of its own: it is as old as its last event."""

@@ -210,9 +210,9 @@ def test_a_router_without_its_cluster_is_not_ready_and_says_why(start_router: St
 
 
 def test_a_router_outlives_its_cluster(kafka_c1: KafkaCluster, log: PublishedLog, start_router: StartRouter) -> None:
-    """Serves what it knows meanwhile, and hears the next decision when the cluster is back."""
+    """Serves what it knows meanwhile, stops as quickly, and hears the next decision when the cluster is back."""
     log.publish()
-    router = start_router("r1")
+    router, other = start_router("r1"), start_router("r2")
 
     async def told(revision: int) -> None:
         async with DataPlane("g", router.address) as gateway:
@@ -222,6 +222,7 @@ def test_a_router_outlives_its_cluster(kafka_c1: KafkaCluster, log: PublishedLog
     try:
         asyncio.run(told(3))
         assert router.ready() == "ready"
+        assert other.stop() < 3.0
     finally:
         kafka_c1.start()
     log.rule("bananas", to="c2")
