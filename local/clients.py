@@ -224,7 +224,7 @@ def consume(
         }
     )
     try:
-        _check_topics(consumer, bootstrap, topics)
+        _check_topics(consumer, bootstrap, topics, min(timeout or CONNECT_SECONDS, CONNECT_SECONDS))
         consumer.subscribe(list(topics))
         received = 0
         for message in _records(consumer, timeout):
@@ -242,11 +242,11 @@ def consume(
         consumer.close()
 
 
-def _check_topics(consumer: Consumer, endpoint: Endpoint, topics: Iterable[str]) -> None:
+def _check_topics(consumer: Consumer, endpoint: Endpoint, topics: Iterable[str], within: float) -> None:
     """Say at once that nothing answers, or that a topic is unknown (which may change while we wait)."""
     for topic in topics:
         try:
-            found = consumer.list_topics(topic, timeout=CONNECT_SECONDS).topics[topic]
+            found = consumer.list_topics(topic, timeout=within).topics[topic]
         except KafkaException as error:
             raise no_answer(endpoint, error.args[0].str()) from error
         if found.error is not None:
