@@ -211,9 +211,9 @@ class Cluster:
         return connection
 
     async def _opened(self, connection: BrokerConnection, address: BrokerAddress) -> None:
-        await connection.open(address.host, address.port, self._limits.connect_timeout_s)
-        if connection.ended is not None:
-            self._resting[address.broker_id] = (self._loop.time() + BROKER_REST_S, connection.ended)
+        fault = await connection.open(address.host, address.port, self._limits.connect_timeout_s)
+        if fault is not None:
+            self._resting[address.broker_id] = (self._loop.time() + BROKER_REST_S, fault)
             self._wake.set()
         else:
             self._resting.pop(address.broker_id, None)

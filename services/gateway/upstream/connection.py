@@ -65,15 +65,22 @@ class BrokerConnection(FrameStream):
         self._sent_bytes = metrics.upstream_bytes.labels(cluster, "out")
         self._received_bytes = metrics.upstream_bytes.labels(cluster, "in")
 
-    async def open(self, host: str, port: int, timeout_s: float) -> None:
-        """Connect; on failure everything submitted so far is settled. Never raises for what the network does."""
+    async def open(self, host: str, port: int, timeout_s: float) -> str | None:
+        """Connect; on failure everything submitted so far is settled. Never raises for what the network does.
+
+        Returns why the broker could not be connected to. A connection that nobody needs any more by then is no fault.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._loop.create_connection(lambda: self, host, port)
         except TimeoutError:
-            self._fail(f"no connection to {self.address} within {timeout_s:g} s", "connect", never_sent=True)
+            reason = f"no connection to {self.address} within {timeout_s:g} s"
         except OSError as error:
-            self._fail(f"no connection to {self.address}: {error.strerror or error}", "connect", never_sent=True)
+            reason = f"no connection to {self.address}: {error.strerror or error}"
+        else:
+            return None
+        self._fail(reason, "connect", never_sent=True)
+        return reason
 
     @property
     def in_flight(self) -> int:
