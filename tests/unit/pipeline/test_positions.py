@@ -1,0 +1,114 @@
+"""Where a stream stands, and what is refused rather than skipped."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.pipeline.positions import (
+    PartitionLog,
+    Position,
+    RecordsLostError,
+    Span,
+    TopicLog,
+    TopicReplacedError,
+    advance,
+    fair_shares,
+    parse,
+    render,
+    spans,
+)
+
+NOWHERE: Position = {}
+
+
+def log(*bounds: tuple[int, int], topic_id: str = "id-1") -> TopicLog:
+    """A topic whose partitions 0, 1, ... hold these offsets."""
+    return TopicLog(topic_id, {number: PartitionLog(*each) for number, each in enumerate(bounds)})
+
+
+def read(start: Position, end: Position) -> list[Span]:
+    return sorted(spans(start, end), key=str)
+
+
+def test_a_new_topic_is_read_from_the_start_of_its_log() -> None:
+    end = advance(NOWHERE, {"apples": log((7, 10), (0, 2))})
+    assert read(NOWHERE, end) == [Span("apples", 0, 7, 10), Span("apples", 1, 0, 2)]
+
+
+def test_the_next_batch_begins_where_the_last_one_ended() -> None:
+    first = advance(NOWHERE, {"apples": log((0, 10))})
+    second = advance(first, {"apples": log((0, 12))})
+    assert read(first, second) == [Span("apples", 0, 10, 12)]
+
+
+def test_nothing_new_is_the_same_position() -> None:
+    first = advance(NOWHERE, {"apples": log((0, 10), (0, 0))})
+    again = advance(first, {"apples": log((0, 10), (0, 0))})
+    assert render(again) == render(first)
+
+
+def test_retention_of_what_was_read_is_no_news() -> None:
+    first = advance(NOWHERE, {"apples": log((0, 10))})
+    assert advance(first, {"apples": log((10, 10))}) is first
+
+
+def test_a_batch_run_again_from_the_checkpoint_reads_the_same() -> None:
+    first = advance(NOWHERE, {"apples": log((3, 10))}, max_rows=5)
+    second = advance(first, {"apples": log((3, 10), (0, 4))}, max_rows=4)
+    from_checkpoint = parse(render(first)), parse(render(second))
+    assert read(*from_checkpoint) == read(first, second) == [Span("apples", 0, 8, 10), Span("apples", 1, 0, 2)]
+
+
+def test_a_topic_may_join_later_and_be_left_out_for_a_while() -> None:
+    apples = advance(NOWHERE, {"apples": log((0, 5))})
+    both = advance(apples, {"apples": log((0, 5)), "bananas": log((2, 4))})
+    bananas = advance(both, {"bananas": log((2, 6))})
+    back = advance(bananas, {"apples": log((0, 9)), "bananas": log((2, 6))})
+    assert read(apples, both) == [Span("bananas", 0, 2, 4)]
+    assert read(both, bananas) == [Span("bananas", 0, 4, 6)]
+    assert read(bananas, back) == [Span("apples", 0, 5, 9)]
+
+
+def test_an_added_partition_that_lost_its_first_records_is_an_error() -> None:
+    first = advance(NOWHERE, {"apples": log((0, 10))})
+    with pytest.raises(RecordsLostError, match=r"apples/1 begins at offset 3, the checkpoint stands at 0"):
+        advance(first, {"apples": log((0, 10), (3, 4))})
+
+
+def test_retention_past_the_checkpoint_is_an_error() -> None:
+    first = advance(NOWHERE, {"apples": log((0, 10))})
+    with pytest.raises(RecordsLostError, match=r"retention took 2 offsets .* --accept-loss"):
+        advance(first, {"apples": log((12, 20))})
+
+
+def test_an_accepted_loss_goes_on_where_the_log_begins() -> None:
+    first = advance(NOWHERE, {"apples": log((0, 10))})
+    second = advance(first, {"apples": log((12, 20))}, accept_loss=True)
+    assert read(first, second) == [Span("apples", 0, 12, 20)]
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (log((0, 30), topic_id="id-2"), "apples has id id-2, the checkpoint knows it as id-1"),
+        (log((0, 9)), "ends at offset 9, the checkpoint stands at 10"),
+        (log(), r"0 partitions, the checkpoint also knows \[0\]"),
+    ],
+)
+def test_another_topic_of_the_same_name_is_refused_even_if_loss_is_accepted(now: TopicLog, why: str) -> None:
+    first = advance(NOWHERE, {"apples": log((0, 10))})
+    with pytest.raises(TopicReplacedError, match=why):
+        advance(first, {"apples": now}, accept_loss=True)
+
+
+def test_a_cluster_that_tells_no_ids_is_believed() -> None:
+    first = advance(NOWHERE, {"apples": log((0, 10), topic_id="")})
+    second = advance(first, {"apples": log((0, 11), topic_id="id-1")})
+    assert read(first, second) == [Span("apples", 0, 10, 11)]
+
+
+def test_a_batch_is_bounded_and_shared_fairly() -> None:
+    lags = {("small", 0): 10, ("large", 0): 1_000, ("large", 1): 5_000, ("idle", 0): 0}
+    assert fair_shares(lags, 410) == {("idle", 0): 0, ("small", 0): 10, ("large", 0): 200, ("large", 1): 200}
+    assert fair_shares(lags, 10_000) == lags
+    assert sum(fair_shares(lags, 2).values()) == 2
