@@ -128,8 +128,8 @@ class _Client:
             self.producer.poll(POLL_SECONDS)
             if time.monotonic() > self._purge_at:
                 self.producer.purge()
-                self.producer.flush(POLL_SECONDS)
-                return
+                break
+        self.producer.close()  # reports what was purged
 
     def _on_error(self, error: KafkaError) -> None:
         metrics.client_errors.labels("producer").inc()
@@ -195,7 +195,7 @@ class RecordProducer:
             )
         except KafkaException as error:
             batch.settle(index, failed(error.args[0]))
-        except BufferError as error:
+        except (BufferError, RuntimeError) as error:  # full, or closed under a request that the stop cut off
             batch.settle(index, Failed(DeliveryError.RETRIABLE, str(error)))
 
     def _turned_away(self, count: int) -> list[Delivery]:
