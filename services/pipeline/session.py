@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 LOOPBACK = "127.0.0.1"
+STACK = "-Xss4m"  # Spark's default is too small for the trace of a query that is stopped in mid-batch
 JAVA_TIMEOUT_S = 20
 SHUFFLE_PARTITIONS = 4  # Spark's 200 is for clusters; a batch of ours is small
 _JAVA_VERSION = re.compile(r'version "(\d+)')
@@ -66,7 +67,7 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        "spark.driver.extraJavaOptions": "-Xss4m",  # a query that is stopped logs its plan by a deep recursion
+        "spark.driver.extraJavaOptions": f"{STACK} {settings.driver_java_options}".strip(),
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -1,5 +1,7 @@
 """Settings of the pipeline: environment `KAFKA_MESH_PIPELINE_<FIELD>`, else the file's `pipeline:`, else these."""
 
+from typing import Annotated
+
 from pydantic import Field, PositiveFloat, PositiveInt, SecretStr
 
 from mesh.settings import AddressList, ServiceSettings
@@ -15,7 +17,9 @@ class PipelineSettings(ServiceSettings, service="pipeline"):
     log_level: str = "INFO"
 
     master: str = "local[*]"
-    driver_memory: str = Field("1g", pattern=r"^[1-9]\d*[mg]$")
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[mg]$")] = "1g"
+    driver_java_options: str = ""
+    """More options of the driver's JVM."""
     max_batch_rows: PositiveInt = 200_000
     """Upper bound of one micro-batch, over all its topics."""
     stall_timeout_s: PositiveFloat = 60.0

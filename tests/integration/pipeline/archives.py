@@ -1,0 +1,92 @@
+"""An archive under test: written by the job, read by pyarrow, which knows nothing of Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+from pyspark.sql import SparkSession
+
+from services.pipeline import archive
+from services.pipeline.kafka_source import KafkaSource
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipeline.orchard import Content, Place
+
+JOIN_S = 30.0
+
+
+class Archive:
+    """A folder, and the job that writes it."""
+
+    def __init__(self, session: SparkSession, bootstrap: str, folder: Path) -> None:
+        self._session = session
+        self._bootstrap = bootstrap
+        self.folder = folder
+
+    def run(self, *topics: str, max_batch_rows: int = 10_000, accept_loss: bool = False) -> archive.Written:
+        return archive.run(self._session, self._source(topics, max_batch_rows, accept_loss), str(self.folder))
+
+    def run_until(self, condition: Callable[[], bool], *topics: str) -> archive.Written:
+        """The continuous form, told to stop when `condition` holds."""
+        stopping = threading.Event()
+        written: list[archive.Written] = []
+
+        def work() -> None:
+            source = self._source(topics, 10_000, False)
+            every = timedelta(milliseconds=100)
+            written.append(archive.run(self._session, source, str(self.folder), every=every, stopping=stopping))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            wait_until(condition, "the archive holds what it should")
+        finally:
+            stopping.set()
+            thread.join(JOIN_S)
+        return written[0]
+
+    def _source(self, topics: tuple[str, ...], max_batch_rows: int, accept_loss: bool) -> KafkaSource:
+        return KafkaSource(
+            topics=topics,
+            properties={"bootstrap.servers": self._bootstrap},
+            max_batch_rows=max_batch_rows,
+            stall_timeout_s=10.0,
+            request_timeout_s=10.0,
+            accept_loss=accept_loss,
+        )
+
+    def forget_last_commit(self) -> None:
+        """As after a kill between the write of a batch and the note that it is written."""
+        commits = self.folder / archive.CHECKPOINT / "commits"
+        last = max((each for each in commits.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name))
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+    def rows(self) -> list[dict[str, Any]]:
+        if not self.folder.exists():
+            return []
+        rows: list[dict[str, Any]] = pyarrow.dataset.dataset(self.folder, partitioning="hive").to_table().to_pylist()
+        return rows
+
+    def records(self) -> dict[Place, Content]:
+        """What a reader finds; each offset once, in the folder of its day."""
+        rows = self.rows()
+        times = Counter(Place(row["topic"], row["partition"], row["offset"]) for row in rows)
+        assert not [place for place, count in times.items() if count > 1], "offsets that stand there more than once"
+        assert all(row["day"] == row["timestamp"].date().isoformat() for row in rows)
+        return {Place(row["topic"], row["partition"], row["offset"]): _content(row) for row in rows}
+
+
+def _content(row: dict[str, Any]) -> Content:
+    since_epoch = row["timestamp"] - datetime.fromtimestamp(0, UTC)
+    return Content(
+        key=row["key"],
+        value=row["value"],
+        headers=tuple((header["key"], header["value"]) for header in row["headers"]),
+        timestamp_ms=since_epoch // timedelta(milliseconds=1),
+    )
