@@ -1,7 +1,7 @@
 """`kafka-mesh load`: records at a bounded rate through the gateway, with live figures and a summary.
 
 Where `backyards kafka load` only sent, this also receives (--consumers), measures from when a record was due, and tells
-what was lost or duplicated: let it run, change a rule meanwhile, and read the last lines.
+what is missing or duplicated: let it run, change a rule meanwhile, and read the last lines.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ class Summary:
     produce_latency_ms: Percentiles | None
     received: int | None
     end_to_end_latency_ms: Percentiles | None
-    lost: int | None
+    missing: int | None
     duplicated: int | None
+    read_again: int | None
     errors: dict[str, int]
 
     @property
     def good(self) -> bool:
-        return not (self.failed or self.lost or self.duplicated)
+        return not (self.failed or self.missing or self.duplicated)
 
 
 @click.command()
@@ -123,8 +124,8 @@ def load(
     """Send records to TOPIC... (default: apples bananas) at --rate for --duration, and receive them again.
 
     Latencies count from when a record was due, not from when it could be sent. Topics that are missing are created
-    through the mesh. Ctrl-C ends the run early. Exit code 1 when a record failed, was lost or came twice; 3 when
-    nothing answers.
+    through the mesh. Ctrl-C ends the run early. Exit code 1 when a record failed, is missing or was stored twice;
+    3 when nothing answers.
     """
     if rate * duration > MAX_RECORDS:
         raise click.UsageError(
@@ -255,8 +256,9 @@ def _summarize(run: Run) -> Summary:
         produce_latency_ms=last.produced.percentiles(),
         received=last.consumed.count if receives else None,
         end_to_end_latency_ms=last.consumed.percentiles() if receives else None,
-        lost=run.missing() if receives else None,
+        missing=run.missing() if receives else None,
         duplicated=run.duplicated() if receives else None,
+        read_again=run.read_again() if receives else None,
         errors=dict(run.errors()),
     )
 
@@ -272,7 +274,8 @@ def _print_summary(summary: Summary, output: str) -> None:
         ("produce latency", _sentence(summary.produce_latency_ms)),
     ]
     if summary.received is not None:
-        rows.append(("received", f"{summary.received:,} records: {summary.lost} lost, {summary.duplicated} duplicated"))
+        found = f"{summary.missing} missing, {summary.duplicated} duplicated, {summary.read_again} read again"
+        rows.append(("received", f"{summary.received:,} records: {found}"))
         rows.append(("end to end", _sentence(summary.end_to_end_latency_ms)))
     rows += [(f"error, {times} times", error) for error, times in summary.errors.items()]
     width = max(len(name) for name, _value in rows)
@@ -289,5 +292,5 @@ def _sentence(of: Percentiles | None) -> str:
 
 
 def _complaint(summary: Summary) -> str:
-    parts = [("failed", summary.failed), ("lost", summary.lost or 0), ("duplicated", summary.duplicated or 0)]
+    parts = [("failed", summary.failed), ("missing", summary.missing or 0), ("duplicated", summary.duplicated or 0)]
     return "records " + ", ".join(f"{number} {what}" for what, number in parts if number)

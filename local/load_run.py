@@ -3,8 +3,8 @@
 1. Record k is due at start + k / rate, whether or not the ones before it got through. Its latency counts from that
    time, so a stall shows in every record that it delayed (no coordinated omission).
 2. Each value begins with a stamp: run, producer, sequence, due time. Consumers begin at the end of each partition as it
-   was before the run, ignore other runs' records, and tell lost and duplicated ones by the stamp.
-3. Memory is bounded: a byte for each record and direction (MAX_RECORDS), fixed histograms, librdkafka's own queue.
+   was before the run, ignore other runs' records, and tell missing and duplicated ones by the stamp.
+3. Memory is bounded: nine bytes for each record (MAX_RECORDS), fixed histograms, librdkafka's own queue.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import os
 import struct
 import threading
 import time
+from array import array
 from collections import Counter
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -26,16 +28,17 @@ from meshctl.endpoints import Endpoint
 
 _STAMP = struct.Struct(">8sHQQ")  # run id, producer, sequence, due time in monotonic nanoseconds
 MIN_SIZE = _STAMP.size
-MAX_RECORDS = 50_000_000
+MAX_RECORDS = 20_000_000
 WARM_UP_SECONDS = 15.0
 JOIN_SECONDS = 30.0  # a group's first rebalance takes 3 s on a broker with default settings
 DELIVERY_SECONDS = 30.0
-DRAIN_SECONDS = 10.0  # without a single new record, what is missing is lost
+DRAIN_SECONDS = 10.0  # without a single new record, what has not come is missing
 DRAIN_POLL_SECONDS = 0.1
 POLL_GRAIN_SECONDS = 0.001
 LONGEST_NAP_SECONDS = 0.05  # how soon a stop is seen
 LINGER_MS = 5
-_MANY = 255  # a byte's worth of duplicates
+_NOWHERE = -1
+_OFFSET_BITS = 44  # of a place; the partition stands above
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +62,48 @@ class RunError(Exception):
     """The run can't begin, or can't go on."""
 
 
+class Reception(Enum):
+    """What it means that a record came."""
+
+    FIRST = "first"
+    AGAIN = "again"
+    DUPLICATE = "duplicate"
+
+
 class Ledger:
-    """Which records of one producer were acknowledged, and how often each was received."""
+    """Which records of one producer were acknowledged, and where each was read first.
+
+    A record that comes from the same place again was read again: a consumer's position means another place after its
+    topic moved to another cluster. From another place it is a duplicate: the log holds it twice.
+    """
 
     def __init__(self, capacity: int) -> None:
+        self.read_again = 0
+        self.duplicated = 0
         self._acknowledged = bytearray(capacity)
-        self._received = bytearray(capacity)
+        self._places = array("q", [_NOWHERE]) * capacity
         self._lock = threading.Lock()  # consumers of one group may meet in a producer's records
 
     def acknowledge(self, sequence: int) -> None:
         self._acknowledged[sequence] = 1
 
-    def receive(self, sequence: int) -> None:
+    def receive(self, sequence: int, partition: int, offset: int) -> Reception:
+        place = partition << _OFFSET_BITS | offset
         with self._lock:
-            self._received[sequence] = min(self._received[sequence] + 1, _MANY)
+            first = self._places[sequence]
+            if first == _NOWHERE:
+                self._places[sequence] = place
+                return Reception.FIRST
+            if first == place:
+                self.read_again += 1
+                return Reception.AGAIN
+            self.duplicated += 1
+            return Reception.DUPLICATE
 
     def missing(self) -> int:
         """Acknowledged records that nobody received."""
-        pairs = zip(self._acknowledged, self._received, strict=True)
-        return sum(1 for acknowledged, received in pairs if acknowledged and not received)
-
-    def duplicated(self) -> int:
-        """Receptions beyond the first of each record."""
-        return sum(received - 1 for received in self._received if received > 1)
+        pairs = zip(self._acknowledged, self._places, strict=True)
+        return sum(1 for acknowledged, place in pairs if acknowledged and place == _NOWHERE)
 
 
 class _Sender(threading.Thread):
@@ -205,15 +227,15 @@ class _Receiver(threading.Thread):
             self.errors[error.str()] += 1
             return
         now, run, value = time.monotonic(), self.run_of, message.value() or b""
-        place = (message.topic() or "", message.partition() or 0)
-        run.positions[place] = (message.offset() or 0) + 1
+        partition, offset = message.partition() or 0, message.offset() or 0
+        run.positions[message.topic() or "", partition] = offset + 1
         if len(value) < _STAMP.size:
             return
         run_id, producer, sequence, due_ns = _STAMP.unpack_from(value)
         if run_id != run.id:
             return
-        self.latency.record(now - due_ns / 1e9)
-        run.senders[producer].ledger.receive(sequence)
+        if run.senders[producer].ledger.receive(sequence, partition, offset) is Reception.FIRST:
+            self.latency.record(now - due_ns / 1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,10 +320,18 @@ class Run:
         return sum(sender.ledger.missing() for sender in self.senders)
 
     def duplicated(self) -> int:
-        return sum(sender.ledger.duplicated() for sender in self.senders)
+        return sum(sender.ledger.duplicated for sender in self.senders)
+
+    def read_again(self) -> int:
+        return sum(sender.ledger.read_again for sender in self.senders)
 
     def errors(self) -> Counter[str]:
-        return sum((worker.errors for worker in (*self.senders, *self.receivers)), Counter())
+        found: Counter[str] = Counter()
+        for sender in self.senders:
+            found += sender.errors
+        for receiver in self.receivers:
+            found += receiver.errors
+        return found
 
     def note_client_error(self, error: KafkaError) -> None:
         self.last_client_error = error

@@ -35,7 +35,7 @@ def test_a_bounded_run_loses_and_doubles_nothing(
     summary = json.loads(done.stdout)
     assert 0 < summary["sent"] <= 1200  # a slow machine may not send all that is due before the end
     assert summary["delivered"] == summary["received"] == summary["sent"]
-    assert (summary["failed"], summary["lost"], summary["duplicated"]) == (0, 0, 0)
+    assert (summary["failed"], summary["missing"], summary["duplicated"]) == (0, 0, 0)
     assert 0 < summary["produce_latency_ms"]["p50"] <= summary["produce_latency_ms"]["max"]
     assert summary["end_to_end_latency_ms"]["p99"] > 0
     assert "delivered" in done.stderr  # a line each second, as nobody looks at a terminal
