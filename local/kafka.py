@@ -21,6 +21,7 @@ from local.java import JavaError, find_java
 
 FORMAT_TIMEOUT_S = 120
 DEFAULT_HEAP_MB = 384
+FORMAT_HEAP_MB = 256
 # Archives of loaded classes that the JVM makes and refreshes by itself exist from Java 19 on; they save a second.
 SELF_ARCHIVING_JAVA = 19
 # C1 alone reaches full start-up speed sooner and leaves the small machine's cores to the mesh.
@@ -38,6 +39,10 @@ logger.server.level = info
 logger.parser.name = org.apache.kafka.common.utils.AppInfoParser
 logger.parser.level = error
 """
+
+
+class FormatError(Exception):
+    """Kafka's own tool did not format the storage; the message carries what it said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +122,16 @@ class KafkaNode:
     def _format(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         arguments = ["format", "--cluster-id", cluster_id, "--config", str(self.folder / "server.properties")]
-        subprocess.run(
-            [*self._java(256), "kafka.tools.StorageTool", *arguments, "--ignore-formatted"],
-            check=True,
-            stdout=subprocess.DEVNULL,
+        run = subprocess.run(
+            [*self._java(FORMAT_HEAP_MB), "kafka.tools.StorageTool", *arguments, "--ignore-formatted"],
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
             timeout=FORMAT_TIMEOUT_S,
         )
+        if run.returncode != 0:
+            raise FormatError(f"exit {run.returncode}: {run.stdout.strip()[-1000:]}")
 
 
 def main() -> None:
@@ -145,7 +154,7 @@ def main() -> None:
         command = node.command()
     except JavaError as error:
         sys.exit(str(error))
-    except subprocess.SubprocessError as error:
+    except (FormatError, subprocess.TimeoutExpired) as error:
         sys.exit(f"Kafka's storage in {node.data} was not formatted: {error}")
     os.execv(command[0], command)
 
