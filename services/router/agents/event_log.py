@@ -1,4 +1,4 @@
-"""The Faust application: one agent that reads the log. All that knows Faust and aiokafka is here (they ship no types).
+"""The Faust application: one agent that reads the log. All that knows Faust is here.
 
 Theory of operation
 1. The application runs embedded and in Faust's client mode: its consumer has no group. There are no committed offsets,
@@ -21,17 +21,18 @@ from typing import Any
 
 import faust
 import structlog
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError
 from faust.app.base import BootStrategy
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
+
+from services.router.agents.log_topic import EventLogError
 
 Receive = Callable[[bytes, int], None]
 """Called with the value and the offset of each record, in order."""
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds to reach the cluster, create the topic, or learn the end of the log."""
+"""Seconds to reach the cluster and learn the end of the log."""
 STOP_TIMEOUT = 2.0
 """Seconds that Faust may take to stop; a stop by SIGTERM promises 3."""
 REQUEST_TIMEOUT = 10.0
@@ -40,44 +41,9 @@ NEVER = 10 * 365 * 86_400.0
 """Seconds; for Faust's complaints about streams that are quiet: this log may be quiet for months."""
 RECORDS_PER_TURN = 16
 """Records of a long log that are folded in a row, before data planes get their turn on the loop."""
-MOST_REPLICAS = 3
-"""Of the log, where nobody says how many: as many as the cluster has brokers, up to this."""
-LOG_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""The log is kept for ever and never compacted: the table follows from all of it."""
-
-
 log = structlog.get_logger(__name__)
 faust_log = logging.getLogger("faust")
 """Faust would log in the name of this module what its own classes do."""
-
-
-class EventLogError(RuntimeError):
-    """The log can't be read, and why."""
-
-
-async def ensure_topic(bootstrap: Sequence[str], topic: str, replication_factor: int) -> None:
-    """Creates the log's topic if it is not there yet. EventLogError when it can't, or has several partitions."""
-    where = ", ".join(bootstrap)
-    admin: Any = AIOKafkaAdminClient(bootstrap_servers=list(bootstrap), request_timeout_ms=int(CONNECT_TIMEOUT * 1000))
-    try:
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            await admin.start()
-            brokers = (await admin.describe_cluster())["brokers"]
-            replicas = replication_factor or min(MOST_REPLICAS, len(brokers))
-            answer = await admin.create_topics([NewTopic(topic, 1, replicas, topic_configs=LOG_CONFIG)])
-            for _, code, *reason in answer.topic_errors:
-                if code not in (0, TopicAlreadyExistsError.errno):
-                    raise EventLogError(f"can't create topic {topic} on {where}: {for_code(code).__name__} {reason}")
-            [described] = await admin.describe_topics([topic])
-            if len(described["partitions"]) > 1:
-                raise EventLogError(
-                    f"topic {topic} on {where} has {len(described['partitions'])} partitions; "
-                    f"the log has one: name another topic, or delete this one if it is not the mesh's"
-                )
-    except (KafkaError, TimeoutError, OSError) as error:
-        raise EventLogError(f"home cluster {where}: {error or type(error).__name__}") from error
-    finally:
-        await admin.close()
 
 
 class _Boot(BootStrategy):

@@ -21,8 +21,9 @@ from google.protobuf.message import DecodeError
 from mesh.routing import LogGapError
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin
-from services.router.agents.event_log import EventLog, EventLogError, ensure_topic
+from services.router.agents.event_log import EventLog
 from services.router.agents.ledger import Folded, Ledger
+from services.router.agents.log_topic import EventLogError, ensure_topic
 from services.router.change import Readiness
 from services.router.settings import RouterSettings
 

@@ -10,7 +10,9 @@ Theory of operation
    table came into force, Release when not, and after either the table in force where it is another one by then.
    Whether a revision came into force is read off the table in force: rule versions begin or end at it. So states may be
    skipped without harm.
-4. Answers come in the order of the orders. One to an order that was overtaken (a HELD that crossed a Release) is
+4. A refused Switch is made good by Apply: the member had let go of the hold by itself, and must not stay on the table
+   before. Any other refusal stands until there is another table: the member knows better what it can't run.
+5. Answers come in the order of the orders. One to an order that was overtaken (a HELD that crossed a Release) is
    ignored; one to an order never given breaks the protocol.
 """
 
@@ -128,6 +130,7 @@ class _Due:
     revision: int
     answer: Answer
     decided_at: float | None
+    to_switch: bool = False
 
 
 class Member:
@@ -196,7 +199,7 @@ class Member:
 
     def _switch(self, held: RoutingTable, news: News) -> Switch:
         self._told = news.state.effective if news.state.effective == held else held
-        self._expect(held.revision, Answer.APPLIED, news.decided_at)
+        self._expect(held.revision, Answer.APPLIED, news.decided_at, to_switch=True)
         return Switch(held.revision)
 
     def _release(self, held: RoutingTable) -> Release:
@@ -205,12 +208,12 @@ class Member:
             self.standing = Standing(self._runs, Answer.APPLIED if self._runs else None)
         return Release(held.revision)
 
-    def _expect(self, revision: int, answer: Answer, decided_at: float | None) -> None:
+    def _expect(self, revision: int, answer: Answer, decided_at: float | None, *, to_switch: bool = False) -> None:
         if len(self._due) >= MAX_UNANSWERED:
             raise ProtocolError(
                 f"{MAX_UNANSWERED} orders have no answer; the first is of revision {self._due[0].revision}"
             )
-        self._due.append(_Due(revision, answer, decided_at))
+        self._due.append(_Due(revision, answer, decided_at, to_switch))
         self._last_ordered = max(self._last_ordered, revision)
 
     def _answered(self, message: Answered) -> tuple[Order, ...]:
@@ -226,7 +229,15 @@ class Member:
             self._runs = message.revision
         lag = None if due.decided_at is None else max(0.0, message.at - due.decided_at)
         self.standing = Standing(message.revision, message.answer, message.reason, lag)
+        if due.to_switch and message.answer is Answer.REFUSED:
+            return self._start_over()
         return ()
+
+    def _start_over(self) -> tuple[Order, ...]:
+        """The table in force, and the hold if there is one, as for a member that has just come."""
+        assert self._news is not None  # there were orders
+        self.state, self._told, self._held = MemberState.NEWS, None, None
+        return self._follow(self._news)
 
 
 def _fits(message: Answered, due: _Due) -> bool:

@@ -13,7 +13,7 @@ import structlog
 from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.errors import bad_request
 from services.router import metrics
-from services.router.discovery.member import Hello, ProtocolError
+from services.router.discovery.member import Hello, MemberState, ProtocolError
 from services.router.discovery.orders import OrderEncoder, answered
 from services.router.discovery.roster import Roster
 from services.router.discovery.session import Ending, Session
@@ -38,6 +38,8 @@ class DiscoveryService(discovery_grpc.DiscoveryServiceServicer):
         session = self._roster.enter(hello.member)
         self._roster.heard(session, Hello(hello.revision))
         log.info("data plane connected", member=hello.member.name, revision=hello.revision, peer=context.peer())
+        if session.member.state is MemberState.ADMISSION:
+            log.warning("nothing to tell until the router is as far", member=hello.member.name, runs=hello.revision)
         listening = asyncio.create_task(self._listen(session, request_iterator))
         try:
             while (order := await session.next_order()) is not None:

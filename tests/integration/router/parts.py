@@ -48,7 +48,8 @@ class PublishedLog(DecisionLog):
         assert self._producer.flush(WITHIN_S) == 0, f"{self.bootstrap} does not take records"
 
     def delete(self) -> None:
-        for future in AdminClient({"bootstrap.servers": self.bootstrap}).delete_topics([self.topic]).values():
+        cluster = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in cluster.delete_topics([self.topic]).values():
             future.exception(WITHIN_S)
 
 

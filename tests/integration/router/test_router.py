@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import grpc
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
 from mesh.routing.codec import table_from_proto
 from mesh.rpc import admin, discovery
@@ -70,6 +70,13 @@ def test_the_log_is_created_to_be_kept_for_ever(log: PublishedLog, start_router:
     entries = {name: entry.value for name, entry in config.result(WITHIN_S).items()}
     expected = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
     assert {name: entries[name] for name in expected} == expected
+
+
+def test_a_topic_with_several_partitions_is_not_the_log(log: PublishedLog, start_router: StartRouter) -> None:
+    cluster = AdminClient({"bootstrap.servers": log.bootstrap})
+    cluster.create_topics([NewTopic(log.topic, 2, 1)])[log.topic].result(WITHIN_S)
+    router = start_router("r1", wait=False)
+    wait_until(lambda: "has 2 partitions, the log has one" in router.ready(), "it is refused", WITHIN_S)
 
 
 async def test_a_move_is_held_everywhere_and_then_switched(

@@ -230,6 +230,32 @@ def test_a_refusal_is_kept_with_its_reason() -> None:
     assert play.member.standing.reason == "apples is not on c2"
 
 
+def test_a_member_that_let_go_before_the_switch_is_told_the_table_as_a_whole() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.move("apples", to="c2"))
+    assert log.state.pending is not None
+    play << Hold(log.state.pending, HOLD_MS)
+    play >> held(4)
+    play >> news(log.switch()) << Switch(4)
+    play >> refused(4, "revision 4 is not held here") << Apply(log.state.effective)
+    play >> applied(4)
+    play.done()
+    assert play.member.standing.answer is Answer.APPLIED
+
+
+def test_a_table_that_is_refused_is_not_told_again() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(0) << Apply(log.state.effective)
+    play >> refused(3, "c2 needs security that is not here")
+    play >> news(log.instance())
+    play >> news(log.rule("bananas", to="c2")) << Apply(log.state.effective)
+    play.done()
+
+
 def test_one_answer_may_stand_for_those_before_it() -> None:
     log = two_clusters()
     play = Playbook(log.state)

@@ -1,0 +1,51 @@
+"""The topic of the log: there, with one partition, kept for ever. Control or a router creates it, who is first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+TIMEOUT = 10.0
+"""Seconds to reach the cluster and to create the topic."""
+MOST_REPLICAS = 3
+"""Of the log, where nobody says how many: as many as the cluster has brokers, up to this."""
+LOG_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""The log is kept for ever and never compacted: the table follows from all of it."""
+
+
+class EventLogError(RuntimeError):
+    """The log can't be read, and why."""
+
+
+async def ensure_topic(bootstrap: Sequence[str], topic: str, replication_factor: int) -> None:
+    """Creates the topic if it is not there yet. EventLogError when that can't be, or when it has several partitions."""
+    where = ", ".join(bootstrap)
+    admin: Any = AIOKafkaAdminClient(bootstrap_servers=list(bootstrap), request_timeout_ms=int(1000 * TIMEOUT))
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            await admin.start()
+            if topic not in await admin.list_topics():
+                await _create(admin, topic, replication_factor)
+            [described] = await admin.describe_topics([topic])
+            if (partitions := len(described["partitions"])) > 1:
+                raise EventLogError(
+                    f"topic {topic} on {where} has {partitions} partitions, the log has one: "
+                    "set another events_topic, or delete this one if it is not the mesh's"
+                )
+    except (KafkaError, TimeoutError, OSError) as error:
+        raise EventLogError(f"home cluster {where}: {error or type(error).__name__}") from error
+    finally:
+        await admin.close()
+
+
+async def _create(admin: Any, topic: str, replication_factor: int) -> None:
+    brokers = (await admin.describe_cluster())["brokers"]
+    replicas = replication_factor or min(MOST_REPLICAS, len(brokers))
+    answer = await admin.create_topics([NewTopic(topic, 1, replicas, topic_configs=LOG_CONFIG)])
+    for _, code, reason in answer.topic_errors:
+        if code not in (0, TopicAlreadyExistsError.errno):
+            raise EventLogError(f"topic {topic} can't be created: {for_code(code).__name__} {reason or ''}")
