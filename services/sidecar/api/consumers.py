@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from services.sidecar.api.requests import body_of, parsed, query_boolean, query_format, query_integer
-from services.sidecar.api.shapes import CREATE_INSTANCE, OFFSETS, PARTITIONS, SUBSCRIPTION
+from services.sidecar.api.shapes import CREATE_INSTANCE, OFFSETS, PARTITIONS, SUBSCRIPTION, name
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.consuming.instances import ConsumerInstance, Instances
 from services.sidecar.consuming.records import (
@@ -53,12 +53,12 @@ class ConsumerEndpoints:
 
     async def create_instance(self, request: Request) -> Response:
         asked = CREATE_INSTANCE(await self._json(request), "")
-        group = request.path_params["group"]
+        group = name(request.path_params["group"], "/group")
         instance = await self._instances.create(group, asked.get("id") or asked.get("name"), self._options(asked))
-        name = instance.id.instance
-        path = f"/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
+        instance_id = instance.id.instance
+        path = f"/consumers/{quote(group, safe='')}/instances/{quote(instance_id, safe='')}"
         # the recorded names, then those of the published specification
-        return json_response({"instance_id": name, "base_uri": path, "instanceId": name, "baseUri": path})
+        return json_response({"instance_id": instance_id, "base_uri": path, "instanceId": instance_id, "baseUri": path})
 
     async def delete_instance(self, request: Request) -> Response:
         await self._instances.delete(_id(request))

@@ -11,6 +11,7 @@ from typing import Any
 from services.sidecar.faults import invalid
 from services.sidecar.formats import Format
 from services.sidecar.json_text import type_name
+from services.sidecar.topics import is_topic_name
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
@@ -72,11 +73,29 @@ def text(value: Any, pointer: str) -> str:
     return value
 
 
+def plain_text(value: Any, pointer: str) -> str:
+    """Text without NUL, where the client library below would end it."""
+    given = text(value, pointer)
+    if "\0" in given:
+        raise invalid(pointer, "must not contain the character NUL")
+    return given
+
+
 def name(value: Any, pointer: str) -> str:
     """A name that becomes one segment of a path."""
-    given = text(value, pointer)
+    given = plain_text(value, pointer)
     if not given or len(given) > 249 or "/" in given:
         raise invalid(pointer, "expected 1 to 249 characters without '/'")
+    return given
+
+
+def topic(value: Any, pointer: str) -> str:
+    """A topic's name. The client library would take one that begins with '^' for a pattern."""
+    given = text(value, pointer)
+    if not is_topic_name(given):
+        raise invalid(
+            pointer, f"{given[:249]!r} is not a topic name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'"
+        )
     return given
 
 
@@ -131,7 +150,7 @@ def text_map(value: Any, pointer: str) -> dict[str, str]:
     """An object whose values are strings."""
     if not isinstance(value, dict):
         raise invalid(pointer, f"{type_name(value)} found, object expected")
-    return {key: text(given, f"{pointer}/{_escaped(key)}") for key, given in value.items()}
+    return {plain_text(key, pointer): text(given, f"{pointer}/{_escaped(key)}") for key, given in value.items()}
 
 
 def _side(side: str) -> tuple[Member, ...]:
@@ -171,16 +190,16 @@ CREATE_INSTANCE = Shape(
     )
 )
 
-SUBSCRIPTION = Shape((Member("topics", array(text)), Member("topic_pattern", text, ("topicPattern",))))
+SUBSCRIPTION = Shape((Member("topics", array(topic)), Member("topic_pattern", plain_text, ("topicPattern",))))
 
-PARTITION = Shape((Member("topic", text, required=True), Member("partition", integer(0), required=True)))
+PARTITION = Shape((Member("topic", topic, required=True), Member("partition", integer(0), required=True)))
 PARTITIONS = Shape((Member("partitions", array(PARTITION), ("offsets",), required=True),))
 
 OFFSET = Shape(
     (
         *PARTITION.members,
         Member("offset", integer(0, MAX_INT64 - 1), required=True),
-        Member("metadata", text),
+        Member("metadata", plain_text),
     )
 )
 OFFSETS = Shape((Member("offsets", array(OFFSET)),))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import structlog
+from confluent_kafka import KafkaException
 
 from services.sidecar import metrics
 from services.sidecar.consuming.group_consumer import OFFSETS_SECONDS, GroupConsumer, ReadLimits
@@ -139,8 +140,12 @@ class ConsumerInstance:
 
     def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
-        if consumer is not None:
+        if consumer is None:
+            return
+        try:
             consumer.close()
+        except (KafkaException, RuntimeError) as error:
+            log.warning("consumer instance did not close cleanly", instance=self.id.instance, reason=str(error))
 
     def _keep_alive(self) -> None:
         if self._consumer is not None:

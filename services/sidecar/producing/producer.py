@@ -9,7 +9,6 @@ An idempotent producer may end with a fatal error. Then a new one takes its plac
 """
 
 import asyncio
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -23,12 +22,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from services.sidecar import metrics
 from services.sidecar.producing.admission import Admission, Load
 from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing
+from services.sidecar.topics import is_topic_name
 
 POLL_SECONDS = 0.2
 """How long the poll thread sleeps in librdkafka when nothing happens; also how late it sees that it shall end."""
 SLICE_RECORDS = 500
 """Records handed over before the event loop gets its turn: about 2 ms."""
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _ERRORS: dict[int, DeliveryError] = {
     KafkaError._AUTHENTICATION: DeliveryError.AUTHENTICATION,
@@ -159,7 +158,7 @@ class RecordProducer:
         """One outcome per record, in their order. Never raises for what Kafka says: that is an outcome."""
         if not records:
             return []
-        if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+        if not is_topic_name(topic):
             return [Failed(DeliveryError.KAFKA, f"Invalid topics: [{topic}]")] * len(records)
         load = Load(len(records), sum(record.size for record in records))
         if self._stopping or not await self._admission.enter(load, self._limits.queue_timeout_seconds):

@@ -207,6 +207,25 @@ def test_a_pattern_finds_topics_by_their_whole_name(
     assert sidecar.http.get(f"{instance.path}/subscriptions").json() == {"topics": [orders]}
 
 
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"topics": ["^.*"]}, "/topics/0"),
+        ({"topics": ["good", ""]}, "/topics/1"),
+        ({"topics": "all"}, "/topics"),
+        ({"topic_pattern": "a\0b"}, "/topic_pattern"),
+        ({"topic_pattern": "a(b"}, "/topic_pattern"),
+        ({"topik": []}, "/topik"),
+    ],
+)
+def test_what_cannot_be_subscribed_is_named(sidecar: SidecarWorld, group: str, body: Json, pointer: str) -> None:
+    instance = sidecar.create(group, "c1")
+    answer = sidecar.http.post(f"{instance.path}/subscriptions", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "ERR11004")
+    assert f"Schema Validation Error - {pointer}: " in answer.json()["description"]
+    assert sidecar.http.get(f"{instance.path}/subscriptions").json() == {"topics": []}
+
+
 def test_unsubscribing_leaves_the_group(reader: Instance, sidecar: SidecarWorld, orders: str, group: str) -> None:
     reader.read(timeout=500)
     assert sidecar.http.delete(f"{reader.path}/subscriptions").status_code == 204
