@@ -7,7 +7,7 @@ assert book.answer == MetadataResponse(...)
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, TopicPrefix, UpstreamCluster
@@ -46,6 +46,7 @@ class World:
     topics: Mapping[str, Iterable[str]]
     """Cluster -> topics that its rules name; one that ends with `*` is a prefix."""
     partitions: int = 1
+    partition_count: int = 0
     by_node_id: bool = False
     session: Session = field(default_factory=lambda: Session("127.0.0.1:5", "test"))
     memory: Memory = field(default_factory=Memory)
@@ -57,7 +58,7 @@ class World:
         rules: list[RuleVersion] = []
         upstream: list[UpstreamCluster] = []
         for ordinal, (cluster, names) in enumerate(self.topics.items(), start=1):
-            upstream.append(UpstreamCluster(cluster, (f"{cluster}:9092",), ordinal))
+            upstream.append(UpstreamCluster(cluster, (f"{cluster}:9092",), ordinal, self.partition_count))
             knowledge = ClusterKnowledge(cluster, versions=dict(self.upstream_versions), down=None)
             knowledge.brokers = {ordinal: BrokerAddress(ordinal, cluster, 9092, None)}
             knowledge.controller_id = ordinal
@@ -69,6 +70,19 @@ class World:
                     knowledge.topic_names[name.encode().ljust(16)] = name
             self.clusters[cluster] = knowledge
         self.table = RoutingTable(1, upstream, rules)
+
+    def move(self, topic: str, cluster: str) -> None:
+        """A rule change sends the topic to another cluster, where it exists too."""
+        revision = self.table.revision + 1
+        versions = [
+            replace(v, until_revision=revision) if v.alive and v.rule.match == ExactTopic(topic) else v
+            for v in self.table.versions
+        ]
+        rule = ForwardingRule(f"r{revision}", ExactTopic(topic), cluster)
+        versions.append(RuleVersion(rule, float(revision), revision))
+        self.table = RoutingTable(revision, self.table.clusters.values(), versions)
+        there = self.clusters[cluster]
+        there.topics[topic] = TopicKnowledge(topic, topic.encode().ljust(16), (next(iter(there.brokers)),))
 
     def view(self) -> MeshView:
         return MeshView(

@@ -1,0 +1,164 @@
+"""Produce: which bytes go where, what comes back, and what is refused so that nothing is lost."""
+
+from services.gateway.requests import produce
+from services.gateway.requests.plan import (
+    Body,
+    Broker,
+    Call,
+    Close,
+    Lane,
+    NoAnswer,
+    RawResponse,
+    Sent,
+    Stale,
+    Unreachable,
+    Verbatim,
+)
+from services.gateway.wire.batches import read_batch_header, visit_producer_id
+from services.gateway.wire.codec import decode
+from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_response_header
+from services.gateway.wire.messages import ProduceRequest, ProduceResponse
+from services.gateway.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from tests.unit.gateway.requests.playbook import Playbook, World
+from tests.unit.gateway.wire.records import batch
+
+VERSION = 9
+
+
+def request(*places: tuple[str, int, bytes | bytearray], acks: int = -1) -> ProduceRequest:
+    topics: dict[str, TopicProduceData] = {}
+    for topic, partition, records in places:
+        topics.setdefault(topic, TopicProduceData(topic)).partition_data.append(
+            PartitionProduceData(partition, records)
+        )
+    return ProduceRequest(None, acks, 30_000, list(topics.values()))
+
+
+def raw(*results: tuple[str, int, int]) -> RawResponse:
+    """A broker's answer: topic, partition, error code."""
+    topics: dict[str, TopicProduceResponse] = {}
+    for topic, partition, error in results:
+        found = PartitionProduceResponse(partition, error, -1 if error else 100 + partition)
+        topics.setdefault(topic, TopicProduceResponse(topic)).partition_responses.append(found)
+    frame = memoryview(bytearray(encode_response(ProduceResponse(list(topics.values())), VERSION, 3)))
+    header = parse_response_header(frame, SIZE_BYTES, len(frame), 0, VERSION)
+    return RawResponse(frame, header.body_offset, VERSION)
+
+
+def play(world: World, message: ProduceRequest) -> Playbook:
+    return Playbook(produce.handle, message, VERSION, world.view())
+
+
+def sent(call: Call) -> list[tuple[str, int, bytes]]:
+    """What a call carries: topic, partition, records."""
+    assert isinstance(call.message, Body)
+    body = b"".join(call.message.pieces)
+    message = decode(ProduceRequest, VERSION, body)
+    return [(t.name, p.index, bytes(p.records or b"")) for t in message.topic_data for p in t.partition_data]
+
+
+def errors(book: Playbook) -> list[tuple[str, int, int]]:
+    return [(t.name, p.index, p.error_code) for t in book.answer.responses for p in t.partition_responses]
+
+
+def test_a_request_for_one_leader_passes_untouched_and_so_does_its_answer() -> None:
+    book = play(World({"c1": ["apples"]}, partitions=2), request(("apples", 0, batch()), ("apples", 1, batch())))
+    (call,) = book.asked()
+    assert isinstance(call.message, Verbatim)
+    assert (call.cluster, call.target, call.lane, call.raw) == ("c1", Broker(1), Lane.PRODUCE, True)
+    answer = raw(("apples", 0, 0), ("apples", 1, 0))
+    book.answered(answer)
+    assert book.answer is answer
+
+
+def test_a_request_for_two_clusters_is_cut_and_answered_in_the_clients_order() -> None:
+    one, two, three = bytes(batch(b"one")), bytes(batch(b"two")), bytes(batch(b"three"))
+    world = World({"c1": ["apples"], "c2": ["bananas"]}, partitions=2)
+    book = play(world, request(("bananas", 1, one), ("apples", 0, two), ("bananas", 0, three)))
+    bananas, apples = book.asked()
+    assert (bananas.cluster, apples.cluster) == ("c2", "c1")
+    assert sent(bananas) == [("bananas", 1, one), ("bananas", 0, three)]
+    assert sent(apples) == [("apples", 0, two)]
+    book.answered(raw(("bananas", 0, 0), ("bananas", 1, 10)), raw(("apples", 0, 0)))
+    assert errors(book) == [("bananas", 1, 10), ("bananas", 0, 0), ("apples", 0, 0)]
+
+
+def test_unrouted_and_missing_partitions_are_refused_and_the_rest_goes_on() -> None:
+    world = World({"c1": ["apples"]})
+    book = play(world, request(("apples", 0, batch()), ("nowhere", 0, batch()), ("apples", 9, batch())))
+    assert sent(book.asked()[0]) == [("apples", 0, bytes(batch()))]
+    book.answered(raw(("apples", 0, 0)))
+    assert sorted(errors(book)) == [("apples", 0, 0), ("apples", 9, 3), ("nowhere", 0, 3)]
+
+
+def test_an_unreachable_cluster_is_not_leader_and_metadata_is_doubted() -> None:
+    book = play(World({"c1": ["apples"]}), request(("apples", 0, batch())))
+    book.answered(Unreachable("c1", "connection lost"))
+    assert errors(book) == [("apples", 0, 6)]
+    assert Stale("c1", ("apples",)) in book.noted
+
+
+def test_after_a_refused_batch_later_ones_wait_until_it_comes_back() -> None:
+    world = World({"c1": ["apples"]})
+
+    def numbered(sequence: int) -> ProduceRequest:
+        return request(("apples", 0, batch(producer_id=1 << 62, epoch=0, sequence=sequence)))
+
+    first = play(world, numbered(0))
+    first.answered(Unreachable("c1", "connection lost"))
+    assert errors(first) == [("apples", 0, 6)]
+    later = play(world, numbered(5))
+    assert errors(later) == [("apples", 0, 6)]  # without asking anyone
+    again = play(world, numbered(0))
+    again.answered(raw(("apples", 0, 0)))
+    assert isinstance(again.answer, RawResponse)
+    last = play(world, numbered(5))
+    assert len(last.asked()) == 1
+
+
+def test_a_leader_that_moved_counts_as_a_refusal_too() -> None:
+    world = World({"c1": ["apples"]})
+    book = play(world, request(("apples", 0, batch(producer_id=1, epoch=0, sequence=3))))
+    book.answered(raw(("apples", 0, 6)))
+    assert errors(book) == [("apples", 0, 6)]
+    assert errors(play(world, request(("apples", 0, batch(producer_id=1, epoch=0, sequence=4))))) == [("apples", 0, 6)]
+    other = play(world, request(("apples", 0, batch(producer_id=2, epoch=0, sequence=4))))
+    assert len(other.asked()) == 1
+
+
+def test_without_acks_nothing_is_answered() -> None:
+    book = play(World({"c1": ["apples"]}), request(("apples", 0, batch()), acks=0))
+    assert book.asked()[0].no_answer
+    book.answered(Sent())
+    assert book.answer == NoAnswer()
+
+
+def test_without_acks_a_failure_closes_the_connection() -> None:
+    book = play(World({"c1": ["apples"]}), request(("apples", 0, batch()), acks=0))
+    book.answered(Unreachable("c1", "down"))
+    assert isinstance(book.answer, Close)
+    unrouted = play(World({"c1": ["apples"]}), request(("nowhere", 0, batch()), acks=0))
+    assert isinstance(unrouted.answer, Close)
+
+
+def test_from_the_second_visit_on_producer_ids_are_patched() -> None:
+    world = World({"c1": ["apples"], "c2": []})
+    world.move("apples", "c2")
+    world.move("apples", "c1")
+    book = play(world, request(("apples", 0, batch(producer_id=1 << 62, epoch=0, sequence=0))))
+    (call,) = book.asked()
+    assert isinstance(call.message, Verbatim)
+    frame = call.message.frame
+    at = bytes(frame).index(batch(producer_id=1 << 62, epoch=0, sequence=0)[:12])
+    assert read_batch_header(frame, at, len(frame)).producer_id == visit_producer_id(1 << 62, 2)
+
+
+def test_transactions_are_refused() -> None:
+    message = request(("apples", 0, batch()))
+    message.transactional_id = "tx"
+    assert errors(play(World({"c1": ["apples"]}), message)) == [("apples", 0, 53)]
