@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -35,6 +36,8 @@ READINESS_SECONDS = 5.0
 KEEP_ALIVE_SECONDS = 75
 """Idle connections of the backend stay open; most clients give theirs up sooner."""
 CONTROL_STOP_SECONDS = 2.0
+LAST_ANSWERS_SECONDS = 3
+"""For requests to be answered once their records were given up."""
 
 log = structlog.get_logger(__name__)
 
@@ -122,11 +125,12 @@ class Sidecar:
 
     async def stop(self) -> None:
         """Puts everything away, within bounds."""
-        drain = self._settings.drain_timeout_ms / 1000
+        drain_until = time.monotonic() + self._settings.drain_timeout_ms / 1000
         self._instances.interrupt()
         self._server.should_exit = True
+        await asyncio.wait([self._serving], timeout=drain_until - time.monotonic())
+        await self._producer.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
         await self._serving
-        await self._producer.stop(drain)
         await self._instances.close()
         for task in self._background:
             task.cancel()
@@ -157,7 +161,7 @@ class Sidecar:
             server_header=False,
             limit_concurrency=settings.max_connections,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=max(settings.drain_timeout_ms // 1000, 1),
+            timeout_graceful_shutdown=settings.drain_timeout_ms // 1000 + LAST_ANSWERS_SECONDS,
         )
 
     def _instance_messages(self) -> list[events.ConsumerInstance]:

@@ -229,7 +229,8 @@ class GroupConsumer:
                 self._handed.append(self._held.popleft())
             now = time.monotonic()
             remaining = min(self._wait_until(started, patience, joined_by), not_after) - now
-            enough = size >= min_bytes if min_bytes > 0 else bool(taken)
+            is_full = len(taken) >= self._limits.max_records
+            enough = is_full or (size >= min_bytes if min_bytes > 0 else bool(taken))
             if enough or remaining <= 0 or self._error is not None or self._interrupted.is_set():
                 return taken
             self._fetch(min(POLL_SECONDS, remaining))

@@ -85,6 +85,16 @@ def test_an_instance_may_want_many_bytes_before_it_answers(
         assert values(read.result()) == ["abc", "def"]
 
 
+def test_a_read_that_wants_many_bytes_ends_with_its_record_limit(kafka: Kafka, orders: str, group: str) -> None:
+    with started(kafka.bootstrap, max_poll_records=2) as sidecar:
+        instance = sidecar.create(group, "c1", format="string", responseMinBytes=100, requestWaitMs=20_000)
+        instance.subscribe(orders)
+        kafka.write(orders, *({"value": b"x", "partition": 0} for _ in range(5)))
+        started_at = time.monotonic()
+        assert [len(instance.read()) for _ in range(2)] == [2, 2]
+        assert time.monotonic() - started_at < 10
+
+
 def test_what_does_not_fit_comes_next_and_in_order(reader: Instance, kafka: Kafka, orders: str) -> None:
     kafka.write(orders, *({"value": b"12345", "partition": 0} for _ in range(5)))
     assert [record["offset"] for record in reader.read(max_bytes=10)] == [0, 1]

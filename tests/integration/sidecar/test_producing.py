@@ -1,6 +1,7 @@
 """Producing over HTTP; what is in Kafka is checked with a plain client."""
 
 import base64
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -129,6 +130,16 @@ def test_what_was_accepted_is_delivered_before_the_sidecar_ends(kafka: Kafka, or
             wait_until(lambda: value_of(metrics.queued_records), "the record is on its way")
         assert request.result().json()["requestStatus"] == "OK"
     assert len(kafka.read(orders, 1)) == 1
+
+
+def test_without_kafka_an_open_request_is_answered_when_the_sidecar_ends(orders: str) -> None:
+    with ThreadPoolExecutor() as pool:
+        with started(NOWHERE, drain_timeout_ms=500) as sidecar:
+            request = pool.submit(sidecar.produce, orders, {"value": 1})
+            wait_until(lambda: value_of(metrics.queued_records), "the record is on its way")
+            started_at = time.monotonic()
+        assert time.monotonic() - started_at < 5
+        assert request.result().status_code == 503
 
 
 def test_health_is_one_word(sidecar: SidecarWorld) -> None:
