@@ -2,7 +2,7 @@
 
 Theory of operation
 1. `_keep_up` visits the cluster: any broker that answers ApiVersions and Metadata makes it `up`; the visit is repeated
-   every `VISIT_EVERY_S`, and at once when a shared connection breaks.
+   every `VISIT_EVERY_S`, and soon after a connection has broken.
 2. While the cluster is down, calls fail at once: a dead cluster must not make clients of the others wait. Only
    `_keep_up` goes on trying, with growing pauses.
 3. A broker that could not be connected to fails calls for a short time, then the next call tries again.
@@ -205,6 +205,7 @@ class Cluster:
     def _open(self, address: BrokerAddress) -> BrokerConnection:
         place = f"{address.host}:{address.port}"
         connection = BrokerConnection(self.name, place, self._limits.max_frame_bytes, self._limits.max_in_flight)
+        connection.on_broken = self._wake.set
         task = self._loop.create_task(self._opened(connection, address), name=f"connect to {self.name} {place}")
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
@@ -214,7 +215,6 @@ class Cluster:
         fault = await connection.open(address.host, address.port, self._limits.connect_timeout_s)
         if fault is not None:
             self._resting[address.broker_id] = (self._loop.time() + BROKER_REST_S, fault)
-            self._wake.set()
         else:
             self._resting.pop(address.broker_id, None)
 

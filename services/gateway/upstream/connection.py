@@ -52,6 +52,8 @@ class BrokerConnection(FrameStream):
         self.ended: str | None = None
         """Why the connection is no more; None while it lives or is being made."""
         self.on_congestion: Callable[[bool], None] | None = None
+        self.on_broken: Callable[[], None] | None = None
+        """Told when the connection ends otherwise than by our own will."""
         self._max_in_flight = max_in_flight
         self._loop = asyncio.get_running_loop()
         self._pending: deque[_Pending] = deque()
@@ -208,6 +210,8 @@ class BrokerConnection(FrameStream):
             item.settle(Unreachable(self.cluster, reason, never_sent), True)
         if self.on_congestion is not None:
             self.on_congestion(False)
+        if self.on_broken is not None and kind is not None:
+            self.on_broken()
 
     def _count(self, kind: str) -> None:
         metrics.upstream_errors.labels(self.cluster, kind).inc()

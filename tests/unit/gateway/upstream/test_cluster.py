@@ -1,0 +1,125 @@
+"""A cluster that comes and goes: calls find their broker, and nobody waits for a dead one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mesh.routing import UpstreamCluster
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.plan import Broker, Call, Coordinator, Lane, Outcome, Target, Unreachable
+from services.gateway.upstream.cluster import Cluster, UpstreamLimits
+from services.gateway.upstream.lanes import Lanes
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.messages import (
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataRequest,
+)
+from services.gateway.wire.messages.metadata import MetadataRequestTopic
+from tests.unit.gateway.scripted_broker import BROKER_ID, ScriptedBroker, broker
+
+LIMITS = UpstreamLimits(connect_timeout_s=1.0, request_timeout_s=1.0)
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedBroker]:
+    async with broker({"apples": 3}, {ApiKey.HEARTBEAT: lambda header, message: HeartbeatResponse()}) as running:
+        yield running
+
+
+@pytest.fixture
+async def cluster(scripted: ScriptedBroker) -> AsyncIterator[Cluster]:
+    found = Cluster(UpstreamCluster("c1", (scripted.address,), 1), LIMITS, lambda: None)
+    found.start()
+    async with asyncio.timeout(5):
+        await found.attempted.wait()
+    yield found
+    await found.stop()
+
+
+async def call(cluster: Cluster, target: Target, lanes: Lanes | None = None, lane: Lane = Lane.SHARED) -> Outcome:
+    outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    heartbeat = Call("c1", HeartbeatRequest("g"), 0, target, lane)
+    cluster.submit(heartbeat, lanes or Lanes(), "me", lambda o, _: outcome.set_result(o))
+    async with asyncio.timeout(5):
+        return await outcome
+
+
+async def up(cluster: Cluster, wanted: bool) -> None:
+    async with asyncio.timeout(10):
+        while cluster.knowledge.available is not wanted:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_visit_tells_brokers_and_versions(cluster: Cluster) -> None:
+    assert cluster.knowledge.available
+    assert list(cluster.knowledge.brokers) == [BROKER_ID]
+    assert cluster.knowledge.versions[ApiKey.HEARTBEAT] == VersionRange(0, 4)
+
+
+async def test_refresh_learns_leaders_and_creates_nothing(cluster: Cluster, scripted: ScriptedBroker) -> None:
+    done: asyncio.Future[Unreachable | None] = asyncio.get_running_loop().create_future()
+    cluster.refresh(("apples", "nowhere"), done.set_result)
+    assert await done is None
+    assert cluster.knowledge.leader("apples", 2) == BROKER_ID
+    assert cluster.knowledge.leader("nowhere", 0) is None
+    assert not any(m.allow_auto_topic_creation for m in scripted.requests(ApiKey.METADATA))
+
+
+async def test_metadata_that_passes_by_is_learnt_from(cluster: Cluster) -> None:
+    outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    message = MetadataRequest([MetadataRequestTopic(name="apples")], False)
+    cluster.submit(Call("c1", message, 9), Lanes(), None, lambda o, _: outcome.set_result(o))
+    await outcome
+    assert cluster.knowledge.partition_count("apples") == 3
+
+
+async def test_a_coordinator_is_found_once_and_again_when_forgotten(cluster: Cluster, scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.FIND_COORDINATOR] = lambda header, message: FindCoordinatorResponse(
+        node_id=BROKER_ID, host="127.0.0.1", port=scripted.port
+    )
+    coordinator = Coordinator("g")
+    for _ in range(3):
+        assert not isinstance(await call(cluster, coordinator), Unreachable)
+    assert len(scripted.requests(ApiKey.FIND_COORDINATOR)) == 1
+    cluster.forget(coordinator)
+    await call(cluster, coordinator)
+    assert len(scripted.requests(ApiKey.FIND_COORDINATOR)) == 2
+
+
+async def test_a_group_without_coordinator_is_unreachable(cluster: Cluster, scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.FIND_COORDINATOR] = lambda header, message: FindCoordinatorResponse(error_code=15)
+    assert isinstance(await call(cluster, Coordinator("g")), Unreachable)
+
+
+async def test_each_client_has_connections_of_its_own_for_each_lane(cluster: Cluster, scripted: ScriptedBroker) -> None:
+    before = len(scripted.connections)
+    clients = Lanes(), Lanes()
+    for lanes in clients:
+        for lane in (Lane.PRODUCE, Lane.FETCH, Lane.PRODUCE):
+            await call(cluster, Broker(BROKER_ID), lanes, lane)
+    assert len(scripted.connections) - before == 4
+    for lanes in clients:
+        lanes.close("test ends")
+
+
+async def test_a_version_that_the_cluster_lacks_is_not_sent(scripted: ScriptedBroker, cluster: Cluster) -> None:
+    cluster.knowledge.versions[ApiKey.HEARTBEAT] = VersionRange(1, 2)
+    outcome = await call(cluster, Broker(BROKER_ID))
+    assert isinstance(outcome, Unreachable)
+    assert "Heartbeat v0" in outcome.reason
+    assert scripted.requests(ApiKey.HEARTBEAT) == []
+
+
+async def test_a_dead_cluster_answers_at_once_and_heals_by_itself(cluster: Cluster, scripted: ScriptedBroker) -> None:
+    await call(cluster, Broker(BROKER_ID))
+    await scripted.stop()
+    await up(cluster, False)
+    outcome = await asyncio.wait_for(call(cluster, Broker(BROKER_ID)), 0.1)
+    assert isinstance(outcome, Unreachable)
+    assert outcome.never_sent
+    await scripted.start()
+    await up(cluster, True)
+    assert not isinstance(await call(cluster, Broker(BROKER_ID)), Unreachable)

@@ -1,0 +1,150 @@
+"""One connection to a broker: order, deadlines, and what happens to those who wait when it ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
+from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.frames import encode_response
+from services.gateway.wire.messages import HeartbeatRequest, HeartbeatResponse
+from tests.unit.gateway.scripted_broker import ScriptedBroker, broker, once_each
+
+MAX_FRAME = 1 << 20
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedBroker]:
+    async with broker({}) as running:
+        yield running
+
+
+class Caller:
+    """Submits heartbeats and keeps their outcomes."""
+
+    def __init__(self, scripted: ScriptedBroker, *, max_in_flight: int = 10) -> None:
+        self.connection = BrokerConnection("c1", scripted.address, MAX_FRAME, max_in_flight)
+        self.outcomes: dict[str, RawResponse | Unreachable | Sent] = {}
+        self.order: list[str] = []
+        self._changed = asyncio.Event()
+        self._scripted = scripted
+
+    async def open(self) -> None:
+        await self.connection.open("127.0.0.1", self._scripted.port, 2.0)
+
+    def submit(self, group: str, timeout_s: float = 5.0) -> None:
+        call = Call("c1", HeartbeatRequest(group), 0, timeout_s=timeout_s)
+        self.connection.submit(call, ApiKey.HEARTBEAT, "me", self._settle(group))
+
+    def _settle(self, group: str) -> Callable[[RawResponse | Unreachable | Sent, bool], None]:
+        def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
+            assert group not in self.outcomes, "an outcome came twice"
+            self.outcomes[group] = outcome
+            self.order.append(group)
+            self._changed.set()
+
+        return settle
+
+    async def all(self, count: int) -> None:
+        async with asyncio.timeout(5):
+            while len(self.outcomes) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+async def test_what_is_submitted_before_the_connection_is_up_leaves_in_order(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = lambda header, message: HeartbeatResponse()
+    caller = Caller(scripted)
+    for group in "abc":
+        caller.submit(group)
+    await caller.open()
+    caller.submit("d")
+    await caller.all(4)
+    assert [m.group_id for m in scripted.requests(ApiKey.HEARTBEAT)] == ["a", "b", "c", "d"]
+    assert caller.order == ["a", "b", "c", "d"]
+    assert {header.client_id for header, _ in scripted.received} == {"me"}
+
+
+async def test_a_deadline_ends_the_connection_and_all_who_wait(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = once_each(HeartbeatResponse(), None, None)
+    caller = Caller(scripted)
+    await caller.open()
+    for group, bound in (("a", 5.0), ("b", 5.0), ("c", 0.1)):
+        caller.submit(group, bound)
+    await caller.all(3)
+    assert isinstance(caller.outcomes["a"], RawResponse)
+    assert [type(caller.outcomes[g]) for g in "bc"] == [Unreachable, Unreachable]
+    caller.submit("d")
+    assert caller.outcomes["d"] == Unreachable("c1", caller.connection.ended or "", never_sent=True)
+
+
+async def test_an_answer_to_another_request_breaks_the_connection(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = once_each(encode_response(HeartbeatResponse(), 0, 4711))
+    caller = Caller(scripted)
+    await caller.open()
+    caller.submit("a")
+    await caller.all(1)
+    assert "4711" in str(caller.outcomes["a"])
+
+
+async def test_a_frame_that_claims_too_much_breaks_the_connection(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = once_each((MAX_FRAME + 1).to_bytes(4, "big") + bytes(100))
+    caller = Caller(scripted)
+    await caller.open()
+    caller.submit("a")
+    await caller.all(1)
+    assert "not Kafka" in str(caller.outcomes["a"])
+
+
+async def test_a_lost_connection_is_told_to_all_who_wait(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = lambda header, message: None
+    caller = Caller(scripted)
+    await caller.open()
+    for group in "ab":
+        caller.submit(group)
+    await scripted.stop()
+    await caller.all(2)
+    assert [isinstance(o, Unreachable) and not o.never_sent for o in caller.outcomes.values()] == [True, True]
+
+
+async def test_nobody_listening_is_told_at_once(scripted: ScriptedBroker) -> None:
+    await scripted.stop()
+    caller = Caller(scripted)
+    caller.submit("a")
+    await caller.open()
+    await caller.all(1)
+    outcome = caller.outcomes["a"]
+    assert isinstance(outcome, Unreachable)
+    assert outcome.never_sent
+
+
+async def test_too_many_unanswered_requests_are_refused(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = lambda header, message: None
+    caller = Caller(scripted, max_in_flight=2)
+    for group in "abc":
+        caller.submit(group)
+    assert isinstance(caller.outcomes["c"], Unreachable)
+    await caller.open()
+    caller.connection.shut("test ends")
+    assert len(caller.outcomes) == 3
+
+
+async def test_a_retired_connection_still_brings_its_answers(scripted: ScriptedBroker) -> None:
+    released = asyncio.Event()
+
+    async def later(header: object, message: object) -> HeartbeatResponse:
+        await released.wait()
+        return HeartbeatResponse()
+
+    scripted.scripts[ApiKey.HEARTBEAT] = later
+    caller = Caller(scripted)
+    await caller.open()
+    caller.submit("a")
+    caller.connection.retire("the client is gone")
+    assert caller.connection.ended is None
+    released.set()
+    await caller.all(1)
+    assert isinstance(caller.outcomes["a"], RawResponse)
+    assert caller.connection.ended == "the client is gone"
