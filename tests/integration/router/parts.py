@@ -85,7 +85,10 @@ class ServiceProcess:
         return time.monotonic() - began
 
     def ready(self) -> str:
-        """What /ready says; empty when nobody answers."""
+        """What /ready says; empty when nobody answers yet. RuntimeError when the process has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None
+            raise RuntimeError(f"{self._service} ended:\n{self.log_file.read_text()}")
         try:
             with urllib.request.urlopen(f"{self.management}/ready", timeout=WITHIN_S) as answer:
                 return str(answer.read().decode().strip())
