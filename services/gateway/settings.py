@@ -3,8 +3,9 @@
 import os
 import socket
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mesh.settings import Address, AddressList, ServiceSettings, host_port
 from services.gateway.downstream.mesh import ClientLimits
@@ -22,8 +23,12 @@ class GatewaySettings(ServiceSettings, service="gateway"):
         description="Name of this gateway in the mesh; no two may have the same.",
         pattern=r"^[a-zA-Z0-9._-]{1,100}$",
     )
-    listen: Address = Field("127.0.0.1:19092", description="Where Kafka clients connect.")
-    advertised: Address | None = Field(None, description="Address that clients are told; by default `listen`.")
+    listen: AddressList = Field(
+        ("127.0.0.1:19092",), min_length=1, description="Where Kafka clients connect; several for several networks."
+    )
+    advertised: AddressList = Field(
+        (), description="What the clients of each `listen` address are told to connect to; by default that address."
+    )
     router_addresses: AddressList = Field(
         (), description="Discovery addresses of the routers, tried in turn; none: the table on disk is all there is."
     )
@@ -39,9 +44,18 @@ class GatewaySettings(ServiceSettings, service="gateway"):
     request_timeout_s: float = Field(10.0, gt=0, description="Bound of the gateway's own questions to a broker.")
     drain_timeout_s: float = Field(10.0, ge=0, description="How long clients' requests may take to end at a stop.")
 
+    @model_validator(mode="after")
+    def _one_advertised_address_for_each_listener(self) -> Self:
+        if self.advertised and len(self.advertised) != len(self.listen):
+            told, here = len(self.advertised), len(self.listen)
+            raise ValueError(f"advertised names {told} addresses for {here} of listen: give as many, or none")
+        return self
+
     @property
-    def advertised_address(self) -> Advertised:
-        return Advertised(*host_port(self.advertised or self.listen))
+    def listeners(self) -> list[tuple[str, Advertised]]:
+        """Where to listen, and what the clients there are told."""
+        told = self.advertised or self.listen
+        return [(here, Advertised(*host_port(there))) for here, there in zip(self.listen, told, strict=True)]
 
     @property
     def client_limits(self) -> ClientLimits:

@@ -21,6 +21,7 @@ from services.gateway.downstream.mesh import Mesh
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.api_versions import unsupported_version
 from services.gateway.requests.memory import Session
+from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import (
     Answer,
     Body,
@@ -65,11 +66,12 @@ class _Slot:
 class ClientConnection(FrameStream):
     """See above."""
 
-    def __init__(self, mesh: Mesh, connections: "set[ClientConnection]") -> None:
+    def __init__(self, mesh: Mesh, connections: "set[ClientConnection]", advertised: Advertised) -> None:
         super().__init__(mesh.limits.max_frame_bytes)
         self.session = Session()
         self._mesh = mesh
         self._connections = connections
+        self._advertised = advertised
         self._lanes = Lanes(on_congestion=self._upstream_congestion)
         self._slots: deque[_Slot] = deque()
         self._serial: deque[_Slot] = deque()
@@ -83,6 +85,11 @@ class ClientConnection(FrameStream):
         self._upstream_congested = False
         self._pause_reason: str | None = None
         self._draining: str | None = None
+
+    @property
+    def unanswered(self) -> int:
+        """Requests that have come and whose answers have not left."""
+        return len(self._slots)
 
     # --- requests ------------------------------------------------------------------------------------------------
 
@@ -123,7 +130,7 @@ class ClientConnection(FrameStream):
         if header.api_key == ApiKey.API_VERSIONS:
             slot = _Slot(header, None, None, 0)
             self._slots.append(slot)
-            self._answered(slot, unsupported_version(self._mesh.view(self.session)))
+            self._answered(slot, unsupported_version(self._mesh.view(self.session, self._advertised)))
             return
         served = HANDLERS.get(header.api_key)
         log.warning(
@@ -171,7 +178,7 @@ class ClientConnection(FrameStream):
 
     def _start(self, slot: _Slot) -> None:
         assert slot.handler is not None and slot.request is not None
-        plan = slot.handler.handle(slot.request, self._mesh.view(self.session))
+        plan = slot.handler.handle(slot.request, self._mesh.view(self.session, self._advertised))
         slot.exchange = exchange = Exchange(
             plan,
             self._mesh.clusters,

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from functools import partial
 
 import structlog
 
@@ -30,11 +31,12 @@ class Gateway:
         self._settings = settings
         self._lifecycle = lifecycle
         self._clusters = Clusters(settings.upstream_limits)
-        self.mesh = Mesh(self._clusters, settings.advertised_address, settings.mesh_id, settings.client_limits)
+        self.mesh = Mesh(self._clusters, settings.mesh_id, settings.client_limits)
         self.connections: set[ClientConnection] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
+        """Of the first listener."""
 
     async def start(self) -> None:
         """Ready when there is a table, from disk or from a router, and every cluster was tried once."""
@@ -43,11 +45,15 @@ class Gateway:
         if table is not None:
             security.check(table)
             self.mesh.run_table(table)
-        host, port = host_port(settings.listen)
-        listening = _listening_socket(host, port)
-        self.port = listening.getsockname()[1]
+        sockets = [(_listening_socket(*host_port(here)), told) for here, told in settings.listeners]
+        self.port = sockets[0][0].getsockname()[1]
         discovery = Discovery(
-            settings.name, settings.listen, settings.router_addresses, settings.state_dir, self.mesh, self.connections
+            settings.name,
+            settings.listen[0],
+            settings.router_addresses,
+            settings.state_dir,
+            self.mesh,
+            self.connections,
         )
         loop = asyncio.get_running_loop()
         if settings.router_addresses:
@@ -59,16 +65,16 @@ class Gateway:
             log.warning("no routing table and no router: every topic is unknown", state_dir=str(settings.state_dir))
             self.mesh.run_table(self.mesh.table)
         await self._clusters.attempted(FIRST_VISIT_S)
-        self._server = await loop.create_server(
-            lambda: ClientConnection(self.mesh, self.connections), sock=listening, backlog=BACKLOG
-        )
-        log.info("listening", address=settings.listen, port=self.port, advertised=str(settings.advertised_address))
+        for listening, told in sockets:
+            new_client = partial(ClientConnection, self.mesh, self.connections, told)
+            self._servers.append(await loop.create_server(new_client, sock=listening, backlog=BACKLOG))
+            log.info("listening", address=listening.getsockname()[:2], advertised=f"{told.host}:{told.port}")
         self._lifecycle.ready()
 
     async def stop(self) -> None:
         """No new clients; what has begun is answered, within the bound; then everything is closed."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self.connections):
             connection.drain("the gateway stops")
         try:

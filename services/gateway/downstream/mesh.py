@@ -34,7 +34,6 @@ class Mesh:
     """The table, the way upstream, and what is on its way."""
 
     clusters: Clusters
-    advertised: Advertised
     mesh_id: str
     limits: ClientLimits
     table: RoutingTable = field(default_factory=RoutingTable)
@@ -43,19 +42,19 @@ class Mesh:
     producing: dict[object, Request] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
     budget: ByteBudget = field(init=False)
-    _nodes: dict[bool, VirtualNodes] = field(init=False)
+    _nodes: dict[tuple[Advertised, bool], VirtualNodes] = field(init=False, default_factory=dict)
+    """Of the table in force, by listener and kind of client."""
 
     def __post_init__(self) -> None:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
-        self._nodes = {}
 
-    def view(self, session: Session) -> MeshView:
+    def view(self, session: Session, advertised: Advertised) -> MeshView:
         """What a request that starts now may know."""
         by_node_id = keeps_connections_by_node_id(session.software_name, session.software_version)
         return MeshView(
             table=self.table,
             clusters=self.clusters.known,
-            nodes=self._nodes[by_node_id],
+            nodes=self._nodes_of(advertised, by_node_id),
             session=session,
             memory=self.memory,
             served=self.clusters.served,
@@ -64,11 +63,17 @@ class Mesh:
             random_bits=secrets.randbits,
         )
 
+    def _nodes_of(self, advertised: Advertised, by_node_id: bool) -> VirtualNodes:
+        nodes = self._nodes.get((advertised, by_node_id))
+        if nodes is None:
+            nodes = self._nodes[advertised, by_node_id] = virtual_nodes(self.table, advertised, by_node_id=by_node_id)
+        return nodes
+
     def run_table(self, table: RoutingTable) -> None:
         """Put a table in force: one assignment, for all requests that start from now on."""
         self.clusters.follow(table)
         self.table = table
-        self._nodes = {choice: virtual_nodes(table, self.advertised, by_node_id=choice) for choice in (True, False)}
+        self._nodes.clear()
         metrics.table_revision.set(table.revision)
         log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=len(table.living))
 
