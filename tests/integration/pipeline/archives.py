@@ -67,19 +67,19 @@ class Archive:
         last.unlink()
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
-    def rows(self) -> list[dict[str, Any]]:
-        if not self.folder.exists():
-            return []
-        rows: list[dict[str, Any]] = pyarrow.dataset.dataset(self.folder, partitioning="hive").to_table().to_pylist()
-        return rows
-
     def records(self) -> dict[Place, Content]:
-        """What a reader finds; each offset once, in the folder of its day."""
-        rows = self.rows()
-        times = Counter(Place(row["topic"], row["partition"], row["offset"]) for row in rows)
-        assert not [place for place, count in times.items() if count > 1], "offsets that stand there more than once"
-        assert all(row["day"] == row["timestamp"].date().isoformat() for row in rows)
-        return {Place(row["topic"], row["partition"], row["offset"]): _content(row) for row in rows}
+        return read_back(self.folder)
+
+
+def read_back(folder: Path) -> dict[Place, Content]:
+    """What a reader finds; each offset once, in the folder of its day."""
+    if not folder.exists():
+        return {}
+    rows: list[dict[str, Any]] = pyarrow.dataset.dataset(folder, partitioning="hive").to_table().to_pylist()
+    times = Counter(Place(row["topic"], row["partition"], row["offset"]) for row in rows)
+    assert not [place for place, count in times.items() if count > 1], "offsets that stand there more than once"
+    assert all(row["day"] == row["timestamp"].date().isoformat() for row in rows)
+    return {Place(row["topic"], row["partition"], row["offset"]): _content(row) for row in rows}
 
 
 def _content(row: dict[str, Any]) -> Content:
