@@ -57,6 +57,11 @@ class TopicUnderLoad:
             await journal.wait_until(lambda: _is_newer(journal.newest, mark), f"records newer than {mark}")  # noqa: B023
         return {producer.journal.client: producer.journal.acked[-1].id for producer in self._producers}
 
+    def expect_lost_connections(self) -> None:
+        """From now on a client may tell that its connections broke; records that fail are errors as before."""
+        for running in (*self._producers, *self._consumers):
+            running.journal.connections_may_break = True
+
     async def stop(self) -> None:
         """Stops the producers, whose last records are flushed, then the consumers."""
         if not self._stopped:
