@@ -59,9 +59,11 @@ class Control:
         self._rules = RuleDecisions(
             self.journal, self._turns, self.connections, rollouts, never_move=[settings.events_topic]
         )
-        clusters = ClusterDecisions(self.journal, self._turns, self.connections, self._probes, self.publisher.is_home)
+        self._clusters = ClusterDecisions(
+            self.journal, self._turns, self.connections, self._probes, self.publisher.is_home
+        )
         self._services: dict[str, Any] = {
-            "ClusterService": ClusterService(self.journal, clusters, self._probes),
+            "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
             "RuleService": RuleService(self.journal, self._rules),
             "DecisionService": DecisionService(self.journal, self.members, self._probes, self.publisher),
             "InstanceService": InstanceService(self.journal, InstanceDecisions(self.journal), self.members),
@@ -70,6 +72,7 @@ class Control:
         self.server = RpcServer(settings.listen, self._adders(), [Calls()])
         self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def port(self) -> int:
@@ -79,7 +82,7 @@ class Control:
         """Serves at once: reads as soon as the log is read, writes as soon as this process leads."""
         await self.server.start()
         self._spawn("leader", self._leader.run())
-        self._spawn("probes", self._probes.run())
+        self._spawn("probes", self._probes.run(self._clusters.learn))
         self._spawn("forgetting", self._forget_old_answers())
 
     async def stop(self) -> None:
@@ -100,14 +103,18 @@ class Control:
         self.publisher.close()
         self.connections.close()
         await self._database.close()
+        self._broken.cancel()
 
-    def failed(self) -> BaseException | None:
-        """What ended one of the parts that must not end."""
-        for name, task in self._tasks.items():
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                log.error("a part of control ended", part=name, reason=repr(error))
-                return error
-        return None
+    async def run(self) -> None:
+        """Until control is told to stop; raises what ended a part that must not end."""
+        stopping = asyncio.create_task(self._lifecycle.stopping.wait())
+        stopping.add_done_callback(lambda _: self._broken.cancel())
+        try:
+            await asyncio.wait([self._broken])
+            if not self._broken.cancelled():
+                self._broken.result()
+        finally:
+            stopping.cancel()
 
     async def _began_to_lead(self) -> None:
         try:
@@ -134,7 +141,13 @@ class Control:
                 log.warning("old answers are kept until the next clean-up", reason=str(error))
 
     def _spawn(self, name: str, work: Any) -> None:
-        self._tasks[name] = asyncio.create_task(work, name=f"control {name}")
+        task = self._tasks[name] = asyncio.create_task(work, name=f"control {name}")
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not self._broken.done():
+            log.error("a part of control ended", part=task.get_name(), reason=repr(error))
+            self._broken.set_exception(error)
 
     def _adders(self) -> dict[str, Any]:
         adders = {
@@ -157,7 +170,7 @@ async def serve(settings: ControlSettings, lifecycle: Lifecycle) -> None:
     try:
         await control.start()
         log.info("control serves", listen=settings.listen, management=settings.metrics_listen)
-        await lifecycle.stopping.wait()
+        await control.run()
     finally:
         await control.stop()
         management.stop()

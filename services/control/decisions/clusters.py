@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.routing import UpstreamCluster
-from mesh.routing.codec import cluster_from_proto
+from mesh.routing.codec import cluster_from_proto, cluster_to_proto
 from mesh.rpc import events, routing
 from services.control.decisions.probes import Probes
 from services.control.decisions.turns import Turns
 from services.control.domain.clusters import Clusters, Sighting, check_spec, expect_revision
-from services.control.domain.errors import Unavailable
+from services.control.domain.errors import Refusal, Unavailable
 from services.control.domain.properties import client_only
 from services.control.domain.view import MeshView
+from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import StoredAnswer
 from services.control.upstream.checks import check_with_librdkafka
@@ -93,6 +94,8 @@ class ClusterDecisions:
             return event
 
         check_spec(spec)
+        if not validate_only:
+            await self._journal.first_time(caller)
         self.clusters.register(spec, Sighting())  # what needs no look at the cluster is refused without one
         sighting = await self._look(spec, allow_unreachable)
         return await (decide() if validate_only else self._turns.take(decide()))
@@ -154,6 +157,25 @@ class ClusterDecisions:
             return new[0].position
 
         return await (decide() if validate_only else self._turns.take(decide()))
+
+    async def learn(self, name: str, seen: SeenCluster) -> None:
+        """Writes down which Kafka cluster this is, when it was registered without being reached and now answers."""
+        known = self._journal.view.state.effective.clusters.get(name)
+        if known is None or known.kafka_cluster_id or not seen.kafka_cluster_id or self._journal.why_not_leading:
+            return
+
+        async def decide() -> None:
+            caller = Caller("control", "the cluster was reached for the first time")
+            await self._journal.first_time(caller)
+            home = self._is_home(seen.kafka_cluster_id, known.bootstrap_servers)
+            spec = cluster_to_proto(self.clusters.get(name)).spec
+            event = self.clusters.update(spec, Sighting(seen.kafka_cluster_id, home))
+            await self._append(name, event, caller, lambda *_: None)
+
+        try:
+            await self._turns.take(decide())
+        except (Refusal, StoreUnavailableError) as error:
+            log.warning("the id of a cluster is not written down", cluster=name, reason=str(error))
 
     async def _append(
         self,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
@@ -86,11 +87,14 @@ class Probes:
             return last
         return await self.look(cluster)
 
-    async def run(self) -> None:
-        """Looks for ever."""
+    async def run(self, learn: Callable[[str, SeenCluster], Awaitable[None]]) -> None:
+        """Looks for ever; `learn` is told what was seen."""
         while True:
             clusters = list(self._journal.view.state.effective.clusters.values())
-            await asyncio.gather(*(self.look(cluster) for cluster in clusters))
+            probes = await asyncio.gather(*(self.look(cluster) for cluster in clusters))
+            for cluster, probe in zip(clusters, probes, strict=True):
+                if probe.seen is not None:
+                    await learn(cluster.name, probe.seen)
             for gone in self._last.keys() - {cluster.name for cluster in clusters}:
                 self.forget(gone)
             await asyncio.sleep(PROBE_INTERVAL)

@@ -14,7 +14,7 @@ from prometheus_client import Counter, Histogram
 from mesh.rpc import events
 from services.control.decisions.members import Members
 from services.control.domain.errors import Conflict
-from services.control.domain.rollouts import Verdict, applied, laggards, verdict
+from services.control.domain.rollouts import Verdict, answered, laggards, verdict
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
@@ -105,9 +105,9 @@ class Rollouts:
         return elapsed * 1000
 
     async def applied(self, revision: int) -> bool:
-        """Waits, bounded, until connected gateways run `revision` or a later one."""
+        """Waits, bounded, until connected gateways run `revision` or a later one, or have refused it."""
         deadline = time.monotonic() + APPLY_TIMEOUT
-        while not all(applied(answer, revision) for answer in self._members.gateways().values()):
+        while not all(answered(answer, revision) for answer in self._members.gateways().values()):
             if not await _changed_within(self._members, deadline - time.monotonic()):
                 return False
         return True

@@ -53,8 +53,9 @@ def holds(answer: Answer, revision: int) -> bool:
     return answer.phase is Phase.HELD and answer.revision == revision
 
 
-def applied(answer: Answer, revision: int) -> bool:
-    return answer.phase is Phase.APPLIED and answer.revision >= revision
+def answered(answer: Answer, revision: int) -> bool:
+    """Whether the member has said what becomes of the table of `revision`: it runs it or a later one, or refused it."""
+    return answer.phase in (Phase.APPLIED, Phase.REFUSED) and answer.revision >= revision
 
 
 def laggards(revision: int, expected: Collection[str], answers: Mapping[str, Answer]) -> dict[str, str]:

@@ -111,3 +111,24 @@ async def test_a_sidecar_that_beats_is_a_member(world: World) -> None:
     await world.instances.Beat(instances.BeatRequest(member=admin.Member(name="s1", address="127.0.0.1:8084")))
     shown = (await world.status()).members
     assert [(member.name, member.kind) for member in shown] == [("members/s1", admin.MEMBER_KIND_SIDECAR)]
+
+
+async def test_a_cluster_registered_unseen_is_known_once_it_answers(
+    database: str, kafka_c2: KafkaCluster, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    cable = Cable(f"kafka://{kafka_c2.bootstrap}")
+    await cable.mend()
+    address = cable.url.removeprefix("kafka://")
+    await cable.cut()
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        assert not (await world.register("c2", address, allow_unreachable=True)).kafka_cluster_id
+        await cable.mend()
+
+        async def is_known() -> bool:
+            cluster = await world.clusters.GetCluster(admin.GetClusterRequest(name="clusters/c2"))
+            return cluster.state == admin.CLUSTER_STATE_REACHABLE and cluster.revision == 2
+
+        await until(is_known, "the id is written down")
+        newest = (await world.history(page_size=1))[0]
+        assert newest.cluster_updated.cluster.kafka_cluster_id
+        await cable.cut()

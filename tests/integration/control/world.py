@@ -139,13 +139,13 @@ class Router:
             for name in gateways
         }
 
-    async def connect(self) -> int:
-        """Says hello; hold_ms as control orders it."""
+    async def connect(self) -> None:
+        """Says hello; `hold_ms` is what control orders."""
         await self._report()
         order = await self._call.read()
         assert isinstance(order, discovery.RouterOrder)
+        self.hold_ms = order.hold_ms
         await until(self._is_known, "control knows the gateways")
-        return order.hold_ms
 
     async def answers(self, name: str, revision: int, phase: admin.MemberPhase.ValueType, reason: str = "") -> None:
         """The gateway's answer for a revision."""
