@@ -24,25 +24,35 @@ class GatewaySettings(ServiceSettings, service="gateway"):
         pattern=r"^[a-zA-Z0-9._-]{1,100}$",
     )
     listen: AddressList = Field(
-        ("127.0.0.1:19092",), min_length=1, description="Where Kafka clients connect; several for several networks."
+        default=("127.0.0.1:19092",),
+        min_length=1,
+        description="Where Kafka clients connect; several for several networks.",
     )
     advertised: AddressList = Field(
-        (), description="What the clients of each `listen` address are told to connect to; by default that address."
+        default=(),
+        description="What the clients of each `listen` address are told to connect to; by default that address.",
     )
     router_addresses: AddressList = Field(
-        (), description="Discovery addresses of the routers, tried in turn; none: the table on disk is all there is."
+        default=(),
+        description="Discovery addresses of the routers, tried in turn; none: the table on disk is all there is.",
     )
-    state_dir: Path = Field(Path(".kafka-mesh/gateway"), description="Where the last routing table is kept.")
-    metrics_listen: Address = Field("127.0.0.1:7172", description="/metrics, /live and /ready.")
-    mesh_id: str = Field("kafka-mesh", description="The Kafka cluster id that clients see; equal on all gateways.")
-    log_level: str = Field("INFO", description="DEBUG, INFO, WARNING or ERROR.")
+    state_dir: Path = Field(default=Path(".kafka-mesh/gateway"), description="Where the last routing table is kept.")
+    metrics_listen: Address = Field(default="127.0.0.1:7172", description="/metrics, /live and /ready.")
+    mesh_id: str = Field(
+        default="kafka-mesh", description="The Kafka cluster id that clients see; equal on all gateways."
+    )
+    log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
 
-    max_frame_mib: int = Field(100, ge=1, le=1024, description="Longest request of a client.")
-    max_requests_per_connection: int = Field(100, ge=1, description="Unanswered requests of one connection.")
-    max_in_flight_mib: int = Field(512, ge=8, description="Requests that the process holds at once, in MiB.")
-    connect_timeout_s: float = Field(3.0, gt=0, description="Bound of a connection to a broker.")
-    request_timeout_s: float = Field(10.0, gt=0, description="Bound of the gateway's own questions to a broker.")
-    drain_timeout_s: float = Field(10.0, ge=0, description="How long clients' requests may take to end at a stop.")
+    max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client.")
+    max_requests_per_connection: int = Field(default=100, ge=1, description="Unanswered requests of one connection.")
+    max_in_flight_mib: int = Field(default=512, ge=8, description="Requests that the process holds at once, in MiB.")
+    connect_timeout_s: float = Field(default=3.0, gt=0, description="Bound of a connection to a broker.")
+    request_timeout_s: float = Field(
+        default=10.0, gt=0, description="Bound of the gateway's own questions to a broker."
+    )
+    drain_timeout_s: float = Field(
+        default=10.0, ge=0, description="How long clients' requests may take to end at a stop."
+    )
 
     @model_validator(mode="after")
     def _one_advertised_address_for_each_listener(self) -> Self:

@@ -41,9 +41,15 @@ class ScriptedBroker:
     port: int = 0
     connections: set[asyncio.StreamWriter] = field(default_factory=set)
     _server: asyncio.Server | None = None
+    _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+
+        self._server = await asyncio.start_server(accept, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -51,6 +57,9 @@ class ScriptedBroker:
             self._server.close()
         for writer in list(self.connections):
             writer.transport.abort()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
         self._server = None

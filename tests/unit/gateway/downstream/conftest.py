@@ -1,0 +1,70 @@
+"""A whole gateway before two scripted brokers: apples live on c1, bananas on c2."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesh.lifecycle import Lifecycle
+from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from services.gateway.downstream import last_table
+from services.gateway.downstream.gateway import Gateway
+from services.gateway.settings import GatewaySettings
+from tests.unit.gateway.downstream.raw_client import RawClient
+from tests.unit.gateway.scripted_broker import ScriptedBroker, broker
+
+MAX_FRAME_MIB = 4
+MAX_REQUESTS = 20
+
+
+@dataclass
+class Stage:
+    """The gateway, its brokers and its clients."""
+
+    gateway: Gateway
+    c1: ScriptedBroker
+    c2: ScriptedBroker
+    connect: Callable[[], Awaitable[RawClient]]
+
+    def table(self, revision: int, **topics: str) -> RoutingTable:
+        """A table with these topics and their clusters: `table(2, apples="c2")`."""
+        clusters = [
+            UpstreamCluster(name, (found.address,), ordinal)
+            for ordinal, (name, found) in enumerate((("c1", self.c1), ("c2", self.c2)), start=1)
+        ]
+        rules = [
+            RuleVersion(ForwardingRule(topic, ExactTopic(topic), cluster), float(rank), 1)
+            for rank, (topic, cluster) in enumerate(topics.items())
+        ]
+        return RoutingTable(revision, clusters, rules)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    values: dict[str, Any] = {
+        "name": "gateway-test",
+        "listen": ("127.0.0.1:0",),
+        "state_dir": tmp_path,
+        "max_frame_mib": MAX_FRAME_MIB,
+        "max_requests_per_connection": MAX_REQUESTS,
+        "drain_timeout_s": 0,
+    }
+    settings = GatewaySettings(**values)
+    topics = {"apples": 2, "bananas": 2}
+    clients: list[RawClient] = []
+    async with broker(topics) as c1, broker(topics) as c2:
+        gateway = Gateway(settings, Lifecycle())
+
+        async def connect() -> RawClient:
+            clients.append(await RawClient.connect(gateway.port))
+            return clients[-1]
+
+        found = Stage(gateway, c1, c2, connect)
+        last_table.save(tmp_path, found.table(1, apples="c1", bananas="c2"))
+        await gateway.start()
+        yield found
+        for client in clients:
+            client.close()
+        await gateway.stop()

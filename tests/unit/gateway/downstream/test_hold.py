@@ -1,0 +1,65 @@
+"""A topic moves: its Produce waits, everything else goes on, and nothing reaches the new cluster too early."""
+
+import asyncio
+
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceResponse
+from tests.unit.gateway.downstream.conftest import Stage
+from tests.unit.gateway.downstream.test_order import gated, produce, until, written
+
+
+async def test_a_hold_waits_for_the_old_answers_and_releases_to_the_new_cluster(stage: Stage) -> None:
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    stage.c2.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    mesh = stage.gateway.mesh
+    client, other = await stage.connect(), await stage.connect()
+    client.send(produce("apples", b"old"), 9)
+    await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
+    after = stage.table(2, apples="c2", bananas="c2")
+    hold = mesh.begin_hold(after)
+    client.send(produce("apples", b"held"), 9)
+    assert (await other.ask(produce("bananas"), 9, ProduceResponse)).responses[0].name == "bananas"
+    assert (await other.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)).error_code == 0
+    assert not hold.complete.is_set()
+    gate.set()
+    async with asyncio.timeout(5):
+        await hold.complete.wait()
+    await client.answer(ProduceResponse)
+    assert len(stage.c1.requests(ApiKey.PRODUCE)) == 1
+    mesh.end_hold(after)
+    await client.answer(ProduceResponse)
+    moved = [m for m in stage.c2.requests(ApiKey.PRODUCE) if m.topic_data[0].name == "apples"]
+    assert [bytes(m.topic_data[0].partition_data[0].records)[61:] for m in moved] == [b"held"]
+
+
+async def test_a_move_that_is_given_up_releases_to_the_old_cluster(stage: Stage) -> None:
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    client = await stage.connect()
+    hold = stage.gateway.mesh.begin_hold(stage.table(2, apples="c2", bananas="c2"))
+    assert hold.complete.is_set()
+    for _ in range(3):
+        client.send(produce("apples"), 9)
+    (connection,) = stage.gateway.connections
+    await until(lambda: connection.unanswered == 3)
+    assert stage.c1.requests(ApiKey.PRODUCE) == []
+    stage.gateway.mesh.end_hold()
+    for _ in range(3):
+        await client.answer(ProduceResponse)
+    assert len(stage.c1.requests(ApiKey.PRODUCE)) == 3
+    assert stage.gateway.mesh.table.revision == 1
+
+
+async def test_a_client_that_leaves_does_not_end_the_wait_for_its_answer(stage: Stage) -> None:
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    client = await stage.connect()
+    client.send(produce("apples"), 9)
+    await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
+    client.close()
+    await until(lambda: not stage.gateway.connections)
+    hold = stage.gateway.mesh.begin_hold(stage.table(2, apples="c2", bananas="c2"))
+    assert not hold.complete.is_set()
+    gate.set()
+    async with asyncio.timeout(5):
+        await hold.complete.wait()
