@@ -58,7 +58,7 @@ async def moved_when_healed(world: World, topic: str, cluster: str) -> None:
             try:
                 await world.operator.move(topic, cluster)
             except grpc.RpcError as error:
-                assert error.code() is grpc.StatusCode.UNAVAILABLE, error  # type: ignore[attr-defined]
+                assert error.code() is grpc.StatusCode.UNAVAILABLE, error
                 await asyncio.sleep(RETRY_S)
             else:
                 return
