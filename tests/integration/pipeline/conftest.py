@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from services.pipeline.session import SessionError, check_java, start_session
+from services.pipeline.session import start_session
 from services.pipeline.settings import PipelineSettings
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.toolchains import do_without
 from tests.integration.pipeline.orchard import Orchard
+from tests.integration.pipeline.toolchain import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,12 +24,7 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the seconds that a
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    if find_spec("pyspark") is None:
-        pytest.skip("the extra `pipeline` is not installed (make env PIPELINE=1)")
-    try:
-        check_java()
-    except SessionError as error:
-        do_without(str(error))
+    need_spark()
     session = start_session(PipelineSettings(master="local[2]", driver_java_options=QUICK_JVM), "tests")
     yield session
     session.stop()

@@ -7,16 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from services.pipeline.session import SessionError, check_java
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.toolchains import do_without
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Orchard
+from tests.integration.pipeline.toolchain import need_spark
 
 RECORDS = 60_000
 BATCH_ROWS = 3_000  # 20 batches
@@ -58,12 +56,7 @@ class Job:
 
 @pytest.mark.timeout(1_200)
 def test_killed_in_mid_write_and_between_batches(kafka_c1: KafkaCluster, topic: str, tmp_path: Path) -> None:
-    if find_spec("pyspark") is None:
-        pytest.skip("the extra `pipeline` is not installed (make env PIPELINE=1)")
-    try:
-        check_java()
-    except SessionError as error:
-        do_without(str(error))
+    need_spark()
     from tests.integration.pipeline.archives import read_back
 
     folder = tmp_path / "archive"
