@@ -54,7 +54,7 @@ class Control:
         self.members = Members()
         self.connections = Connections()
         self._turns = Turns()
-        self._probes = Probes(self.journal, self.connections)
+        self._probes = Probes(self.journal, self.connections, settings.probe_interval_s)
         rollouts = Rollouts(self.journal, self.members, settings.hold_ms)
         self._rules = RuleDecisions(
             self.journal, self._turns, self.connections, rollouts, never_move=[settings.events_topic]

@@ -24,6 +24,8 @@ class ControlSettings(ServiceSettings, service="control"):
     """/metrics, /live, /ready."""
     hold_ms: int = Field(default=5000, ge=100, le=30_000)
     """How long a change that moves topics waits for all gateways to hold them, before it is given up."""
+    probe_interval_s: float = Field(default=10.0, ge=0.1, le=3600)
+    """Seconds between two looks at whether the registered clusters answer."""
     stop_grace_s: float = Field(default=8.0, ge=0, le=60)
     """Seconds that running calls and the publisher get when control stops."""
     log_level: str = "INFO"

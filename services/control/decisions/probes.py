@@ -17,8 +17,6 @@ from services.control.domain.errors import Refusal
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, SeenCluster, UnreachableError
 
-PROBE_INTERVAL = 10.0
-"""Seconds between two looks at the clusters."""
 FRESH = 3.0
 """Seconds for which the topics of a cluster are believed when somebody only asks for an explanation."""
 
@@ -39,9 +37,10 @@ class Probe:
 class Probes:
     """The last look at each cluster."""
 
-    def __init__(self, journal: Journal, connections: Connections) -> None:
+    def __init__(self, journal: Journal, connections: Connections, interval: float) -> None:
         self._journal = journal
         self._connections = connections
+        self._interval = interval
         self._last: dict[str, Probe] = {}
 
     def last(self, name: str) -> Probe | None:
@@ -97,4 +96,4 @@ class Probes:
                     await learn(cluster.name, probe.seen)
             for gone in self._last.keys() - {cluster.name for cluster in clusters}:
                 self.forget(gone)
-            await asyncio.sleep(PROBE_INTERVAL)
+            await asyncio.sleep(self._interval)

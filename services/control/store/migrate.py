@@ -14,13 +14,13 @@ import structlog
 from alembic import command
 from alembic.config import Config
 from psycopg import sql
-from pydantic_settings import SettingsConfigDict
 from sqlalchemy import URL, NullPool, create_engine, make_url
 from sqlalchemy.exc import OperationalError
 
 import migrations
-from mesh.settings import SecretStr, ServiceSettings, load
+from mesh.settings import AddressList, load
 from mesh.telemetry import configure_logging
+from services.control.settings import ControlSettings
 from services.control.store.database import CONNECT_TIMEOUT
 
 STATEMENT_TIMEOUT_MS = 300_000
@@ -32,12 +32,11 @@ RETRY_EVERY = 0.5
 log = structlog.get_logger(__name__)
 
 
-class MigrateSettings(ServiceSettings, service="control"):
-    """What a migration needs of control's settings."""
+class MigrateSettings(ControlSettings, service="control"):
+    """Creates control's database where it is absent, and brings its tables up to date. Takes control's settings."""
 
-    model_config = SettingsConfigDict(extra="ignore", frozen=True)
-
-    database_url: SecretStr
+    home_bootstrap_servers: AddressList = ()
+    """Not needed here."""
 
 
 def migrate(database_url: str, *, wait: float = WAIT_FOR_DATABASE) -> None:

@@ -120,7 +120,7 @@ async def test_a_cluster_registered_unseen_is_known_once_it_answers(
     await cable.mend()
     address = cable.url.removeprefix("kafka://")
     await cable.cut()
-    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+    async with World(database, kafka_c1.bootstrap, events_topic, probe_interval_s=0.2) as world:
         assert not (await world.register("c2", address, allow_unreachable=True)).kafka_cluster_id
         await cable.mend()
 
