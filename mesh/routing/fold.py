@@ -7,13 +7,15 @@ drops it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from mesh.routing.codec import cluster_from_proto, rule_from_proto
 from mesh.routing.rules import ForwardingRule, RuleVersion
 from mesh.routing.table import RoutingTable, UpstreamCluster
 from mesh.rpc import events
+
+Clusters = dict[str, UpstreamCluster]
 
 
 class LogGapError(RuntimeError):
@@ -43,15 +45,17 @@ def fold(state: RoutingState, event: events.Event) -> RoutingState:
         case "cluster_updated":
             return _with_cluster(state, position, cluster_from_proto(event.cluster_updated.cluster))
         case "cluster_removed":
-            clusters = [c for c in table.clusters.values() if c.name != event.cluster_removed.cluster_name]
-            return replace(state, effective=RoutingTable(position, clusters, table.versions), position=position)
+            return _without_cluster(state, position, event.cluster_removed.cluster_name)
         case "rule_set_changed":
             changed = with_changes(table, position, event.rule_set_changed.changes)
             if event.rule_set_changed.needs_hold:
                 return replace(state, pending=changed, position=position)
             return replace(state, effective=changed, position=position)
         case "rollout_switched" if state.pending and state.pending.revision == event.rollout_switched.revision:
-            return RoutingState(state.pending, None, position)
+            # a cluster that changed meanwhile has its own, later revision: revisions never go back
+            revision = max(table.revision, state.pending.revision)
+            switched = RoutingTable(revision, state.pending.clusters.values(), state.pending.versions)
+            return RoutingState(switched, None, position)
         case "rollout_aborted" if state.pending and state.pending.revision == event.rollout_aborted.revision:
             return replace(state, pending=None, position=position)
         case _:
@@ -59,11 +63,21 @@ def fold(state: RoutingState, event: events.Event) -> RoutingState:
 
 
 def _with_cluster(state: RoutingState, position: int, cluster: UpstreamCluster) -> RoutingState:
-    def joined(table: RoutingTable, revision: int) -> RoutingTable:
-        return RoutingTable(revision, (table.clusters | {cluster.name: cluster}).values(), table.versions)
+    return _with_clusters(state, position, lambda known: {**known, cluster.name: cluster})
 
-    pending = state.pending and joined(state.pending, state.pending.revision)
-    return RoutingState(joined(state.effective, position), pending, position)
+
+def _without_cluster(state: RoutingState, position: int, name: str) -> RoutingState:
+    return _with_clusters(state, position, lambda known: {n: cluster for n, cluster in known.items() if n != name})
+
+
+def _with_clusters(state: RoutingState, position: int, change: Callable[[Clusters], Clusters]) -> RoutingState:
+    """Clusters change at once, in the table in force and in the one to come."""
+
+    def changed(table: RoutingTable, revision: int) -> RoutingTable:
+        return RoutingTable(revision, change(table.clusters).values(), table.versions)
+
+    pending = state.pending and changed(state.pending, state.pending.revision)
+    return RoutingState(changed(state.effective, position), pending, position)
 
 
 def with_changes(table: RoutingTable, revision: int, changes: Iterable[events.RuleChange]) -> RoutingTable:

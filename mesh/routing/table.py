@@ -46,21 +46,16 @@ class Route:
     visit: int
 
 
-class RoutingTable:
-    """Clusters and rules at one revision. Build a new one to change anything."""
+class _Index:
+    """Rule versions by what they match on."""
 
-    __slots__ = ("_cache", "_exact", "_prefix_lengths", "_prefixes", "_regexes", "clusters", "revision", "versions")
+    __slots__ = ("_exact", "_prefix_lengths", "_prefixes", "_regexes")
 
-    def __init__(
-        self, revision: int = 0, clusters: Iterable[UpstreamCluster] = (), versions: Iterable[RuleVersion] = ()
-    ) -> None:
-        self.revision = revision
-        self.clusters: dict[str, UpstreamCluster] = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
-        self.versions: tuple[RuleVersion, ...] = tuple(sorted(versions, key=attrgetter("rank", "from_revision")))
+    def __init__(self, versions: Iterable[RuleVersion]) -> None:
         self._exact: dict[str, list[RuleVersion]] = {}
         self._prefixes: dict[str, list[RuleVersion]] = {}
         self._regexes: list[RuleVersion] = []
-        for version in self.versions:
+        for version in versions:
             match version.rule.match:
                 case ExactTopic(topic):
                     self._exact.setdefault(topic, []).append(version)
@@ -69,6 +64,30 @@ class RoutingTable:
                 case _:
                     self._regexes.append(version)
         self._prefix_lengths = sorted({len(prefix) for prefix in self._prefixes})
+
+    def matching(self, topic: str) -> list[RuleVersion]:
+        """Every version, living or past, that matches the topic."""
+        found = list(self._exact.get(topic, ()))
+        for length in self._prefix_lengths:
+            if length > len(topic):
+                break
+            found.extend(self._prefixes.get(topic[:length], ()))
+        found.extend(version for version in self._regexes if version.rule.match.matches(topic))
+        return found
+
+
+class RoutingTable:
+    """Clusters and rules at one revision. Build a new one to change anything."""
+
+    __slots__ = ("_cache", "_index", "clusters", "revision", "versions")
+
+    def __init__(
+        self, revision: int = 0, clusters: Iterable[UpstreamCluster] = (), versions: Iterable[RuleVersion] = ()
+    ) -> None:
+        self.revision = revision
+        self.clusters: dict[str, UpstreamCluster] = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
+        self.versions: tuple[RuleVersion, ...] = tuple(sorted(versions, key=attrgetter("rank", "from_revision")))
+        self._index: _Index | None = None
         self._cache: dict[str, Route | None] = {}
 
     @property
@@ -103,21 +122,14 @@ class RoutingTable:
         return None if route is None else route.cluster
 
     def _look_up(self, topic: str) -> Route | None:
-        matching = self._matching(topic)
+        if self._index is None:  # most tables that a fold passes through are never asked
+            self._index = _Index(self.versions)
+        matching = self._index.matching(topic)
         winner = min((v for v in matching if v.alive), key=attrgetter("rank"), default=None)
         if winner is None or winner.rule.target_cluster not in self.clusters:
             return None
         target = winner.rule.target_cluster
         return Route(target, winner.rule, _visits(matching).count(target))
-
-    def _matching(self, topic: str) -> list[RuleVersion]:
-        found = list(self._exact.get(topic, ()))
-        for length in self._prefix_lengths:
-            if length > len(topic):
-                break
-            found.extend(self._prefixes.get(topic[:length], ()))
-        found.extend(version for version in self._regexes if version.rule.match.matches(topic))
-        return found
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):

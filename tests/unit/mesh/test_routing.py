@@ -152,6 +152,20 @@ def test_time_without_a_route_does_not_end_a_visit() -> None:
     assert route.visit == 1
 
 
+def test_revisions_never_go_back_when_a_cluster_changes_during_a_rollout() -> None:
+    log = Log()
+    log.rules(created("apples", ExactTopic("apples"), "c1", 1.0))
+    spec = rule_to_proto(ForwardingRule("apples", ExactTopic("apples"), "c2"))
+    revision = log.rules(events.RuleChange(updated=spec), hold=True)
+    c3 = UpstreamCluster("c3", ("127.0.0.1:9094",), ordinal=3)
+    log.write(events.Event(cluster_registered=events.ClusterRegistered(cluster=cluster_to_proto(c3))))
+    removed = log.write(events.Event(cluster_removed=events.ClusterRemoved(cluster_name="c1")))
+    log.write(events.Event(rollout_switched=events.RolloutSwitched(revision=revision)))
+    assert log.state.effective.revision == removed
+    assert list(log.state.effective.clusters) == ["c2", "c3"]
+    assert log.state.effective.cluster_of("apples") == "c2"
+
+
 def test_an_event_that_was_folded_changes_nothing_and_a_gap_is_an_error() -> None:
     log = Log()
     state = log.state
