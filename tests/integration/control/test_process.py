@@ -8,7 +8,7 @@ import signal
 import sys
 
 from local.ports import free_block
-from mesh.rpc import admin, admin_grpc
+from mesh.rpc import admin, admin_grpc, routing
 from mesh.rpc.server import open_channel
 from tests.fixtures.clusters import KafkaCluster
 
@@ -35,14 +35,15 @@ async def test_a_signal_stops_it_in_order_although_somebody_watches(
     )
     channel = open_channel(f"127.0.0.1:{port}")
     try:
-        decisions = admin_grpc.DecisionServiceStub(channel)
-        request = admin.GetStatusRequest()
+        clusters, decisions = admin_grpc.ClusterServiceStub(channel), admin_grpc.DecisionServiceStub(channel)
         assert process.stderr is not None
         async with asyncio.timeout(START):
             while b'"ready"' not in await process.stderr.readline():
                 assert process.returncode is None
-        assert (await decisions.GetStatus(request, timeout=START, wait_for_ready=True)).last_position == 0
+        spec = routing.ClusterSpec(cluster_name="c1", bootstrap_servers=[kafka_c1.bootstrap])
+        await clusters.RegisterCluster(admin.RegisterClusterRequest(spec=spec), timeout=START, wait_for_ready=True)
         watch = decisions.WatchEvents(admin.WatchEventsRequest(from_position=1))
+        assert await asyncio.wait_for(watch.read(), START)
         process.send_signal(signal.SIGTERM)
         _, log = await asyncio.wait_for(process.communicate(), STOP)
         assert process.returncode == 0, log.decode()

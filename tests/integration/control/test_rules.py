@@ -32,6 +32,16 @@ async def test_a_rule_is_set_explained_and_listed(mesh_of_two: World, kafka_c1: 
     assert (newest.position, before.reason) == (changed.revision, "because")
 
 
+async def test_the_log_says_who_and_in_which_trace(mesh_of_two: World) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    request = admin.SetRuleRequest(match=routing.RuleMatch(topic="apples"), target_cluster="c1")
+    metadata = (("x-mesh-actor", "ada"), ("traceparent", f"00-{trace}-00f067aa0ba902b7-01"))
+    changed = await mesh_of_two.rules.SetRule(request, metadata=metadata)
+    assert changed.rules[0].actor == "ada"
+    newest = (await mesh_of_two.history(page_size=1))[0]
+    assert (newest.actor, newest.trace_id) == ("ada", trace)
+
+
 async def test_unrouted_topics_are_explained(mesh_of_two: World) -> None:
     why = await mesh_of_two.explain("nowhere")
     assert (why.cluster, why.visit) == ("", 0)
