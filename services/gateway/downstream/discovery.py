@@ -6,7 +6,8 @@ Theory of operation
 2. `apply` puts a table in force and keeps it on disk, then ACKs APPLIED. A table that can't be served (a rule we do not
    understand, a cluster whose security we lack) is NACKed with the reason, and the gateway goes on as it is.
 3. `hold` holds the topics that move, waits until what was on its way is answered, then ACKs HELD. `switch` runs the
-   table of the hold and releases; `release`, or `hold_ms` without an order, releases under the old table.
+   table of the hold and releases; `release`, or `hold_ms` without an order, releases under the old table. A `switch`
+   that comes later still counts: the members must not stay apart.
 4. Who is connected is reported every few seconds while it changes.
 """
 
@@ -42,6 +43,16 @@ KEEPALIVE = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
 )
 """A router whose machine is gone is noticed within 15 s."""
+
+
+async def _connected(channel: grpc.aio.Channel) -> None:
+    """Until the channel is up; ConnectionError at the first refusal, where `channel_ready` would go on trying."""
+    state = channel.get_state(try_to_connect=True)
+    while state is not grpc.ChannelConnectivity.READY:
+        if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            raise ConnectionError("the connection was refused")
+        await channel.wait_for_state_change(state)
+        state = channel.get_state()
 
 
 class Discovery:
@@ -86,7 +97,7 @@ class Discovery:
         try:
             async with grpc.aio.insecure_channel(router, options=KEEPALIVE) as channel:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await channel.channel_ready()
+                    await _connected(channel)
                 stream = discovery_grpc.DiscoveryServiceStub(channel).Watch(self._requests())
                 async for response in stream:
                     if not told:
@@ -94,8 +105,10 @@ class Discovery:
                         log.info("router connected", router=router)
                         told = True
                     self._carry_out(response)
-        except TimeoutError:
-            log.warning("router can't be reached", router=router, seconds=CONNECT_TIMEOUT_S)
+        except (TimeoutError, ConnectionError) as error:
+            log.warning(
+                "router can't be reached", router=router, reason=str(error) or f"{CONNECT_TIMEOUT_S:g} s passed"
+            )
         except grpc.aio.AioRpcError as error:
             log.warning("router left", router=router, code=error.code().name, details=error.details())
         finally:
@@ -164,7 +177,7 @@ class Discovery:
         hold = self._mesh.begin_hold(table)
         self._pending = table
         loop = asyncio.get_running_loop()
-        self._expiry = loop.call_later(bound_s, self._release, f"no order came within {bound_s:g} s")
+        self._expiry = loop.call_later(bound_s, self._expired, bound_s)
 
         async def held() -> None:
             await hold.complete.wait()
@@ -188,6 +201,14 @@ class Discovery:
         if self._pending is not None:
             log.warning("hold released without a switch", revision=self._pending.revision, why=why)
             self._end_hold(None)
+
+    def _expired(self, bound_s: float) -> None:
+        """Clients must not wait for ever. The table stays known, for if the others switch after all."""
+        self._stop_waiting()
+        log.warning(
+            "hold released: no order came in time", revision=self._pending and self._pending.revision, s=bound_s
+        )
+        self._mesh.end_hold()
 
     def _end_hold(self, table: RoutingTable | None) -> None:
         self._stop_waiting()

@@ -1,0 +1,161 @@
+"""Orders of a router, carried out and answered: a scripted router on a real gRPC connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from mesh.routing import RoutingTable
+from mesh.routing.codec import table_to_proto
+from mesh.rpc import admin, discovery, discovery_grpc, routing
+from services.gateway.downstream import last_table
+from services.gateway.downstream.discovery import Discovery
+from tests.unit.gateway.downstream.conftest import Stage
+from tests.unit.gateway.downstream.test_order import until
+
+HELD, APPLIED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED
+
+
+class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
+    """Sends what the test puts into `orders`, keeps what members say."""
+
+    def __init__(self) -> None:
+        self.orders: asyncio.Queue[discovery.WatchResponse] = asyncio.Queue()
+        self.said: list[discovery.WatchRequest] = []
+        self.watches = 0
+
+    async def Watch(
+        self, request_iterator: AsyncIterator[discovery.WatchRequest], context: object
+    ) -> AsyncIterator[discovery.WatchResponse]:
+        self.watches += 1
+
+        async def listen() -> None:
+            async for request in request_iterator:
+                self.said.append(request)
+
+        listening = asyncio.create_task(listen())
+        try:
+            while True:
+                yield await self.orders.get()
+        finally:
+            listening.cancel()
+
+    def apply(self, table: RoutingTable | routing.RoutingTable) -> None:
+        message = table_to_proto(table) if isinstance(table, RoutingTable) else table
+        self.orders.put_nowait(discovery.WatchResponse(apply=message))
+
+    def hold(self, table: RoutingTable, hold_ms: int = 5000) -> None:
+        order = discovery.HoldOrder(table=table_to_proto(table), hold_ms=hold_ms)
+        self.orders.put_nowait(discovery.WatchResponse(hold=order))
+
+    @property
+    def acks(self) -> list[tuple[int, int]]:
+        return [(r.ack.revision, r.ack.phase) for r in self.said if r.WhichOneof("kind") == "ack"]
+
+    @property
+    def nacks(self) -> list[tuple[int, str]]:
+        return [(r.nack.revision, r.nack.reason) for r in self.said if r.WhichOneof("kind") == "nack"]
+
+
+@asynccontextmanager
+async def serving(router: ScriptedRouter) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    discovery_grpc.add_DiscoveryServiceServicer_to_server(router, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+@pytest.fixture
+async def router(stage: Stage, tmp_path: Path) -> AsyncIterator[ScriptedRouter]:
+    """The stage's gateway watches this router; the first address of its list is dead."""
+    scripted = ScriptedRouter()
+    async with serving(scripted) as address:
+        watch = Discovery(
+            "g1", "127.0.0.1:1", ("127.0.0.1:1", address), tmp_path, stage.gateway.mesh, stage.gateway.connections
+        )
+        task = asyncio.create_task(watch.run())
+        await until(lambda: scripted.said, 15)
+        yield scripted
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_says_hello_with_its_name_and_revision(router: ScriptedRouter) -> None:
+    hello = router.said[0].hello
+    assert (hello.member.name, hello.member.kind, hello.revision) == ("members/g1", admin.MEMBER_KIND_GATEWAY, 1)
+
+
+async def test_a_table_is_run_kept_on_disk_and_acknowledged(
+    router: ScriptedRouter, stage: Stage, tmp_path: Path
+) -> None:
+    table = stage.table(2, apples="c2")
+    router.apply(table)
+    await until(lambda: router.acks)
+    assert router.acks == [(2, APPLIED)]
+    assert stage.gateway.mesh.table == table
+    assert last_table.load(tmp_path) == table
+
+
+async def test_a_table_that_cannot_be_served_is_refused_with_the_reason(router: ScriptedRouter, stage: Stage) -> None:
+    unreadable = table_to_proto(stage.table(2, apples="c2"))
+    unreadable.rule_versions[0].rule.match.topic_regex = "("
+    secured = table_to_proto(stage.table(3, apples="c2"))
+    secured.clusters[0].spec.producer_config["security.protocol"] = "SASL_SSL"
+    router.apply(unreadable)
+    router.apply(secured)
+    await until(lambda: len(router.nacks) == 2)
+    assert [revision for revision, _ in router.nacks] == [2, 3]
+    assert "RE2" in router.nacks[0][1]
+    assert "'c1'" in router.nacks[1][1]
+    assert stage.gateway.mesh.table.revision == 1
+
+
+async def test_hold_then_switch(router: ScriptedRouter, stage: Stage) -> None:
+    table = stage.table(2, apples="c2")
+    router.hold(table)
+    await until(lambda: router.acks)
+    assert router.acks == [(2, HELD)]
+    assert stage.gateway.mesh.table.revision == 1
+    router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
+    await until(lambda: len(router.acks) == 2)
+    assert router.acks[1] == (2, APPLIED)
+    assert stage.gateway.mesh.table == table
+    assert stage.gateway.mesh.hold is None
+
+
+async def test_a_hold_without_further_order_ends_by_itself_and_a_late_switch_counts(
+    router: ScriptedRouter, stage: Stage
+) -> None:
+    router.hold(stage.table(2, apples="c2"), hold_ms=50)
+    await until(lambda: router.acks)
+    await until(lambda: stage.gateway.mesh.hold is None)
+    assert stage.gateway.mesh.table.revision == 1
+    router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
+    await until(lambda: len(router.acks) == 2)
+    assert router.acks == [(2, HELD), (2, APPLIED)]
+    router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=9)))
+    await until(lambda: router.nacks)
+    assert router.nacks[0][0] == 9
+
+
+async def test_a_hold_that_is_given_up_is_released(router: ScriptedRouter, stage: Stage) -> None:
+    router.hold(stage.table(2, apples="c2"))
+    await until(lambda: stage.gateway.mesh.hold)
+    router.orders.put_nowait(discovery.WatchResponse(release=discovery.ReleaseOrder(revision=2)))
+    await until(lambda: stage.gateway.mesh.hold is None)
+    assert stage.gateway.mesh.table.revision == 1
+
+
+async def test_connected_clients_are_reported(router: ScriptedRouter, stage: Stage) -> None:
+    reports = [r.clients for r in router.said if r.WhichOneof("kind") == "clients"]
+    await until(lambda: any(r.WhichOneof("kind") == "clients" for r in router.said))
+    await stage.connect()
+    await until(lambda: any(r.clients.total == 1 for r in router.said if r.WhichOneof("kind") == "clients"))
+    assert reports == [] or reports[0].total == 0
