@@ -58,7 +58,9 @@ def produce(bootstrap: str, topic: str, value: str) -> int:
     """Sends one record and returns its offset."""
     delivered: list[tuple[object, int]] = []
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": int(RECORD_TIMEOUT_S * 1000)})
-    producer.produce(topic, value, partition=0, on_delivery=lambda e, m: delivered.append((e, (m.offset() or 0) if m else -1)))
+    producer.produce(
+        topic, value, partition=0, on_delivery=lambda e, m: delivered.append((e, (m.offset() or 0) if m else -1))
+    )
     assert producer.flush(RECORD_TIMEOUT_S) == 0
     [(error, offset)] = delivered
     assert error is None
