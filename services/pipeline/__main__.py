@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
+import structlog
 
 from mesh.settings import load
 from mesh.telemetry import configure_logging
-from services.pipeline.session import SessionError, check_java, explained, start_session
+from services.pipeline.session import SessionError, check_java, first_line, our_sentence, start_session
 from services.pipeline.settings import PipelineSettings
 
 DEFAULT_GATEWAY = "127.0.0.1:19092"
 EXTRA = ("confluent_kafka", "pandas", "pyarrow", "pyspark")
+
+log = structlog.get_logger(__name__)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -51,7 +56,7 @@ def archive_command(
     configure_logging("pipeline", level=settings.log_level)
     _require_spark()
     from services.pipeline import archive
-    from services.pipeline.kafka_source import KafkaSource
+    from services.pipeline.kafka_source import KafkaSource, read_logs
 
     source = KafkaSource(
         topics=tuple(sorted(set(topics))),
@@ -63,13 +68,13 @@ def archive_command(
         accept_loss=accept_loss,
     )
     every = timedelta(seconds=settings.trigger_interval_s) if continuous else None
-    session = start_session(settings, "archive")
-    try:
-        written = archive.run(session, source, folder, every=every, stopping=_stop_signal())
-    except Exception as error:
-        raise click.ClickException(explained(error)) from error
-    finally:
-        session.stop()
+    with _explaining():
+        read_logs(source)  # what can't be read is told before Spark has started
+        session = start_session(settings, "archive")
+        try:
+            written = archive.run(session, source, folder, every=every, stopping=_stop_signal())
+        finally:
+            session.stop()
     click.echo(
         f"{written.records} records of {', '.join(source.topics)} to {folder} "
         f"in {written.batches} {'batch' if written.batches == 1 else 'batches'}, {written.seconds:.1f} s"
@@ -85,6 +90,18 @@ def _require_spark() -> None:
         check_java()
     except SessionError as error:
         raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    """Ends the command with one sentence; what we have no sentence for is also logged with its traces."""
+    try:
+        yield
+    except Exception as error:
+        sentence = our_sentence(error)
+        if sentence is None:
+            log.exception("job failed")
+        raise click.ClickException(sentence or first_line(error)) from error
 
 
 def _stop_signal() -> threading.Event:

@@ -24,6 +24,7 @@ LOOPBACK = "127.0.0.1"
 STACK = "-Xss4m"  # Spark's default is too small for the trace of a query that is stopped in mid-batch
 JAVA_TIMEOUT_S = 20
 SHUFFLE_PARTITIONS = 4  # Spark's 200 is for clusters; a batch of ours is small
+LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _JAVA_VERSION = re.compile(r'version "(\d+)')
 _OUR_FAULT = re.compile(r"^(?:.*\s)?services\.pipeline\.\w+\.\w+: (.+)$", re.MULTILINE)
 
@@ -67,8 +68,7 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        "spark.driver.extraJavaOptions": f"{STACK} {settings.driver_java_options}".strip(),
-        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"{STACK} {LOGGING} {settings.driver_java_options}".strip(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -79,9 +79,14 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
     return SparkSession.builder.master(settings.master).appName(f"kafka-mesh-{name}").config(map=options).getOrCreate()
 
 
-def explained(failure: BaseException) -> str:
-    """What went wrong in a query, in one line: our own sentence out of Spark's traces, else Spark's first line."""
-    text = str(failure)
-    if ours := _OUR_FAULT.findall(text):
-        return str(ours[-1])
-    return text.strip().partition("\n")[0] or type(failure).__name__
+def our_sentence(failure: BaseException) -> str | None:
+    """The message of an error of this package, also from amid Spark's traces; None for errors of others."""
+    if type(failure).__module__.startswith(__package__ or ""):
+        return str(failure)
+    sentences: list[str] = _OUR_FAULT.findall(str(failure))
+    return sentences[-1] if sentences else None
+
+
+def first_line(failure: BaseException) -> str:
+    """What Spark says before its traces."""
+    return str(failure).strip().partition("\n")[0] or type(failure).__name__

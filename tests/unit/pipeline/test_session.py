@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from services.pipeline import __main__ as command
-from services.pipeline.session import SessionError, check_java, explained
+from services.pipeline.session import SessionError, check_java, first_line, our_sentence
 
 
 def pretend_java(folder: Path, version: str) -> None:
@@ -55,6 +55,7 @@ def test_our_own_sentence_is_found_in_sparks_traces() -> None:
         "services.pipeline.positions.RecordsLostError: apples/0 begins at offset 3\n"
         "\tat org.apache.spark.Something(Something.scala:1)"
     )
-    assert explained(failure) == "apples/0 begins at offset 3"
-    assert explained(RuntimeError("first\nsecond")) == "first"
-    assert explained(KeyError()) == "KeyError"
+    assert our_sentence(failure) == "apples/0 begins at offset 3"
+    assert our_sentence(SessionError("no java")) == "no java"
+    assert our_sentence(RuntimeError("first\nsecond")) is None
+    assert first_line(RuntimeError("first\nsecond")) == "first"
