@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from meshctl.meshfile.model import FileError, FileKind
@@ -111,3 +113,11 @@ def test_the_same_cluster_or_rule_id_twice_is_refused() -> None:
     assert "c: this cluster is already at line 2" in errors_of(f"clusters:\n{cluster}{cluster}")[0]
     rules = "rules:\n- {topic: a, target_cluster: c, rule_id: x}\n- {topic: b, target_cluster: c, rule_id: x}\n"
     assert "rule_id x is already at line 2" in errors_of(rules)[0]
+
+
+def test_the_example_of_the_repository_is_right() -> None:
+    file = parse((Path(__file__).parents[3] / "examples" / "mesh.yaml").read_text(encoding="utf-8"))
+    assert len(file.clusters) == 2
+    assert file.rules is not None
+    assert len(file.rules) == 3
+    assert not file.notices  # security and connection properties count for every connection
