@@ -131,7 +131,7 @@ def test_every_call_says_who_asks_and_has_a_deadline(control: ScriptedControl, m
     (call,) = control.calls
     assert "@" in call.metadata["x-mesh-actor"]
     assert call.time_left is not None
-    assert 0 < call.time_left <= 7
+    assert 0 < call.time_left < 8  # the default is 30; grpc rounds up a little
 
 
 def test_a_cluster_is_registered_with_its_properties(control: ScriptedControl, meshctl: Meshctl) -> None:
