@@ -34,6 +34,8 @@ from services.control.upstream.connections import Connections
 
 FORGET_EVERY = 3600.0
 """Seconds between two clean-ups of answers that no client asks for any more."""
+SETTLE_EVERY = 2.0
+"""Seconds between two looks for rollouts that nobody sees through; those that run are left alone, they have their turn."""
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +86,7 @@ class Control:
         self._spawn("leader", self._leader.run())
         self._spawn("probes", self._probes.run(self._clusters.learn))
         self._spawn("forgetting", self._forget_old_answers())
+        self._spawn("settling", self._settle_strays())
 
     async def stop(self) -> None:
         """Running calls end, what is decided is published, then everything is put away; each step is bounded."""
@@ -131,6 +134,19 @@ class Control:
             publisher.cancel()
         self._lifecycle.not_ready(reason)
         self._spawn("serving", self.server.set_serving(False))
+
+    async def _settle_strays(self) -> None:
+        """A rollout whose first event was stored although its call failed (the answer of the database was lost) has
+        nobody who sees it through.
+        """
+        while True:
+            await asyncio.sleep(SETTLE_EVERY)
+            if self.journal.view.rollout is None or self.journal.why_not_leading:
+                continue
+            try:
+                await self._rules.settle()
+            except (Refusal, StoreUnavailableError) as error:
+                log.info("a pending rollout is looked at again later", reason=str(error))
 
     async def _forget_old_answers(self) -> None:
         while True:

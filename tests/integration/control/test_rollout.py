@@ -10,8 +10,12 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 
+from mesh.routing import ExactTopic
 from mesh.rpc import admin
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS
+from services.control.domain.view import RULES_STREAM
+from services.control.store.database import Database
+from services.control.store.journal import Caller, Draft, Journal
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import World, refused, router, status_of, until
 
@@ -141,6 +145,24 @@ async def test_a_rollout_that_control_left_behind_is_given_up_at_the_next_start(
         assert newest.rollout_aborted.revision == revision
         again = world.set("apples", "c2", request_id=request_id)
         await refused(again, grpc.StatusCode.ABORTED, "control stopped")
+
+
+async def test_a_rollout_that_nobody_sees_through_is_given_up(apples_on_c1: World, database: str) -> None:
+    pool = Database(database)
+    elsewhere = Journal(pool)
+    elsewhere.why_not_leading = ""
+    await elsewhere.catch_up()
+    decision = elsewhere.view.rule_set.set(ExactTopic("apples"), "c2")
+    assert decision.event is not None
+    draft = Draft(RULES_STREAM, decision.event)
+    await elsewhere.append([draft], Caller("a call that failed"), rests_on=lambda view: view.routing_position)
+    await pool.close()
+
+    async def is_given_up() -> bool:
+        return (await apples_on_c1.history(page_size=1))[0].WhichOneof("payload") == "rollout_aborted"
+
+    await until(is_given_up, "the rollout is given up")
+    assert (await apples_on_c1.status()).pending_revision == 0
 
 
 async def test_members_are_shown_while_they_are_there(apples_on_c1: World) -> None:
