@@ -12,6 +12,7 @@ class ByteBudget:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self._waiting: dict[object, Callable[[], None]] = {}
+        metrics.in_flight_bytes.set_function(lambda: self.held_bytes)
 
     @property
     def exceeded(self) -> bool:
@@ -19,7 +20,6 @@ class ByteBudget:
 
     def add(self, delta: int) -> None:
         self.held_bytes += delta
-        metrics.in_flight_bytes.set(self.held_bytes)
         if self._waiting and self.held_bytes * 4 < self.limit_bytes * 3:
             waiting, self._waiting = self._waiting, {}
             for wake in waiting.values():

@@ -10,6 +10,7 @@ Node ids derive from the ordinal that a cluster keeps for life, never from how m
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mesh.routing import RoutingTable
 
@@ -44,6 +45,7 @@ class Node:
     port: int
 
 
+@lru_cache(maxsize=1024)
 def keeps_connections_by_node_id(software_name: str, software_version: str) -> bool:
     since = _BY_NODE_ID.get(software_name.lower())
     if since is None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import structlog
+from prometheus_client import Counter
 
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
@@ -98,6 +99,7 @@ class Cluster:
         self._finding: dict[Coordinator, list[Resolved]] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
+        self._call_counters: dict[int, Counter] = {}
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -145,7 +147,10 @@ class Cluster:
         if isinstance(connection, Unreachable):
             settle(connection, True)
             return
-        metrics.upstream_calls.labels(self.name, api_name(api_key)).inc()
+        counter = self._call_counters.get(api_key)
+        if counter is None:
+            counter = self._call_counters[api_key] = metrics.upstream_calls.labels(self.name, api_name(api_key))
+        counter.inc()
         if api_key == ApiKey.METADATA and not call.raw:
             settle = self._learning(settle)
         connection.submit(call, api_key, client_id, settle)
