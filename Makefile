@@ -65,7 +65,7 @@ check: env ## style, types, and who may import whom
 soak: env ## what takes longer: repeats, random kills, volumes
 	@$(BIN)/pytest tests/soak $(ARGS)
 
-bench: env ## figures, not verdicts
+bench: env ## figures, not verdicts; also in build/bench.md
 	@$(BIN)/pytest -s tests/bench $(ARGS)
 
 clean: ## what can be made again; the state of `make run` stays (remove .kafka-mesh yourself)

@@ -1,0 +1,137 @@
+"""The ways from a client to the broker that the benchmark compares: direct, through the gateway, through a peer.
+
+Each way that has a process in the middle tells what that process has burnt. All of them listen on loopback and lead to
+the same broker.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from local.leash import on_leash
+from local.ports import free_block
+from local.processes import log_tail
+from local.readiness import Condition, HttpReady, KafkaReady
+from mesh.routing import ForwardingRule, RoutingTable, RuleVersion, TopicPrefix, UpstreamCluster
+from services.gateway.downstream import last_table
+from tests.clients import maven
+from tests.fixtures.toolchains import need
+from tests.fixtures.waiting import wait_unless
+
+START_S = 60.0
+STOP_S = 20.0
+ROOT = Path(__file__).resolve().parents[2]
+
+KROXYLICIOUS = Path(__file__).parent / "kroxylicious"
+KROXYLICIOUS_VERSION = "0.12.0"
+KAFKA_OF_KROXYLICIOUS = "4.0.0"  # as its pom.xml says
+BROKER_ID = 1  # of the embedded broker
+OTHER_RULES = 100
+"""A table of some size: a gateway with one rule would be nobody's gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where clients bootstrap, and who stands in the middle."""
+
+    name: str
+    bootstrap: str
+    middle: psutil.Process | None = None
+
+    def cpu_s(self) -> float:
+        """CPU seconds, user and system, that the process in the middle has used so far."""
+        return cpu_s(self.middle) if self.middle is not None else 0.0
+
+    def memory_mib(self) -> float:
+        return self.middle.memory_info().rss / 2**20 if self.middle is not None else 0.0
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """From the kernel's counters of the process, such as /proc/<pid>/stat."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def direct(broker: str) -> Way:
+    return Way("direct", broker)
+
+
+@contextmanager
+def gateway(broker: str, topics: str, folder: Path) -> Iterator[Way]:
+    """The gateway by itself, with a table on disk that sends topics with this prefix to the broker."""
+    state = folder / "gateway"
+    last_table.save(state, _table(broker, topics))
+    port = free_block(2)
+    listens = {"LISTEN": f"127.0.0.1:{port}", "METRICS_LISTEN": f"127.0.0.1:{port + 1}", "STATE_DIR": str(state)}
+    environment = {f"KAFKA_MESH_GATEWAY_{name}": value for name, value in listens.items()}
+    ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
+    with _running([sys.executable, "-m", "services.gateway"], folder / "gateway.log", ready, environment) as process:
+        yield Way("gateway", f"127.0.0.1:{port}", process)
+
+
+def _table(broker: str, topics: str) -> RoutingTable:
+    prefixes = [*(f"{topics}-elsewhere-{number}-" for number in range(OTHER_RULES)), topics]
+    rules = [
+        RuleVersion(ForwardingRule(f"r-{rank}", TopicPrefix(prefix), "c1"), float(rank), 1)
+        for rank, prefix in enumerate(prefixes)
+    ]
+    return RoutingTable(1, [UpstreamCluster("c1", (broker,), 1, home=True)], rules)
+
+
+@contextmanager
+def kroxylicious(broker: str, folder: Path) -> Iterator[Way]:
+    """Kroxylicious as it comes: no filters, a port for each broker."""
+    class_path = maven.class_path(KROXYLICIOUS, KAFKA_OF_KROXYLICIOUS)
+    port = free_block(2)  # bootstrap, and the broker's
+    configuration = folder / "kroxylicious.yaml"
+    configuration.write_text(
+        f"""\
+virtualClusters:
+  - name: peer
+    targetCluster: {{bootstrapServers: "{broker}"}}
+    gateways:
+      - name: default
+        portIdentifiesNode:
+          bootstrapAddress: "127.0.0.1:{port}"
+          nodeIdRanges: [{{name: nodes, start: {BROKER_ID}, end: {BROKER_ID}}}]
+"""
+    )
+    options = ["-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path]
+    command = [str(need("java")[0]), *options, "mesh.bench.Kroxylicious", str(configuration)]
+    ready = KafkaReady(f"127.0.0.1:{port}")
+    with _running(command, folder / "kroxylicious.log", ready, {}) as process:
+        yield Way(f"Kroxylicious {KROXYLICIOUS_VERSION}", f"127.0.0.1:{port}", process)
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], log: Path, ready: Condition, environment: Mapping[str, str]
+) -> Iterator[psutil.Process]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            on_leash(command), cwd=ROOT, env={**os.environ, **environment}, stdout=output, stderr=output
+        )
+    try:
+
+        def obstacle() -> str | None:
+            if process.poll() is not None:
+                raise RuntimeError(f"{command[0]} ended with {process.returncode}:\n{log_tail(log)}")
+            return ready.unmet()
+
+        wait_unless(obstacle, f"{log.stem} is ready", START_S)
+        yield psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_S)
