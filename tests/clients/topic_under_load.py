@@ -29,13 +29,16 @@ class TopicUnderLoad:
         self._stopped = False
 
     @classmethod
-    async def start(cls, bootstrap: str, topic: str, group: str) -> Self:
-        """Returns when records flow from every producer to every consumer."""
+    async def start(cls, bootstrap: str, topic: str, group: str, *, other: str | None = None) -> Self:
+        """Returns when records flow from every producer to every consumer.
+
+        With an `other` address the librdkafka producer and the Java consumer connect there.
+        """
         load = cls(topic)
         try:
             load._producers.append(await JavaProducer.start(bootstrap, topic, RECORDS_PER_SECOND, JAVA))
-            load._producers.append(LibrdkafkaProducer(bootstrap, topic, RECORDS_PER_SECOND))
-            load._consumers.append(await JavaConsumer.start(bootstrap, topic, group, JAVA))
+            load._producers.append(LibrdkafkaProducer(other or bootstrap, topic, RECORDS_PER_SECOND))
+            load._consumers.append(await JavaConsumer.start(other or bootstrap, topic, group, JAVA))
             load._consumers.append(LibrdkafkaConsumer(bootstrap, topic, group))
             await load.progress()
         except BaseException:
