@@ -79,6 +79,8 @@ def archive_command(
         f"{written.records} records of {', '.join(source.topics)} to {folder} "
         f"in {written.batches} {'batch' if written.batches == 1 else 'batches'}, {written.seconds:.1f} s"
     )
+    if written.is_cut_short:
+        raise click.ClickException("stopped before the end; run it again, and it goes on from there")
 
 
 def _require_spark() -> None:

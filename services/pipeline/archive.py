@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
@@ -40,7 +40,9 @@ class Written:
 
     batches: int = 0
     records: int = 0
-    seconds: float = field(default=0.0)
+    seconds: float = 0.0
+    is_cut_short: bool = False
+    """It was told to stop before it had archived what was there."""
 
 
 def by_day(records: DataFrame, batch: int) -> DataFrame:
@@ -89,8 +91,9 @@ def run(
         .start()
     )
     try:
-        while not query.awaitTermination(STOP_POLL_S) and not stopping.is_set():
+        while not (ended := query.awaitTermination(STOP_POLL_S)) and not stopping.is_set():
             pass
+        written.is_cut_short = every is None and not ended
     finally:
         query.stop()
     written.seconds = time.monotonic() - started

@@ -18,6 +18,7 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Place
 
 JOIN_S = 30.0
+OFTEN = timedelta(milliseconds=100)
 
 
 class Archive:
@@ -31,14 +32,15 @@ class Archive:
     def run(self, *topics: str, max_batch_rows: int = 10_000, accept_loss: bool = False) -> archive.Written:
         return archive.run(self._session, self._source(topics, max_batch_rows, accept_loss), str(self.folder))
 
-    def run_until(self, condition: Callable[[], bool], *topics: str) -> archive.Written:
-        """The continuous form, told to stop when `condition` holds."""
+    def run_until(
+        self, condition: Callable[[], bool], *topics: str, every: timedelta | None = OFTEN
+    ) -> archive.Written:
+        """A run, continuous unless `every` is None, that is told to stop when `condition` holds."""
         stopping = threading.Event()
         written: list[archive.Written] = []
 
         def work() -> None:
             source = self._source(topics, 10_000, False)
-            every = timedelta(milliseconds=100)
             written.append(archive.run(self._session, source, str(self.folder), every=every, stopping=stopping))
 
         thread = threading.Thread(target=work)

@@ -63,7 +63,7 @@ class Orchard:
 
     def clear(self) -> None:
         if self._topics:
-            self._admin.delete_topics(list(self._topics))
+            self._wait(self._admin.delete_topics(list(self._topics)))
 
     @staticmethod
     def _wait(futures: Mapping[Any, Future[Any]]) -> None:

@@ -132,6 +132,16 @@ def test_data_without_their_checkpoint_are_refused(archive: Archive, orchard: Or
     assert archive.records() == orchard.records
 
 
+def test_a_run_that_is_told_to_stop_says_that_it_is_not_done(archive: Archive, orchard: Orchard) -> None:
+    orchard.create()
+    orchard.grow(300)
+    written = archive.run_until(lambda: True, orchard.topic, every=None)
+    assert written.is_cut_short
+
+    archive.run(orchard.topic)
+    assert archive.records() == orchard.records
+
+
 def test_the_continuous_form_takes_what_comes_until_it_is_told_to_stop(archive: Archive, orchard: Orchard) -> None:
     orchard.create()
     orchard.grow(30)
