@@ -35,7 +35,7 @@ from services.control.upstream.connections import Connections
 FORGET_EVERY = 3600.0
 """Seconds between two clean-ups of answers that no client asks for any more."""
 SETTLE_EVERY = 2.0
-"""Seconds between two looks for rollouts that nobody sees through; those that run are left alone, they have their turn."""
+"""Seconds between two looks for rollouts that nobody sees through; running ones have their turn and are left alone."""
 
 log = structlog.get_logger(__name__)
 

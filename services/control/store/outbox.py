@@ -29,11 +29,12 @@ from services.control.domain.errors import Refusal
 from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.journal import Journal
 from services.control.store.log import OutboxPosition
+from services.control.upstream.connections import knock
 from services.control.upstream.references import resolved_all
 
 TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Kept for ever: routers build their tables from the beginning."""
-KAFKA_TIMEOUT = 8.0
+KAFKA_TIMEOUT = 5.0
 """Seconds for one request to the home cluster, or for one batch to be acknowledged."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
 
@@ -152,6 +153,7 @@ def _prepare_topic(settings: dict[str, Any], topic: str) -> tuple[str, bool]:
     """Makes sure that the topic is there; the cluster's id, and whether the topic holds nothing."""
     where = settings["bootstrap.servers"]
     try:
+        knock(where.split(","))
         admin = AdminClient(settings)
         metadata: Any = admin.list_topics(timeout=KAFKA_TIMEOUT)
         if topic not in metadata.topics:
@@ -171,6 +173,8 @@ def _prepare_topic(settings: dict[str, Any], topic: str) -> tuple[str, bool]:
             consumer.close()
     except KafkaException as error:
         raise PublishError(f"the home cluster at {where} does not answer: {error.args[0].str()}") from None
+    except TimeoutError as error:
+        raise PublishError(f"the home cluster at {where} does not answer: {error}") from None
     return metadata.cluster_id, last == 0 or first > 0
 
 

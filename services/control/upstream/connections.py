@@ -143,7 +143,7 @@ class Connections:
         return known[1]
 
 
-def _knock(addresses: Sequence[str]) -> None:
+def knock(addresses: Sequence[str]) -> None:
     """Opens a connection to the first address that takes one; librdkafka alone would try until its time is up, and not
     say why it failed.
     """
@@ -159,7 +159,7 @@ def _knock(addresses: Sequence[str]) -> None:
 
 
 def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
-    _knock(cluster.bootstrap_servers)
+    knock(cluster.bootstrap_servers)
     started = time.monotonic()
     metadata: Any = client.list_topics(timeout=REQUEST_TIMEOUT)
     latency_ms = (time.monotonic() - started) * 1000
@@ -172,7 +172,7 @@ def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
 
 
 def _topics(client: AdminClient, cluster: UpstreamCluster) -> dict[str, int]:
-    _knock(cluster.bootstrap_servers)
+    knock(cluster.bootstrap_servers)
     metadata = client.list_topics(timeout=REQUEST_TIMEOUT)
     return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
