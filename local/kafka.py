@@ -53,6 +53,8 @@ class KafkaNode:
     port: int
     controller_port: int
     heap_mb: int = DEFAULT_HEAP_MB
+    further: str = ""
+    """Further lines for server.properties; what they say counts before what stands here."""
 
     @property
     def bootstrap(self) -> str:
@@ -90,7 +92,7 @@ class KafkaNode:
             "log.index.size.max.bytes": 1024 * 1024,
             "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
         }
-        return "".join(f"{key}={value}\n" for key, value in settings.items())
+        return "".join(f"{key}={value}\n" for key, value in settings.items()) + self.further
 
     def prepare(self) -> None:
         """Write the configuration, and format the storage once."""
@@ -140,6 +142,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--controller-port", type=int, required=True)
     parser.add_argument("--heap-mb", type=int, default=DEFAULT_HEAP_MB)
+    parser.add_argument("--further", type=Path, help="file with further lines for server.properties")
     options = parser.parse_args()
     if missing := missing_jars():
         sys.exit(f"{len(missing)} of Kafka's jars are not in the cache: run `python -m local.jars` first")
@@ -148,6 +151,7 @@ def main() -> None:
         port=options.port,
         controller_port=options.controller_port,
         heap_mb=options.heap_mb,
+        further=options.further.read_text(encoding="ascii") if options.further else "",
     )
     try:
         node.prepare()

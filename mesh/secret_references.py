@@ -1,0 +1,39 @@
+"""References to secrets, `${env:NAME}` and `${file:/path}`: written where a secret is meant, resolved by the process
+that makes a connection, never kept in a table, a log line or an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\}")
+LARGEST_FILE = 64 * 1024
+"""Bytes; keys and tokens are far smaller, and /dev/zero is no secret."""
+
+
+class UnresolvedReferenceError(Exception):
+    """What a reference refers to is not here. The message names the reference, never a content."""
+
+
+def resolve(value: str) -> str:
+    """The value, with a reference replaced by what it refers to. Reads files: call it from a worker thread."""
+    reference = REFERENCE.fullmatch(value)
+    if reference is None:
+        return value
+    kind, _, name = reference[1].partition(":")
+    if kind == "env":
+        if name not in os.environ:
+            raise UnresolvedReferenceError(f"{value} refers to an environment variable that this service does not have")
+        return os.environ[name]
+    try:
+        with Path(name).open(encoding="utf-8") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except UnicodeDecodeError:
+        raise UnresolvedReferenceError(f"{value} is not text in UTF-8") from None
+    except OSError as error:
+        raise UnresolvedReferenceError(f"{value} can't be read: {error.strerror or type(error).__name__}") from None
+    if len(content) > LARGEST_FILE:
+        raise UnresolvedReferenceError(f"{value} is larger than {LARGEST_FILE} bytes")
+    return content.rstrip("\r\n")

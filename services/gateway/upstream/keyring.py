@@ -1,0 +1,96 @@
+"""What opens connections to one cluster: its TLS context and its credentials, resolved when a connection is made.
+
+They are made off the event loop and serve all connections for a while, so that a renewed certificate or password counts
+soon, without a restart. When they can't be made again, what worked last goes on working; after a refusal they are made
+anew for the next connection.
+"""
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from mesh.connection_security import ConnectionSecurity
+from mesh.secret_references import UnresolvedReferenceError, resolve
+from services.gateway.upstream.sasl import Credentials
+from services.gateway.upstream.tls import TlsSettingsError, tls_context
+
+log = structlog.get_logger(__name__)
+
+FRESH_S: Final = 60.0
+
+
+class KeyringError(Exception):
+    """What the cluster's security needs is not here, with the property and the reason, without a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """`None` stands for: without."""
+
+    tls: ssl.SSLContext | None = None
+    credentials: Credentials | None = None
+
+
+class Keyring:
+    """See above."""
+
+    def __init__(self, cluster: str, security: ConnectionSecurity) -> None:
+        self._cluster = cluster
+        self._security = security
+        self._loop = asyncio.get_running_loop()
+        self._keys: Keys | None = Keys() if security == ConnectionSecurity() else None
+        self._fresh_until = 0.0 if self._keys is None else float("inf")
+        self._making: asyncio.Task[Keys] | None = None
+
+    async def keys(self) -> Keys:
+        """Raises KeyringError."""
+        if self._keys is not None and self._loop.time() < self._fresh_until:
+            return self._keys
+        if self._making is None:
+            self._making = self._loop.create_task(self._made(), name=f"keys of {self._cluster}")
+            self._making.add_done_callback(self._done)
+        return await asyncio.shield(self._making)
+
+    def doubt(self) -> None:
+        """A broker did not accept these keys: they may have been renewed."""
+        if self._security != ConnectionSecurity():
+            self._fresh_until = 0.0
+
+    async def _made(self) -> Keys:
+        try:
+            keys = await asyncio.to_thread(_made, self._security)
+        except KeyringError as error:
+            if self._keys is None:
+                raise
+            log.warning("keys could not be renewed, the last ones serve", cluster=self._cluster, reason=str(error))
+            keys = self._keys
+        self._keys = keys
+        self._fresh_until = self._loop.time() + FRESH_S
+        return keys
+
+    def _done(self, task: asyncio.Task[Keys]) -> None:
+        self._making = None
+        if not task.cancelled():
+            task.exception()  # whoever waits has it; nobody may wait any more
+
+
+def _made(security: ConnectionSecurity) -> Keys:
+    try:
+        tls = None if security.tls is None else tls_context(security.tls)
+    except TlsSettingsError as error:
+        raise KeyringError(str(error)) from None
+    sasl = security.sasl
+    if sasl is None:
+        return Keys(tls)
+    username, password = _resolved("sasl.username", sasl.username), _resolved("sasl.password", sasl.password)
+    return Keys(tls, Credentials(sasl.mechanism, username, password))
+
+
+def _resolved(name: str, value: str) -> str:
+    try:
+        return resolve(value)
+    except UnresolvedReferenceError as error:
+        raise KeyringError(f"{name}: {error}") from None
