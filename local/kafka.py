@@ -122,8 +122,7 @@ class KafkaNode:
         ]
 
     def _format(self) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
-        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self.folder / "server.properties")]
+        arguments = ["format", "--cluster-id", new_cluster_id(), "--config", str(self.folder / "server.properties")]
         run = subprocess.run(
             [*self._java(FORMAT_HEAP_MB), "kafka.tools.StorageTool", *arguments, "--ignore-formatted"],
             check=False,
@@ -134,6 +133,14 @@ class KafkaNode:
         )
         if run.returncode != 0:
             raise FormatError(f"exit {run.returncode}: {run.stdout.strip()[-1000:]}")
+
+
+def new_cluster_id() -> str:
+    """As Kafka makes them: none begins with "-", which its own command lines would take for an option."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        if not made.startswith("-"):
+            return made
 
 
 def main() -> None:

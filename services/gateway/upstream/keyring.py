@@ -20,6 +20,8 @@ from services.gateway.upstream.tls import TlsSettingsError, tls_context
 log = structlog.get_logger(__name__)
 
 FRESH_S: Final = 60.0
+RETRY_S: Final = 5.0
+"""Until keys that could not be renewed are tried again."""
 
 
 class KeyringError(Exception):
@@ -60,15 +62,16 @@ class Keyring:
             self._fresh_until = 0.0
 
     async def _made(self) -> Keys:
+        fresh_s = FRESH_S
         try:
             keys = await asyncio.to_thread(_made, self._security)
         except KeyringError as error:
             if self._keys is None:
                 raise
             log.warning("keys could not be renewed, the last ones serve", cluster=self._cluster, reason=str(error))
-            keys = self._keys
+            keys, fresh_s = self._keys, RETRY_S
         self._keys = keys
-        self._fresh_until = self._loop.time() + FRESH_S
+        self._fresh_until = self._loop.time() + fresh_s
         return keys
 
     def _done(self, task: asyncio.Task[Keys]) -> None:

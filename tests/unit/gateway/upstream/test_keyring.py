@@ -1,0 +1,82 @@
+"""What opens connections: resolved when needed, renewed, kept when it can't be renewed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mesh.connection_security import ConnectionSecurity, Mechanism, Sasl
+from services.gateway.upstream.keyring import Keyring, KeyringError
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    file = tmp_path / "password"
+    say(file, "first")
+    return file
+
+
+def say(file: Path, password: str | None) -> None:
+    """The operator writes the file anew, or takes it away."""
+    if password is None:
+        file.unlink()
+    else:
+        file.write_text(password)
+
+
+def keyring(password: Path) -> Keyring:
+    sasl = Sasl(Mechanism.PLAIN, "mesh", f"${{file:{password}}}")
+    return Keyring("c1", ConnectionSecurity(sasl=sasl))
+
+
+async def current(ring: Keyring) -> str:
+    credentials = (await ring.keys()).credentials
+    return "" if credentials is None else credentials.password
+
+
+async def test_without_security_there_is_nothing_to_resolve() -> None:
+    keys = await Keyring("c1", ConnectionSecurity()).keys()
+    assert (keys.tls, keys.credentials) == (None, None)
+
+
+async def test_connections_share_what_was_resolved(password: Path) -> None:
+    ring = keyring(password)
+    first, second = await asyncio.gather(ring.keys(), ring.keys())
+    assert first is second is await ring.keys()
+
+
+async def test_what_was_doubted_is_resolved_again(password: Path) -> None:
+    ring = keyring(password)
+    assert await current(ring) == "first"
+    say(password, "second")
+    assert await current(ring) == "first"
+    ring.doubt()
+    assert await current(ring) == "second"
+
+
+async def test_what_worked_last_serves_while_it_cannot_be_renewed(password: Path) -> None:
+    ring = keyring(password)
+    assert await current(ring) == "first"
+    say(password, None)
+    ring.doubt()
+    assert await current(ring) == "first"
+
+
+async def test_what_is_missing_is_named_and_found_when_it_is_there(password: Path) -> None:
+    say(password, None)
+    ring = keyring(password)
+    with pytest.raises(KeyringError, match=r"sasl\.password: .*can't be read"):
+        await ring.keys()
+    say(password, "late")
+    assert await current(ring) == "late"
+
+
+async def test_who_stops_waiting_disturbs_nobody(password: Path) -> None:
+    ring = keyring(password)
+    impatient = asyncio.create_task(ring.keys())
+    patient = asyncio.create_task(current(ring))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert await patient == "first"
