@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.rpc import admin, admin_grpc, routing
+from meshctl.connection import ACTOR_METADATA, actor
 
 CALL_TIMEOUT_S = 30.0
 CHANNEL_TIMEOUT_S = 20.0
@@ -25,6 +26,7 @@ TOPIC_TIMEOUT_S = 30.0
 PARTITIONS = 3
 TOPICS = ("apples", "bananas")
 REASON = "example of kafka-mesh up"
+_WHO = ((ACTOR_METADATA, actor()),)  # the person who started the mesh decides
 
 
 def set_up(control: str, clusters: Mapping[str, str]) -> None:
@@ -40,7 +42,7 @@ def set_up(control: str, clusters: Mapping[str, str]) -> None:
 
 def _register(service: admin_grpc.ClusterServiceStub, clusters: Mapping[str, str]) -> list[str]:
     """Make control know the clusters at these addresses; returns the names of those that it did not know."""
-    listed = service.ListClusters(admin.ListClustersRequest(page_size=1000), timeout=CALL_TIMEOUT_S)
+    listed = service.ListClusters(admin.ListClustersRequest(page_size=1000), timeout=CALL_TIMEOUT_S, metadata=_WHO)
     known = {cluster.spec.cluster_name: cluster for cluster in listed.clusters}
     for name, bootstrap in clusters.items():
         servers = bootstrap.split(",")
@@ -48,7 +50,9 @@ def _register(service: admin_grpc.ClusterServiceStub, clusters: Mapping[str, str
         if name not in known:
             spec = routing.ClusterSpec(cluster_name=name, bootstrap_servers=servers)
             service.RegisterCluster(
-                admin.RegisterClusterRequest(spec=spec, request_id=request_id, reason=REASON), timeout=CALL_TIMEOUT_S
+                admin.RegisterClusterRequest(spec=spec, request_id=request_id, reason=REASON),
+                timeout=CALL_TIMEOUT_S,
+                metadata=_WHO,
             )
         elif list(known[name].spec.bootstrap_servers) != servers:
             update = admin.UpdateClusterRequest(
@@ -58,7 +62,7 @@ def _register(service: admin_grpc.ClusterServiceStub, clusters: Mapping[str, str
                 reason=REASON,
             )
             update.update_mask.paths.append("bootstrap_servers")
-            service.UpdateCluster(update, timeout=CALL_TIMEOUT_S)
+            service.UpdateCluster(update, timeout=CALL_TIMEOUT_S, metadata=_WHO)
     return [name for name in clusters if name not in known]
 
 
@@ -69,7 +73,7 @@ def _set_rules(service: admin_grpc.RuleServiceStub, clusters: list[str]) -> None
             target_cluster=clusters[position % len(clusters)],
             options=admin.ChangeOptions(request_id=str(uuid.uuid4()), reason=REASON),
         )
-        service.SetRule(request, timeout=CALL_TIMEOUT_S)
+        service.SetRule(request, timeout=CALL_TIMEOUT_S, metadata=_WHO)
 
 
 def create_topics(bootstrap: str, names: tuple[str, ...], partitions: int = PARTITIONS) -> None:

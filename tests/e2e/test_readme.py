@@ -73,7 +73,11 @@ def test_load_status_and_history(mesh: Mesh) -> None:
     shown = readme.paste(status, folder)
     for part in ("gateway-1", "router-1", "c1", "c2"):
         assert part in shown
-    assert "registered" in readme.paste(history, folder)
+    decided = readme.paste(history, folder)
+    assert "cluster c1 registered" in decided
+    assert "127.0.0.1:" not in re.findall(r"^\d+ .*cluster c1 registered", decided, re.MULTILINE)[0], (
+        "who, not from where"
+    )
 
 
 def test_the_address_that_other_clients_are_told_is_the_default() -> None:
