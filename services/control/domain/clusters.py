@@ -11,7 +11,7 @@ from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events, routing
 from mesh.settings import host_port
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
-from services.control.domain.properties import check_properties
+from services.control.domain.properties import check_properties, check_security
 
 CLUSTER_NAME = re.compile(r"[a-zA-Z0-9._-]{1,63}")
 UPDATABLE = ("bootstrap_servers", "partition_count", "producer_config", "consumer_config")
@@ -157,3 +157,4 @@ def check_spec(spec: routing.ClusterSpec) -> None:
         if len(properties) > MAX_PROPERTIES:
             raise InvalidField(f"spec.{field}", f"{len(properties)} properties are more than {MAX_PROPERTIES}")
         check_properties(f"spec.{field}", properties)
+    check_security("spec", spec.producer_config, spec.consumer_config)

@@ -9,12 +9,17 @@ each client's own acks, linger, group and so on. Secrets are never written down:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
+from mesh.connection_security import (
+    ConnectionSecurity,
+    UnservedSecurityError,
+    connection_properties,
+    shapes_connections,
+)
+from mesh.secret_references import REFERENCE
 from services.control.domain.errors import InvalidField
 
-REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\}")
 SECRETS = frozenset(
     {
         "sasl.oauthbearer.assertion.private.key.passphrase",
@@ -28,16 +33,6 @@ SECRETS = frozenset(
         "ssl.keystore.password",
     }
 )
-CONNECTION_PREFIXES = ("broker.address.", "https.", "reconnect.backoff.", "sasl.", "socket.", "ssl.")
-CONNECTION_NAMES = frozenset(
-    {
-        "client.dns.lookup",
-        "connections.max.idle.ms",
-        "enable.sasl.oauthbearer.unsecure.jwt",
-        "enable.ssl.certificate.verification",
-        "security.protocol",
-    }
-)
 ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 """Said by `bootstrap_servers` of the cluster, so that there is one place for it."""
 
@@ -45,11 +40,6 @@ ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 def is_secret(name: str) -> bool:
     """Also names that only look like a secret: a misspelt one must not end up in the log either."""
     return name in SECRETS or "password" in name or "secret" in name
-
-
-def shapes_connections(name: str) -> bool:
-    """Whether the property counts for every connection to the cluster, the gateway's included."""
-    return name in CONNECTION_NAMES or name.startswith(CONNECTION_PREFIXES)
 
 
 def client_only(names: Iterable[str]) -> list[str]:
@@ -71,8 +61,10 @@ def check_properties(field: str, properties: Mapping[str, str]) -> None:
             )
 
 
-def connection_properties(producer: Mapping[str, str], consumer: Mapping[str, str]) -> dict[str, str]:
-    """Security and connection properties of a cluster, from both configurations; the producer's wins where they
-    differ.
-    """
-    return {name: value for name, value in {**consumer, **producer}.items() if shapes_connections(name)}
+def check_security(field: str, producer: Mapping[str, str], consumer: Mapping[str, str]) -> None:
+    """Refuses what gateways can't serve: they would refuse every routing table with such a cluster."""
+    try:
+        ConnectionSecurity.of(connection_properties(producer, consumer))
+    except UnservedSecurityError as error:
+        config = "consumer_config" if error.name in consumer and error.name not in producer else "producer_config"
+        raise InvalidField(f"{field}.{config}[{error.name}]", error.reason) from None

@@ -26,9 +26,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
 )
 from prometheus_client import Counter, Gauge
 
+from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
-from services.control.domain.properties import connection_properties
 from services.control.upstream.features import finalized_features
 from services.control.upstream.references import resolved_all
 

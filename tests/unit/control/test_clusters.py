@@ -119,6 +119,28 @@ def test_a_secret_is_a_reference(reference: str) -> None:
     check_spec(spec("c1", producer_config={"sasl.password": reference}))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            spec("c1", producer_config={"security.protocol": "SASL_SSL"}),
+            r"spec\.producer_config\[sasl\.mechanisms\].*GSSAPI, is not served \(served: PLAIN, SCRAM-SHA-256",
+        ),
+        (
+            spec("c1", consumer_config={"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}),
+            r"spec\.consumer_config\[sasl\.mechanism\].*'OAUTHBEARER' is not served",
+        ),
+        (
+            spec("c1", producer_config={"security.protocol": "ssl", "ssl.crl.location": "/crl"}),
+            r"spec\.producer_config\[ssl\.crl\.location\].*is not served",
+        ),
+    ],
+)
+def test_security_that_gateways_cannot_serve_is_refused(wrong: routing.ClusterSpec, said: str) -> None:
+    with pytest.raises(InvalidField, match=said):
+        check_spec(wrong)
+
+
 def test_another_revision_than_expected_is_refused() -> None:
     expect_revision("c1", 0, 5)
     expect_revision("c1", 5, 5)

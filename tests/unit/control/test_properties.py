@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.control.domain.errors import InvalidField
-from services.control.domain.properties import client_only, connection_properties, is_secret
+from services.control.domain.properties import client_only, is_secret
 from services.control.upstream.checks import check_with_librdkafka
 from services.control.upstream.references import resolved
 
@@ -13,12 +13,6 @@ from services.control.upstream.references import resolved
 def test_what_does_not_touch_passing_traffic() -> None:
     names = ["acks", "linger.ms", "group.id", "client.id", "sasl.username", "ssl.ca.location", "security.protocol"]
     assert client_only(names) == ["acks", "client.id", "group.id", "linger.ms"]
-
-
-def test_connections_take_security_from_both_configurations() -> None:
-    producer = {"acks": "1", "security.protocol": "SSL"}
-    consumer = {"group.id": "g", "ssl.ca.location": "/ca.pem", "security.protocol": "PLAINTEXT"}
-    assert connection_properties(producer, consumer) == {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem"}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +26,7 @@ def test_references_are_resolved(monkeypatch: pytest.MonkeyPatch, tmp_path: obje
     monkeypatch.setenv("BROKER_PASSWORD", "hunter2")
     assert resolved("p", "${env:BROKER_PASSWORD}") == "hunter2"
     assert resolved("p", "plain") == "plain"
-    with pytest.raises(InvalidField, match="environment variable that control does not have"):
+    with pytest.raises(InvalidField, match="environment variable that this service does not have"):
         resolved("p", "${env:NOT_THERE_AT_ALL}")
     with pytest.raises(InvalidField, match="can't be read"):
         resolved("p", "${file:/not/there}")
