@@ -43,6 +43,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import ProducePartition, ProduceScan, ProduceTopic, scan_produce, split_produce
+from services.gateway.wire.scanner.produce_response import produce_response_is_clean
 
 Item = tuple[ProduceTopic, ProducePartition]
 Slot = tuple[str, int]
@@ -92,7 +93,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         (outcome,) = yield Ask((_call(produce, sole, None),))
         if scan.acks == 0 and isinstance(outcome, Sent):
             return NoAnswer()
-        if isinstance(outcome, RawResponse) and _is_clean(outcome.decode(ProduceResponse)):
+        if isinstance(outcome, RawResponse) and _passes(outcome):
             return outcome
         parts = list(_partitions(scan))
         for wanted in parts:
@@ -236,6 +237,14 @@ def _take(
     if stale:
         yield Stale(place.cluster, tuple(stale))
     return response
+
+
+def _passes(raw: RawResponse) -> bool:
+    """Whether an answer may go to the client as it is; bytes that can't be read are for the decoder to refuse."""
+    try:
+        return produce_response_is_clean(raw.frame, raw.version, raw.body_offset, len(raw.frame))
+    except WireError:
+        return False
 
 
 def _is_clean(response: ProduceResponse) -> bool:

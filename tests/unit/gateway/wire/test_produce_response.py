@@ -1,0 +1,100 @@
+"""The clean-or-not scan of Produce responses agrees with the decoder, in every version, and survives any bytes."""
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.gateway.wire.codec import encode
+from services.gateway.wire.messages import ProduceResponse
+from services.gateway.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    TopicProduceResponse,
+)
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.scanner.produce_response import produce_response_is_clean
+
+VERSIONS = range(3, 13)
+
+
+def response(topics: int = 2, partitions: int = 3) -> ProduceResponse:
+    return ProduceResponse(
+        [
+            TopicProduceResponse(
+                f"topic-{'x' * 150}-{t}",
+                partition_responses=[PartitionProduceResponse(p, 0, 1 << 40, -1, 7) for p in range(partitions)],
+            )
+            for t in range(topics)
+        ],
+        throttle_time_ms=9,
+    )
+
+
+def is_clean(message: ProduceResponse, version: int) -> bool:
+    body = b"header" + encode(message, version)
+    return produce_response_is_clean(body, version, 6, len(body))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("topics", "partitions"), [(0, 0), (1, 1), (2, 3), (1, 200)])
+def test_an_answer_without_errors_is_clean(version: int, topics: int, partitions: int) -> None:
+    assert is_clean(response(topics, partitions), version)
+
+
+def _error(last: PartitionProduceResponse) -> None:
+    last.error_code = 6
+
+
+def _negative(last: PartitionProduceResponse) -> None:
+    last.error_code = -1
+
+
+def _message(last: PartitionProduceResponse) -> None:
+    last.error_message = "no"
+
+
+def _record_error(last: PartitionProduceResponse) -> None:
+    last.record_errors = [BatchIndexAndErrorMessage(0, "no")]
+
+
+def _leader(last: PartitionProduceResponse) -> None:
+    last.current_leader = LeaderIdAndEpoch(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("stain", "since"), [(_error, 3), (_negative, 3), (_message, 8), (_record_error, 8), (_leader, 10)]
+)
+def test_any_stain_is_seen(stain: Callable[[PartitionProduceResponse], None], since: int) -> None:
+    for version in VERSIONS:
+        if version >= since:
+            message = response()
+            stain(message.responses[-1].partition_responses[-1])
+            assert not is_clean(message, version), version
+
+
+def test_endpoints_and_bytes_behind_are_seen() -> None:
+    message = response()
+    message.node_endpoints = [NodeEndpoint(1, "real", 9092)]
+    assert not is_clean(message, 10)
+    for version in VERSIONS:
+        body = encode(response(), version) + b"\0"
+        assert not produce_response_is_clean(body, version, 0, len(body))
+
+
+@given(st.binary(max_size=120), st.sampled_from(VERSIONS))
+def test_any_bytes_end_in_an_answer_or_a_wire_error(data: bytes, version: int) -> None:
+    with contextlib.suppress(WireError):
+        produce_response_is_clean(data, version, 0, len(data))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_that_is_cut_short_is_never_clean(version: int) -> None:
+    body = encode(response(), version)
+    for end in range(len(body)):
+        with contextlib.suppress(WireError):
+            assert not produce_response_is_clean(body, version, 0, end)
