@@ -31,7 +31,7 @@ upstream_bytes = Counter(
 upstream_calls = Counter("kafka_mesh_gateway_upstream_calls", "Requests sent to clusters.", ["cluster", "api"])
 upstream_errors = Counter(
     "kafka_mesh_gateway_upstream_errors",
-    "Calls that got no answer, by why: down, connect, lost, timeout, version, full, malformed.",
+    "Calls that got no answer, by why: down, connect, security, lost, timeout, version, full, malformed.",
     ["cluster", "kind"],
 )
 upstream_connections = Gauge("kafka_mesh_gateway_upstream_connections", "Open connections to brokers.", ["cluster"])

@@ -149,7 +149,7 @@ class Discovery:
         try:
             table = table_from_proto(message)
             security.check(table)
-        except (InvalidRuleError, security.UnservedSecurityError) as error:
+        except (InvalidRuleError, security.UnservedClusterError) as error:
             log.error("table refused", revision=message.revision, reason=str(error))
             self._answer(discovery.WatchRequest(nack=discovery.Nack(revision=message.revision, reason=str(error))))
             return None

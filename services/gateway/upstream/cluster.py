@@ -36,7 +36,9 @@ from services.gateway.requests.plan import (
     Unreachable,
 )
 from services.gateway.upstream.connection import BrokerConnection, Settle
+from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import LaneKey, Lanes
+from services.gateway.upstream.security import security_of
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.messages import (
     ApiVersionsRequest,
@@ -91,6 +93,7 @@ class Cluster:
         self._limits = limits
         self._on_versions = on_versions
         self._loop = asyncio.get_running_loop()
+        self._keyring = Keyring(spec.name, security_of(spec))
         self._shared: dict[int, BrokerConnection] = {}
         self._asked_versions: set[int] = set()
         self._resting: dict[int, tuple[float, str]] = {}
@@ -209,7 +212,8 @@ class Cluster:
 
     def _open(self, address: BrokerAddress) -> BrokerConnection:
         place = f"{address.host}:{address.port}"
-        connection = BrokerConnection(self.name, place, self._limits.max_frame_bytes, self._limits.max_in_flight)
+        limits = self._limits
+        connection = BrokerConnection(self.name, place, limits.max_frame_bytes, limits.max_in_flight, self._keyring)
         connection.on_broken = self._wake.set
         task = self._loop.create_task(self._opened(connection, address), name=f"connect to {self.name} {place}")
         self._opening.add(task)

@@ -6,16 +6,24 @@ Theory of operation
 2. Requests may be submitted before the connection is up: they wait, in order, and leave in order.
 3. Each request has a deadline. When one passes, the connection is closed, for everything behind it would wait too.
 4. When the connection ends, all pending requests get `Unreachable`. Nothing is ever sent twice.
+5. The connection is up when TLS is and the broker has let us in, where the cluster asks for it. A login that the broker
+   bounds in time (KIP-368) is renewed before it ends: behind what was sent, and what comes meanwhile waits.
 """
 
 import asyncio
+import random
+import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final, NamedTuple
 
 from services.gateway import metrics
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.plan import Body, Call, RawResponse, Sent, Unreachable, Verbatim
+from services.gateway.upstream.keyring import Keyring, KeyringError, Keys
+from services.gateway.upstream.sasl import Login, LoginRefusedError, Step
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.frames import (
     CORRELATION_OFFSET,
@@ -26,11 +34,23 @@ from services.gateway.wire.frames import (
 )
 from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import patch_correlation_id
+from services.gateway.wire.schema import Struct, spec_of
 
 Settle = Callable[[RawResponse | Unreachable | Sent, bool], None]
 """Takes the outcome of a call, and whether the buffer behind it is the taker's own."""
 
 MAX_CORRELATION_ID = 0x7FFF_FFFF
+RENEW_FROM, RENEW_TO = 0.85, 0.95
+"""Part of a login's life after which it is renewed, at random between these, as Kafka's own clients do."""
+LOGIN_TIMEOUT_S: Final = 30.0
+"""For each answer; those to requests sent before come first."""
+
+
+LOGIN_CLIENT_ID: Final = "kafka-mesh-gateway"
+
+
+class ConnectionEndedError(Exception):
+    """The connection ended while something of our own waited for an answer."""
 
 
 @dataclass(slots=True)
@@ -42,24 +62,43 @@ class _Pending:
     settle: Settle
 
 
+class _Waiting(NamedTuple):
+    """A request that was submitted while the connection was not up, and who waits for its answer, if there is one."""
+
+    pieces: tuple[Buffer, ...]
+    pending: _Pending | None
+
+
 class BrokerConnection(FrameStream):
     """See above."""
 
-    def __init__(self, cluster: str, address: str, max_frame_bytes: int, max_in_flight: int) -> None:
+    def __init__(
+        self, cluster: str, address: str, max_frame_bytes: int, max_in_flight: int, keyring: Keyring | None = None
+    ) -> None:
+        """Without a keyring: plain."""
         super().__init__(max_frame_bytes)
         self.cluster = cluster
         self.address = address
         self.ended: str | None = None
         """Why the connection is no more; None while it lives or is being made."""
+        self.fault: str | None = None
+        """The same, unless it ended by our own will."""
         self.on_congestion: Callable[[bool], None] | None = None
         self.on_broken: Callable[[], None] | None = None
         """Told when the connection ends otherwise than by our own will."""
         self._max_in_flight = max_in_flight
         self._loop = asyncio.get_running_loop()
+        self._keyring = keyring
         self._pending: deque[_Pending] = deque()
-        self._early: list[Buffer] = []
-        """Requests that were submitted before the connection was up."""
+        """Sent and not answered."""
+        self._waiting: deque[_Waiting] = deque()
         self._ready = False
+        self._logs_in = False
+        self._judging = False
+        """An answer to our login is looked at: it tells more than the loss of the connection that often follows it."""
+        self._lost: str | None = None
+        self._heard = False
+        self._renewal: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._retired: str | None = None
         self._next_id = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -74,53 +113,152 @@ class BrokerConnection(FrameStream):
         """
         try:
             async with asyncio.timeout(timeout_s):
-                await self._loop.create_connection(lambda: self, host, port)
+                await self._connect(host, port)
         except TimeoutError:
-            reason = f"no connection to {self.address} within {timeout_s:g} s"
+            self._fail(f"no connection to {self.address} within {timeout_s:g} s", "connect")
+        except (KeyringError, LoginRefusedError, ssl.SSLError) as error:
+            self._refused(error)
+        except ConnectionEndedError:
+            pass  # whoever ended it has said why
         except OSError as error:
-            reason = f"no connection to {self.address}: {error.strerror or error}"
-        else:
-            return None
-        self._fail(reason, "connect", never_sent=True)
-        return reason
+            self._fail(f"no connection to {self.address}: {error.strerror or error}", "connect")
+        return self.fault
+
+    async def _connect(self, host: str, port: int) -> None:
+        keys = Keys() if self._keyring is None else await self._keyring.keys()
+        self._logs_in = keys.credentials is not None
+        await self._loop.create_connection(lambda: self, host, port, ssl=keys.tls)
+        if keys.credentials is not None:
+            await self._log_in(Login(keys.credentials))
 
     @property
     def in_flight(self) -> int:
-        return len(self._pending)
+        """Requests that are not answered."""
+        return len(self._pending) + len(self._waiting)
 
     def submit(self, call: Call, api_key: int, client_id: str | None, settle: Settle) -> None:
         """Send a call's request. `settle` is called exactly once, maybe before this returns."""
         if self.ended is not None:
             settle(Unreachable(self.cluster, self.ended, never_sent=True), True)
             return
-        if len(self._pending) >= self._max_in_flight:
+        if self.in_flight >= self._max_in_flight:
             self._count("full")
-            fact = f"{len(self._pending)} requests are unanswered on one connection to {self.address}"
+            fact = f"{self.in_flight} requests are unanswered on one connection to {self.address}"
             settle(Unreachable(self.cluster, fact, never_sent=True), True)
             return
         self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
+        pending = None
         if not call.no_answer:
             deadline = self._loop.time() + call.timeout_s
-            self._pending.append(_Pending(correlation_id, api_key, call.version, deadline, settle))
+            pending = _Pending(correlation_id, api_key, call.version, deadline, settle)
             self._watch(deadline)
         message = call.message
         if isinstance(message, Verbatim):
             patch_correlation_id(message.frame, SIZE_BYTES + CORRELATION_OFFSET, correlation_id)
-            self._out(message.frame)
+            self._out(pending, message.frame)
         elif isinstance(message, Body):
             size = sum(map(len, message.pieces))
-            self._out(request_prefix(api_key, call.version, correlation_id, client_id, size), *message.pieces)
+            prefix = request_prefix(api_key, call.version, correlation_id, client_id, size)
+            self._out(pending, prefix, *message.pieces)
         else:
-            self._out(encode_request(message, call.version, correlation_id, client_id))
-        if call.no_answer:
+            self._out(pending, encode_request(message, call.version, correlation_id, client_id))
+        if pending is None:
             settle(Sent(), True)
 
-    def _out(self, *pieces: Buffer) -> None:
+    def _out(self, pending: _Pending | None, *pieces: Buffer) -> None:
+        if not self._ready:
+            self._waiting.append(_Waiting(pieces, pending))
+            return
+        if pending is not None:
+            self._pending.append(pending)
         self._sent_bytes.inc(sum(map(len, pieces)))
-        if self._ready:
+        self.send(*pieces)
+
+    def _up(self) -> None:
+        """Let everything go that has waited."""
+        self._ready = True
+        waiting, self._waiting = self._waiting, deque()
+        self._pending.extend(item.pending for item in waiting if item.pending is not None)
+        pieces = [piece for item in waiting for piece in item.pieces]
+        if pieces:
+            self._sent_bytes.inc(sum(map(len, pieces)))
             self.send(*pieces)
-        else:
-            self._early += pieces
+        self._maybe_retire()
+
+    # --- the login -----------------------------------------------------------------------------------------------
+
+    async def _log_in(self, login: Login) -> None:
+        """Raises LoginRefusedError or ConnectionEndedError."""
+        step: Step | None = login.begin()
+        while step is not None:
+            answer = await self._say(step)
+            step = await asyncio.to_thread(login.next, answer)
+            self._judging = False
+            if self._lost is not None:
+                self._fail(self._lost, "lost")
+        if self.ended is not None:
+            raise ConnectionEndedError(self.ended)
+        if login.lifetime_s:
+            after_s = login.lifetime_s * random.uniform(RENEW_FROM, RENEW_TO)
+            self._renewal = self._loop.call_later(after_s, self._begin_renewal, login.authenticate_version)
+        self._up()
+
+    async def _say(self, step: Step) -> Struct:
+        if self.ended is not None:
+            raise ConnectionEndedError(self.ended)
+        told: asyncio.Future[RawResponse] = self._loop.create_future()
+
+        def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
+            if told.done():
+                return
+            if isinstance(outcome, RawResponse):
+                self._judging = True
+                told.set_result(replace(outcome, frame=memoryview(bytes(outcome.frame))))
+            else:
+                told.set_exception(ConnectionEndedError(self.ended))
+
+        self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
+        deadline = self._loop.time() + LOGIN_TIMEOUT_S
+        self._pending.append(_Pending(correlation_id, _key_of(step), step.version, deadline, settle))
+        self._watch(deadline)
+        frame = encode_request(step.message, step.version, correlation_id, LOGIN_CLIENT_ID)
+        self._sent_bytes.inc(len(frame))
+        self.send(frame)
+        answer = await told
+        try:
+            return answer.decode(step.answer)
+        except WireError as error:
+            raise LoginRefusedError(f"an answer that is not {step.answer.__name__} v{step.version}: {error}") from None
+
+    def _begin_renewal(self, authenticate_version: int | None) -> None:
+        self._renewal = self._loop.create_task(
+            self._renew(authenticate_version), name=f"log in to {self.address} again"
+        )
+
+    async def _renew(self, authenticate_version: int | None) -> None:
+        try:
+            keys = Keys() if self._keyring is None else await self._keyring.keys()
+            if keys.credentials is not None:
+                self._ready = False
+                await self._log_in(Login(keys.credentials, authenticate_version))
+        except (KeyringError, LoginRefusedError) as error:
+            self._refused(error)
+        except ConnectionEndedError:
+            pass  # whoever ended it has said why
+
+    def _refused(self, error: KeyringError | LoginRefusedError | ssl.SSLError) -> None:
+        if self._keyring is not None:
+            self._keyring.doubt()
+        match error:
+            case KeyringError():
+                reason = f"no connection to {self.address}: {error}"
+            case LoginRefusedError():
+                reason = f"{self.address} does not let us in: {error}"
+            case ssl.SSLCertVerificationError():
+                reason = f"{self.address} shows a certificate that we don't trust: {error.verify_message}"
+            case _:
+                reason = f"no TLS with {self.address}: {error.reason or error}"
+        self._fail(reason, "security")
 
     # --- deadlines -----------------------------------------------------------------------------------------------
 
@@ -134,11 +272,12 @@ class BrokerConnection(FrameStream):
 
     def _expire(self) -> None:
         self._timer = None
-        if not self._pending:
+        waiting = (item.pending for item in self._waiting if item.pending is not None)
+        first = min(chain(self._pending, waiting), key=lambda pending: pending.deadline, default=None)
+        if first is None:
             return
-        first = min(self._pending, key=lambda pending: pending.deadline)
         if first.deadline <= self._loop.time():
-            self._fail(f"{api_name(first.api_key)}: no answer from {self.address} in time", "timeout", never_sent=False)
+            self._fail(f"{api_name(first.api_key)}: no answer from {self.address} in time", "timeout")
         else:
             self._watch(first.deadline)
 
@@ -149,13 +288,11 @@ class BrokerConnection(FrameStream):
         if self.ended is not None:  # given up while it was being made
             self.abort(self.ended)
             return
-        self._ready = True
-        early, self._early = self._early, []
-        if early:
-            self.send(*early)
-        self._maybe_retire()
+        if not self._logs_in:
+            self._up()
 
     def frame_received(self, frame: memoryview, owned: bool) -> None:
+        self._heard = True
         self._received_bytes.inc(len(frame))
         (correlation_id,) = INT32.unpack_from(frame, SIZE_BYTES)
         if not self._pending or self._pending[0].correlation_id != correlation_id:
@@ -177,7 +314,9 @@ class BrokerConnection(FrameStream):
 
     def lost(self, reason: str) -> None:
         metrics.upstream_connections.labels(self.cluster).dec()
-        self._fail(f"connection to {self.address}: {reason}", "lost")
+        self._lost = f"connection to {self.address}: {reason}"
+        if not self._judging:
+            self._fail(self._lost, "lost")
 
     def shut(self, reason: str) -> None:
         """We no longer need it."""
@@ -190,21 +329,33 @@ class BrokerConnection(FrameStream):
 
     def _maybe_retire(self) -> None:
         if self._retired is not None and self._ready and not self._pending and self.ended is None:
-            self.ended = self._retired
+            self._ended_by(self._retired)
             self.close(self._retired)
 
-    def _fail(self, reason: str, kind: str | None, *, never_sent: bool = False) -> None:
-        if self.ended is not None:
-            return
+    def _ended_by(self, reason: str) -> None:
         self.ended = reason
         self._ready = False
-        self._early.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if isinstance(self._renewal, asyncio.TimerHandle):
+            self._renewal.cancel()
+
+    def _fail(self, reason: str, kind: str | None) -> None:
+        """End the connection; without a `kind` it is by our own will."""
+        if self.ended is not None:
+            return
+        self._ended_by(reason)
+        if kind is not None:
+            self.fault = reason
+            if self._keyring is not None and not self._heard:
+                self._keyring.doubt()
         self.abort(reason)
         pending, self._pending = self._pending, deque()
-        for item in pending:
+        waiting, self._waiting = self._waiting, deque()
+        for item, never_sent in chain(
+            ((item, False) for item in pending), ((item.pending, True) for item in waiting if item.pending is not None)
+        ):
             if kind is not None:
                 self._count(kind)
             item.settle(Unreachable(self.cluster, reason, never_sent), True)
@@ -215,3 +366,8 @@ class BrokerConnection(FrameStream):
 
     def _count(self, kind: str) -> None:
         metrics.upstream_errors.labels(self.cluster, kind).inc()
+
+
+def _key_of(step: Step) -> int:
+    key = spec_of(type(step.message)).api_key
+    return -1 if key is None else key

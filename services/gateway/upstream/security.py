@@ -1,47 +1,26 @@
-"""How a connection to an upstream cluster is secured: from the cluster's librdkafka properties to what we can do.
+"""Whether every cluster of a table can be connected to as securely as it asks for.
 
-This gateway speaks PLAINTEXT to clusters. A cluster that asks for more is refused when its table arrives, with the
-reason, rather than at the first request of a client.
+A table with a cluster that can't is refused when it arrives, with the reason, rather than at the first request of a
+client. Control asks the same at registration.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
+from mesh.connection_security import ConnectionSecurity, UnservedSecurityError, connection_properties
 from mesh.routing import RoutingTable, UpstreamCluster
 
-SERVED_PROTOCOLS = frozenset({"plaintext"})
+
+class UnservedClusterError(Exception):
+    """A cluster asks for security that this gateway lacks; names the cluster, the property and what is served."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnservedSecurityError(Exception):
-    """A cluster asks for a security protocol that this gateway lacks."""
-
-    cluster: str
-    protocol: str
-
-    def __str__(self) -> str:
-        return (
-            f"cluster {self.cluster!r}: security.protocol {self.protocol!r} is not served by this gateway "
-            f"(served: {', '.join(sorted(SERVED_PROTOCOLS))})"
-        )
-
-
-def security_protocol(cluster: UpstreamCluster) -> str:
-    """As configured for producers, else for consumers, else librdkafka's default."""
-    for config in (cluster.producer_config, cluster.consumer_config):
-        protocol = _property(config, "security.protocol")
-        if protocol:
-            return protocol.lower()
-    return "plaintext"
-
-
-def _property(config: Mapping[str, str], name: str) -> str:
-    return config.get(name, "").strip()
+def security_of(cluster: UpstreamCluster) -> ConnectionSecurity:
+    """Raises UnservedClusterError."""
+    try:
+        return ConnectionSecurity.of(connection_properties(cluster.producer_config, cluster.consumer_config))
+    except UnservedSecurityError as error:
+        raise UnservedClusterError(f"cluster {cluster.name!r}: {error}") from None
 
 
 def check(table: RoutingTable) -> None:
-    """Raises UnservedSecurityError for the first cluster of the table that can't be connected to."""
+    """Raises UnservedClusterError for the first cluster of the table that can't be connected to."""
     for cluster in table.clusters.values():
-        protocol = security_protocol(cluster)
-        if protocol not in SERVED_PROTOCOLS:
-            raise UnservedSecurityError(cluster.name, protocol)
+        security_of(cluster)

@@ -5,11 +5,19 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from mesh.connection_security import ConnectionSecurity, Mechanism, Sasl
+from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
 from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.keyring import Keyring
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import encode_response
-from services.gateway.wire.messages import HeartbeatRequest, HeartbeatResponse
+from services.gateway.wire.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
 from tests.unit.gateway.scripted_broker import ScriptedBroker, broker, once_each
 
 MAX_FRAME = 1 << 20
@@ -24,15 +32,15 @@ async def scripted() -> AsyncIterator[ScriptedBroker]:
 class Caller:
     """Submits heartbeats and keeps their outcomes."""
 
-    def __init__(self, scripted: ScriptedBroker, *, max_in_flight: int = 10) -> None:
-        self.connection = BrokerConnection("c1", scripted.address, MAX_FRAME, max_in_flight)
+    def __init__(self, scripted: ScriptedBroker, *, max_in_flight: int = 10, keyring: Keyring | None = None) -> None:
+        self.connection = BrokerConnection("c1", scripted.address, MAX_FRAME, max_in_flight, keyring)
         self.outcomes: dict[str, RawResponse | Unreachable | Sent] = {}
         self.order: list[str] = []
         self._changed = asyncio.Event()
         self._scripted = scripted
 
-    async def open(self) -> None:
-        await self.connection.open("127.0.0.1", self._scripted.port, 2.0)
+    async def open(self) -> str | None:
+        return await self.connection.open("127.0.0.1", self._scripted.port, 2.0)
 
     def submit(self, group: str, timeout_s: float = 5.0) -> None:
         call = Call("c1", HeartbeatRequest(group), 0, timeout_s=timeout_s)
@@ -148,3 +156,64 @@ async def test_a_retired_connection_still_brings_its_answers(scripted: ScriptedB
     await caller.all(1)
     assert isinstance(caller.outcomes["a"], RawResponse)
     assert caller.connection.ended == "the client is gone"
+
+
+class PlainKeyring(Keyring):
+    """Knows a password."""
+
+    def __init__(self) -> None:
+        super().__init__("c1", ConnectionSecurity(sasl=Sasl(Mechanism.PLAIN, "me", "secret")))
+
+
+def lets_in(scripted: ScriptedBroker, *, lifetime_ms: int = 0) -> None:
+    scripted.versions |= {ApiKey.SASL_HANDSHAKE: VersionRange(0, 1), ApiKey.SASL_AUTHENTICATE: VersionRange(0, 2)}
+    scripted.scripts[ApiKey.SASL_HANDSHAKE] = lambda header, message: SaslHandshakeResponse(mechanisms=["PLAIN"])
+    scripted.scripts[ApiKey.SASL_AUTHENTICATE] = lambda header, message: SaslAuthenticateResponse(
+        session_lifetime_ms=lifetime_ms
+    )
+    scripted.scripts[ApiKey.HEARTBEAT] = lambda header, message: HeartbeatResponse()
+
+
+async def test_requests_leave_behind_the_login(scripted: ScriptedBroker) -> None:
+    lets_in(scripted)
+    caller = Caller(scripted, keyring=PlainKeyring())
+    caller.submit("a")
+    await caller.open()
+    caller.submit("b")
+    await caller.all(2)
+    asked = [header.api_key for header, _ in scripted.received]
+    login = [ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
+    assert asked == [*login, ApiKey.HEARTBEAT, ApiKey.HEARTBEAT]
+    assert caller.order == ["a", "b"]
+
+
+async def test_nothing_comes_between_the_requests_of_a_renewal(scripted: ScriptedBroker) -> None:
+    lets_in(scripted, lifetime_ms=100)
+    caller = Caller(scripted, max_in_flight=10_000, keyring=PlainKeyring())
+    await caller.open()
+    sent = 0
+    async with asyncio.timeout(10):
+        while len(scripted.requests(ApiKey.SASL_AUTHENTICATE)) < 4:
+            caller.submit(f"{sent}")
+            sent += 1
+            await caller.all(sent - 5)
+    await caller.all(sent)
+    asked = [header.api_key for header, _ in scripted.received]
+    for at, key in enumerate(asked):
+        if key == ApiKey.SASL_HANDSHAKE:
+            assert asked[at + 1] == ApiKey.SASL_AUTHENTICATE
+    assert asked.count(ApiKey.API_VERSIONS) == 1
+    assert caller.order == [f"{n}" for n in range(sent)]
+
+
+async def test_a_refused_login_is_told_to_who_waits_as_never_sent(scripted: ScriptedBroker) -> None:
+    lets_in(scripted)
+    scripted.scripts[ApiKey.SASL_AUTHENTICATE] = lambda header, message: SaslAuthenticateResponse(
+        error_code=58, error_message="not secret"
+    )
+    caller = Caller(scripted, keyring=PlainKeyring())
+    caller.submit("a")
+    fault = await caller.open()
+    assert fault == f"{scripted.address} does not let us in: not (password)"
+    assert caller.outcomes["a"] == Unreachable("c1", fault, never_sent=True)
+    assert not scripted.requests(ApiKey.HEARTBEAT)

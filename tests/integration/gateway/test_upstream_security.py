@@ -1,0 +1,139 @@
+"""Clusters that want to know who connects: the gateway's connections are as secure as the cluster's properties say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
+
+from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from tests.fixtures.certificates import Authority
+from tests.fixtures.waiting import wait_until
+from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.records import produce, read_all
+from tests.integration.gateway.secured_kafka import PASSWORD, SHORT_LIFE_MS, USER, SecuredKafka
+
+VALUES = [f"value {n}" for n in range(200)]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    kafka = SecuredKafka(tmp_path_factory.mktemp("secured") / "secured")
+    kafka.start()
+    yield kafka
+    kafka.stop()
+
+
+def one_cluster(bootstrap: str, topic: str, properties: Mapping[str, str]) -> RoutingTable:
+    """`topic` on a cluster with these properties."""
+    cluster = UpstreamCluster("secured", (bootstrap,), 1, home=True, producer_config=dict(properties))
+    return RoutingTable(2, [cluster], [RuleVersion(ForwardingRule("r-1", ExactTopic(topic), "secured"), 1.0, 2)])
+
+
+def sasl(mechanism: str, **others: str) -> dict[str, str]:
+    named = {name.replace("_", "."): value for name, value in others.items()}
+    return {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD, **named}
+
+
+def is_up() -> bool:
+    return REGISTRY.get_sample_value("kafka_mesh_gateway_cluster_up", {"cluster": "secured"}) == 1
+
+
+def lost_calls() -> float:
+    labels = {"cluster": "secured", "kind": "lost"}
+    return REGISTRY.get_sample_value("kafka_mesh_gateway_upstream_errors_total", labels) or 0
+
+
+@pytest.mark.parametrize(
+    "way", ["tls", "mutual tls", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN over tls", "SCRAM-SHA-512 over tls"]
+)
+def test_records_pass_through_every_served_way_to_connect(
+    way: str, secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
+) -> None:
+    ca = {"ssl.ca.location": str(secured.authority.certificate)}
+    certificate = {
+        "ssl.certificate.location": str(secured.client.certificate),
+        "ssl.key.location": str(secured.client.key),
+        "ssl.key.password": PASSWORD,
+    }
+    mechanism = way.partition(" ")[0]
+    bootstrap, properties = {
+        "tls": (secured.tls, {"security.protocol": "SSL", **ca}),
+        "mutual tls": (secured.mutual_tls, {"security.protocol": "SSL", **ca, **certificate}),
+    }.get(
+        way,
+        (secured.sasl_tls, sasl(mechanism, security_protocol="SASL_SSL", **ca))
+        if "tls" in way
+        else (secured.sasl, sasl(mechanism, security_protocol="SASL_PLAINTEXT")),
+    )
+    create_topic(secured, apples)
+    gateway = start_gateway(one_cluster(bootstrap, apples, properties))
+    produce(gateway.address, apples, VALUES)
+    assert sorted(read_all(secured.bootstrap, apples)) == sorted(VALUES)
+    assert sorted(read_all(gateway.address, apples)) == sorted(VALUES)
+
+
+def test_a_login_is_renewed_before_the_broker_ends_it_and_no_connection_is_lost(
+    secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
+) -> None:
+    properties = sasl("PLAIN", security_protocol="SASL_SSL", **{"ssl.ca.location": str(secured.authority.certificate)})
+    create_topic(secured, apples)
+    gateway = start_gateway(one_cluster(secured.sasl_tls, apples, properties))
+    before = lost_calls()
+    producer = Producer({"bootstrap.servers": gateway.address, "linger.ms": 0, "enable.idempotence": True})
+    faults: list[object] = []
+    sent = 0
+    until = time.monotonic() + 4 * SHORT_LIFE_MS / 1000
+    while time.monotonic() < until:
+        producer.produce(apples, f"{sent}", on_delivery=lambda error, _: faults.append(error) if error else None)
+        producer.poll(0.005)
+        sent += 1
+    assert producer.flush(20) == 0
+    assert not faults
+    assert lost_calls() == before
+    assert sorted(map(int, read_all(secured.bootstrap, apples))) == list(range(sent))
+
+
+def test_a_wrong_password_is_named_and_a_renewed_one_heals(
+    secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str, tmp_path: Path
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("wrong-horse\n", encoding="ascii")
+    properties = sasl("SCRAM-SHA-256", security_protocol="SASL_PLAINTEXT") | {"sasl.password": f"${{file:{secret}}}"}
+    create_topic(secured, apples)
+    with capture_logs() as logs:
+        gateway = start_gateway(one_cluster(secured.sasl, apples, properties))
+    assert not is_up()
+    (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
+    assert "does not let us in" in down["reason"]
+    assert "wrong-horse" not in str(logs)
+    secret.write_text(f"{PASSWORD}\n", encoding="ascii")
+    wait_until(is_up, "the cluster is up", 20)
+    produce(gateway.address, apples, VALUES)
+    assert sorted(read_all(secured.bootstrap, apples)) == sorted(VALUES)
+
+
+def test_a_broker_whose_authority_is_not_trusted_gets_nothing(
+    secured: SecuredKafka, start_gateway: StartGateway, apples: str, tmp_path: Path
+) -> None:
+    other = Authority(tmp_path)
+    properties = {"security.protocol": "SSL", "ssl.ca.location": str(other.certificate)}
+    with capture_logs() as logs:
+        start_gateway(one_cluster(secured.tls, apples, properties))
+    (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
+    assert "certificate that we don't trust" in down["reason"]
+
+
+def test_a_password_that_is_not_there_is_named_by_its_reference(
+    secured: SecuredKafka, start_gateway: StartGateway, apples: str
+) -> None:
+    properties = sasl("PLAIN", security_protocol="SASL_PLAINTEXT") | {"sasl.password": "${env:NO_SUCH_PASSWORD}"}
+    with capture_logs() as logs:
+        start_gateway(one_cluster(secured.sasl, apples, properties))
+    (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
+    assert "sasl.password: ${env:NO_SUCH_PASSWORD} refers to" in down["reason"]
