@@ -63,7 +63,7 @@ check: env ## style, types, and who may import whom
 	@$(BIN)/lint-imports
 
 soak: env ## what takes longer: repeats, random kills, volumes
-	@$(BIN)/pytest tests/soak $(ARGS)
+	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest $(if $(ARGS),$(ARGS),tests/soak tests/e2e/test_rule_change_under_load.py)
 
 bench: env ## figures, not verdicts; also in build/bench.md
 	@$(BIN)/pytest -s tests/bench $(ARGS)

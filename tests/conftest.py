@@ -5,4 +5,5 @@ pytest_plugins = [
     "tests.fixtures.databases",
     "tests.fixtures.meshes",
     "tests.fixtures.names",
+    "tests.fixtures.own_meshes",
 ]
