@@ -62,6 +62,9 @@ BatchKey = tuple[int, int, str, int]
 
 REFUSALS_REMEMBERED = 10_000
 """Refused (producer, partition) pairs of one connection; a connection with more forgets the oldest."""
+REFUSAL_SECONDS = 30.0
+"""A refused batch that has not come back by then went another way, or its producer gave it up. Clients try again within
+seconds, and report an error after 120 s."""
 
 
 class Refusals:
@@ -69,32 +72,38 @@ class Refusals:
 
     If a batch is refused and the next one of its producer and partition got through, a broker that does not know the
     producer would accept that one, and the first for ever answer OUT_OF_ORDER_SEQUENCE_NUMBER. So once a batch is
-    refused, later ones are refused too until its base sequence is seen again.
+    refused, later ones are refused too until its base sequence is seen again. It need not come back here: once its
+    topic has moved, a client that knows one node for each cluster uses another connection. So no refusal is for ever.
     """
 
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[BatchKey, int] = OrderedDict()
+        self._waiting: OrderedDict[BatchKey, tuple[int, float]] = OrderedDict()
+        """Base sequence and end of the waiting, the oldest refusal first."""
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def admits(self, key: BatchKey, base_sequence: int) -> bool:
-        """Whether a batch may pass; the one that was waited for ends the waiting."""
-        expected = self._waiting.get(key)
-        if expected is None:
-            return True
-        if base_sequence == expected:
+    def any(self, now: float) -> bool:
+        """Whether any batch is waited for."""
+        while self._waiting:
+            key, (_, until) = next(iter(self._waiting.items()))
+            if now < until:
+                return True
             del self._waiting[key]
-            return True
         return False
 
-    def refuse(self, key: BatchKey, base_sequence: int) -> None:
+    def admits(self, key: BatchKey, base_sequence: int, now: float) -> bool:
+        """Whether a batch may pass; the one that was waited for ends the waiting."""
+        expected, until = self._waiting.get(key, (base_sequence, now))
+        if base_sequence != expected and now < until:
+            return False
+        self._waiting.pop(key, None)
+        return True
+
+    def refuse(self, key: BatchKey, base_sequence: int, now: float) -> None:
         """Remember that this batch was refused; the first of a row of refusals counts."""
         if key in self._waiting:
             return
-        self._waiting[key] = base_sequence
+        self._waiting[key] = (base_sequence, now + REFUSAL_SECONDS)
         if len(self._waiting) > REFUSALS_REMEMBERED:
             self._waiting.popitem(last=False)
 

@@ -74,7 +74,8 @@ class _Produce:
     def not_written(self, slot: Slot) -> None:
         batch = self.batches.get(slot)
         if batch is not None:
-            self.refusals.refuse(_key(slot, batch), batch.base_sequence)
+            answered_by = self.mesh.now + max(0, self.scan.timeout_ms) / 1000
+            self.refusals.refuse(_key(slot, batch), batch.base_sequence, answered_by)
 
 
 def _key(slot: Slot, batch: BatchHeader) -> BatchKey:
@@ -124,7 +125,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def _sole_leader(produce: _Produce) -> Place | None:
     """The leader of all partitions, if there is one and nothing stands against passing the request as it is: the case
     of almost every request, found without opening a batch."""
-    if produce.refusals:
+    if produce.refusals.any(produce.mesh.now):
         return None
     table, clusters = produce.mesh.table, produce.mesh.clusters
     place: Place | None = None
@@ -153,7 +154,7 @@ def _admitted(produce: _Produce) -> Iterator[Wanted[Item]]:
     for wanted in _partitions(produce.scan):
         slot = (wanted.topic, wanted.partition)
         batch = _note_batch(produce, wanted)
-        if batch is not None and not produce.refusals.admits(_key(slot, batch), batch.base_sequence):
+        if batch is not None and not produce.refusals.admits(_key(slot, batch), batch.base_sequence, produce.mesh.now):
             produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
             yield wanted

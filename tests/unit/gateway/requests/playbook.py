@@ -51,6 +51,7 @@ class World:
     session: Session = field(default_factory=lambda: Session("127.0.0.1:5", "test"))
     memory: Memory = field(default_factory=Memory)
     upstream_versions: Mapping[int, VersionRange] = field(default_factory=lambda: dict(VERSIONS))
+    now: float = 1000.0
     clusters: dict[str, ClusterKnowledge] = field(init=False, default_factory=dict)
     table: RoutingTable = field(init=False)
 
@@ -93,7 +94,7 @@ class World:
             memory=self.memory,
             served=dict(VERSIONS),
             mesh_id="mesh-id",
-            now=1000.0,
+            now=self.now,
             random_bits=lambda bits: (1 << bits) - 2,
         )
 

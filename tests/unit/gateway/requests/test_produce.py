@@ -1,6 +1,7 @@
 """Produce: which bytes go where, what comes back, and what is refused so that nothing is lost."""
 
 from services.gateway.requests import produce
+from services.gateway.requests.memory import REFUSAL_SECONDS
 from services.gateway.requests.plan import (
     Body,
     Broker,
@@ -119,6 +120,21 @@ def test_after_a_refused_batch_later_ones_wait_until_it_comes_back() -> None:
     assert isinstance(again.answer, RawResponse)
     last = play(world, numbered(5))
     assert len(last.asked()) == 1
+
+
+def test_a_refused_batch_that_went_another_way_is_not_waited_for_for_ever() -> None:
+    world = World({"c1": ["apples"], "c2": []})
+
+    def numbered(sequence: int) -> ProduceRequest:
+        return request(("apples", 0, batch(producer_id=1 << 62, epoch=0, sequence=sequence)))
+
+    play(world, numbered(5)).answered(Unreachable("c1", "connection lost"))
+    world.move("apples", "c2")  # the client sends the batch again to the node of c2: on another connection
+    world.move("apples", "c1")
+    assert errors(play(world, numbered(500))) == [("apples", 0, 6)]
+    world.now += 30 + REFUSAL_SECONDS  # 30 s: the request's own time-out
+    assert len(play(world, numbered(500)).asked()) == 1
+    assert not world.session.refusals.any(world.now)
 
 
 def test_a_leader_that_moved_counts_as_a_refusal_too() -> None:
