@@ -234,7 +234,7 @@ class ClientConnection(FrameStream):
                     slot.answer = [encode_response(message, version, header.correlation_id)]
                 case _:
                     slot.answer = [encode_response(answer, header.api_version, header.correlation_id)]
-        except WireError:
+        except Exception:  # as for plans: one answer must not take a connection of others along
             log.exception("an answer could not be encoded", api=api_name(header.api_key), **self._who())
             slot.close = "internal error, see the log line before"
 

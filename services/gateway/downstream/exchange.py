@@ -28,7 +28,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.upstream.cluster import decoded
 from services.gateway.upstream.clusters import Clusters
-from services.gateway.upstream.lanes import Lanes, LeftBehind
+from services.gateway.upstream.lanes import Lanes, LeftBehind, Taker
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Kind, Struct, message_of, spec_of
 
@@ -101,7 +101,13 @@ class Exchange:
                 log.exception("a plan failed", client_id=self.client_id)
                 self._end(Close("internal error, see the log line before"))
                 return
-            done, result = self._carry_out(command)
+            try:
+                done, result = self._carry_out(command)
+            except Exception:  # nor may it go up to the connection in whose read this happens
+                log.exception("a command could not be carried out", client_id=self.client_id)
+                self._plan.close()
+                self._end(Close("internal error, see the log line before"))
+                return
             if not done:
                 return
 
@@ -173,27 +179,23 @@ class Exchange:
         return (True, tuple(self._outcomes)) if complete else (False, None)
 
     def _submit(self, this: int, index: int, call: Call, alone: bool) -> None:
-        def settled(outcome: Outcome, owned: bool) -> None:
+        def take(outcome: Outcome, owned: bool) -> None:
             if this == self._round and not self.ended:
                 self._arrived(this, index, _kept(call, outcome, owned, alone and not self._stepping))
 
         if call.resume_key is not None:
-            self._submit_resumable(this, index, call, alone)
+            self._submit_resumable(call, take)
         else:
-            self._clusters.submit(call, self._lanes, self.client_id, settled)
+            self._clusters.submit(call, self._lanes, self.client_id, take)
 
-    def _submit_resumable(self, this: int, index: int, call: Call, alone: bool) -> None:
+    def _submit_resumable(self, call: Call, take: Taker) -> None:
         place = (call.cluster, call.target, call.lane)
         waiting = self._lanes.left_behind
-
-        def take(outcome: Outcome) -> None:
-            self._arrived(this, index, outcome)
-
         left = waiting.get(place)
         if left is not None and left.key == call.resume_key:
             if left.outcome is not None:
                 del waiting[place]
-                take(left.outcome)
+                take(left.outcome, True)
             else:
                 left.taker = take
                 self._left.append(left)
@@ -206,7 +208,7 @@ class Exchange:
             if taker is not None:
                 if waiting.get(place) is mine:
                     del waiting[place]
-                taker(_kept(call, outcome, owned, alone and not self._stepping))
+                taker(outcome, owned)
             elif waiting.get(place) is mine:
                 mine.outcome = _kept(call, outcome, owned, False)
 

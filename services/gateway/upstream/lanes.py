@@ -14,13 +14,17 @@ class LaneKey(NamedTuple):
     lane: Lane
 
 
+Taker = Callable[[Outcome, bool], None]
+"""Takes an outcome, and whether the buffer behind it is the taker's own."""
+
+
 @dataclass(slots=True)
 class LeftBehind:
     """A call that its plan did not wait for (see `Gather`): its outcome is kept for the next call with an equal key."""
 
     key: object
     outcome: Outcome | None = None
-    taker: Callable[[Outcome], None] | None = None
+    taker: Taker | None = None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,82 @@
+"""One plan on its way, without sockets: what becomes of it when something goes wrong, and of bytes that it keeps."""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any, cast
+
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.requests.plan import Answer, Ask, Call, Close, Gather, NoAnswer, Outcome, Plan, RawResponse
+from services.gateway.upstream.clusters import Clusters
+from services.gateway.upstream.connection import Settle
+from services.gateway.upstream.lanes import Lanes
+from services.gateway.wire.messages import MetadataRequest
+from services.gateway.wire.primitives import WireError
+
+
+class Upstream:
+    """Takes calls down; the test settles them. Clusters called "broken" can't be sent to."""
+
+    def __init__(self) -> None:
+        self.settles: list[Settle] = []
+
+    def submit(self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle) -> None:
+        if call.cluster == "broken":
+            raise WireError("Metadata.topics", -1, "can't be encoded")
+        self.settles.append(settle)
+
+
+def call(cluster: str, resume_key: object = None) -> Call:
+    return Call(cluster, MetadataRequest(), 4, raw=True, resume_key=resume_key)
+
+
+def start(plan: Plan, upstream: Upstream, lanes: Lanes | None = None) -> list[Answer]:
+    """The answers of the plan; it has one when it has ended."""
+    answers: list[Answer] = []
+    exchange = Exchange(
+        plan, cast(Clusters, upstream), lanes or Lanes(), "test", lambda _, answer: answers.append(answer)
+    )
+    exchange.start()
+    return answers
+
+
+def window(receive_buffer: bytearray) -> RawResponse:
+    return RawResponse(memoryview(receive_buffer), 0, 4)
+
+
+def test_a_call_that_cannot_be_sent_ends_its_plan_and_nobody_elses() -> None:
+    def plan() -> Generator[Any, Any, Answer]:
+        yield Ask((call("c1"),))
+        yield Ask((call("broken"),))
+        return NoAnswer()
+
+    upstream = Upstream()
+    answers = start(plan(), upstream)
+    upstream.settles[0](window(bytearray(8)), False)  # in the read of the connection to c1, which is not to blame
+    assert [type(answer) for answer in answers] == [Close]
+
+
+async def test_what_was_left_behind_is_copied_for_a_plan_that_keeps_it() -> None:
+    """The call was alone in its own plan, but is one of two in the plan that takes it up."""
+    got: list[tuple[Outcome | None, ...]] = []
+
+    def alone() -> Generator[Any, Any, Answer]:
+        yield Gather((call("c1", resume_key="k"),), lambda outcomes: False, 0.0)
+        return NoAnswer()
+
+    def both() -> Generator[Any, Any, Answer]:
+        got.append(
+            (yield Gather((call("c1", resume_key="k"), call("c2", resume_key="k")), lambda o: None not in o, 9.0))
+        )
+        return NoAnswer()
+
+    upstream, lanes = Upstream(), Lanes()
+    left = start(alone(), upstream, lanes)
+    async with asyncio.timeout(5):
+        while not left:
+            await asyncio.sleep(0.001)
+    start(both(), upstream, lanes)
+    receive_buffer = bytearray(b"of c1")
+    upstream.settles[0](window(receive_buffer), False)
+    receive_buffer[:] = b"other"
+    upstream.settles[1](window(bytearray(b"of c2")), False)
+    assert [bytes(o.frame) for o in got[0] if isinstance(o, RawResponse)] == [b"of c1", b"of c2"]
