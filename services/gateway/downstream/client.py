@@ -5,7 +5,8 @@ Theory of operation
 2. When a request may start is its handler's `Order`: Produce as soon as the Produce before it has sent its calls, the
    others one after the other, as on a broker. While a topic moves, Produce of that topic waits (`Hold`).
 3. Reading stops while too many requests or bytes are unanswered, while the client does not take its answers, or while
-   a broker does not take what we send on the client's behalf. It goes on when none of that holds any more.
+   a broker does not take what we send on the client's behalf. It goes on when none of that holds any more. Requests
+   that came before wait too while the client does not take its answers: a Fetch is small, what it brings is not.
 4. A client that goes away takes its waiting requests along; Produce that has started is carried through.
 """
 
@@ -155,7 +156,7 @@ class ClientConnection(FrameStream):
             self._pumping = False
 
     def _start_next(self) -> bool:
-        if self._serial and self._serial_running is None:
+        if self._serial and self._serial_running is None and not self.congested:
             slot = self._serial_running = self._serial.popleft()
             self._start(slot)
             return True
@@ -274,6 +275,8 @@ class ClientConnection(FrameStream):
         self._update_reading()
 
     def congestion(self, congested: bool) -> None:
+        if not congested:
+            self._pump()
         self._update_reading()
 
     def _upstream_congestion(self, congested: bool) -> None:

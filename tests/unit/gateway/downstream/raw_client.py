@@ -1,7 +1,7 @@
 """A client that sends what the test wants, when it wants, and reads frames back."""
 
 import asyncio
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from services.gateway.wire.codec import decode
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_response_header
@@ -60,6 +60,17 @@ class RawClient:
                 return await self._reader.read()
             except ConnectionResetError:
                 return b""
+
+    def pause(self) -> None:
+        """Take nothing from the socket."""
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        self._transport.resume_reading()
+
+    @property
+    def _transport(self) -> asyncio.ReadTransport:
+        return cast(asyncio.ReadTransport, self._writer.transport)
 
     def close(self) -> None:
         self._writer.close()

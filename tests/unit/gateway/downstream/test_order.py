@@ -174,3 +174,25 @@ async def test_reading_stops_while_too_much_is_unanswered(stage: Stage) -> None:
     for _ in range(count):
         await client.answer(ProduceResponse)
     assert connection.unanswered == 0
+
+
+async def test_answers_do_not_pile_up_for_a_client_that_does_not_read(stage: Stage) -> None:
+    big = PartitionData(0, 0, 9, 9, 0, records=bytes(6 << 20))
+    stage.c1.scripts[ApiKey.FETCH] = lambda header, message: FetchResponse(
+        responses=[FetchableTopicResponse("apples", partitions=[big])]
+    )
+    topic = FetchTopic("apples", partitions=[FetchPartition(0, partition_max_bytes=8 << 20)])
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=8 << 20, topics=[topic], session_epoch=0)
+    client = await stage.connect()
+    client.pause()
+    for _ in range(12):
+        client.send(request, 11)
+    (connection,) = stage.gateway.connections
+    await until(lambda: connection.congested)
+    other = await stage.connect()
+    for _ in range(12):  # who reads gets all of theirs meanwhile
+        await other.ask(request, 11, FetchResponse)
+    assert connection.unsent_bytes < 16 << 20
+    client.resume()
+    for _ in range(12):
+        assert len((await client.answer(FetchResponse)).responses[0].partitions[0].records or b"") == 6 << 20
