@@ -7,14 +7,16 @@ In this order, first hit:
 3. the only owner of all topics that the member who asks subscribes to;
 4. the home cluster of the mesh.
 1 and 2 are looked up on the brokers and remembered for a while. A cluster that does not answer is passed over, and the
-answer is then only remembered if members were found: another look may show something else.
+answer is then only remembered if members were found: another look may show something else. A cluster that is about to
+know (its coordinator moves or loads) is waited for: members sent elsewhere meanwhile would be a second group.
 """
 
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
-from services.gateway.requests.plan import Call, Command, Coordinator, MeshView, Unreachable, ask_all
+from services.gateway.requests.plan import Call, Command, Coordinator, Forget, MeshView, Unreachable, ask_all
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -25,6 +27,8 @@ LOOKUP_TIMEOUT_S = 3.0
 DESCRIBE_VERSION = 4
 """DescribeGroups version of the look-up: all brokers since 2.4 speak it; older ones are asked in theirs."""
 
+COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+NOT_YET_KNOWN = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 NO_MEMBERS = frozenset({"", "Dead", "Empty"})
 
 Claim = tuple[int, int]
@@ -43,11 +47,32 @@ def claim_of(group: DescribedGroup | None) -> Claim:
     return (REAL if group.protocol_type else SIMPLE), 0
 
 
+Descriptions = dict[str, DescribedGroup | Unreachable]
+
+
 def describe_everywhere(
     group_id: str, mesh: MeshView, *, authorized_operations: bool = False
-) -> Generator[Command, Any, dict[str, DescribedGroup | Unreachable]]:
+) -> Generator[Command, Any, Descriptions]:
     """The group as each cluster of the table describes it, by name of the cluster, in their order."""
-    names = list(mesh.table.clusters)
+    found = yield from _describe(group_id, list(mesh.table.clusters), mesh, authorized_operations)
+    moved = [name for name, group in found.items() if _may_have_moved(group, name, mesh)]
+    if moved:
+        for name in moved:
+            yield Forget(name, Coordinator(group_id))
+        found |= yield from _describe(group_id, moved, mesh, authorized_operations)
+    return found
+
+
+def _may_have_moved(group: DescribedGroup | Unreachable, cluster: str, mesh: MeshView) -> bool:
+    """Whether another broker of the cluster may know the group: the one that was asked does not, or is gone."""
+    if isinstance(group, Unreachable):
+        return group.never_sent and mesh.clusters[cluster].available
+    return group.error_code in COORDINATOR_MOVED
+
+
+def _describe(
+    group_id: str, names: Sequence[str], mesh: MeshView, authorized_operations: bool
+) -> Generator[Command, Any, Descriptions]:
     calls = [
         Call(
             name,
@@ -59,7 +84,7 @@ def describe_everywhere(
         for name in names
     ]
     outcomes = yield from ask_all(calls, DescribeGroupsResponse)
-    found: dict[str, DescribedGroup | Unreachable] = {}
+    found: Descriptions = {}
     for name, outcome in zip(names, outcomes, strict=True):
         if isinstance(outcome, Unreachable):
             found[name] = outcome
@@ -80,7 +105,7 @@ def strongest(found: Iterable[tuple[str, DescribedGroup | Unreachable]]) -> tupl
 
 
 def find_home(group_id: str, mesh: MeshView, subscription: Sequence[str] = ()) -> Generator[Command, Any, str | None]:
-    """Name of the group's home cluster; None in a mesh without clusters."""
+    """Name of the group's home cluster; None in a mesh without clusters, and while a coordinator can't tell yet."""
     clusters = mesh.table.clusters
     if len(clusters) <= 1:
         return next(iter(clusters), None)
@@ -89,10 +114,12 @@ def find_home(group_id: str, mesh: MeshView, subscription: Sequence[str] = ()) -
         return remembered
     found = yield from describe_everywhere(group_id, mesh)
     home, claim = strongest(found.items())
+    answered = [group for group in found.values() if isinstance(group, DescribedGroup)]
+    if claim[0] < ALIVE and any(group.error_code in NOT_YET_KNOWN for group in answered):
+        return None
     if home is None or claim[0] == SIMPLE:
         home = _sole_owner(subscription, mesh) or _mesh_home(mesh)
-    all_answered = not any(isinstance(group, Unreachable) for group in found.values())
-    if home is not None and (claim[0] == ALIVE or (subscription and all_answered)):
+    if home is not None and (claim[0] == ALIVE or (subscription and len(answered) == len(found))):
         mesh.memory.group_homes.put(group_id, home, mesh.now)
     return home
 

@@ -7,7 +7,7 @@ several clusters: the assignors in the clients see the gateway's merged Metadata
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from services.gateway.requests.group_home import find_home
+from services.gateway.requests.group_home import COORDINATOR_MOVED, find_home
 from services.gateway.requests.plan import (
     CALL_TIMEOUT_S,
     Answer,
@@ -36,7 +36,6 @@ REBALANCE_SLACK_S = 10.0
 LONGEST_REBALANCE_S = 3600.0
 SYNC_TIMEOUT_S = 310.0
 """A SyncGroup waits for the leader, who has the rebalance time-out: 300 s by default, and some seconds on the way."""
-COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 MemberResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import structlog
 
-from services.gateway.requests.group_home import find_home, highest_version
-from services.gateway.requests.group_member import COORDINATOR_MOVED
+from services.gateway.requests.group_home import COORDINATOR_MOVED, find_home, highest_version
 from services.gateway.requests.plan import (
     Call,
     Command,

@@ -7,7 +7,7 @@ retries: an offset that is merely unknown for now must never look like one that 
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from services.gateway.requests.group_member import COORDINATOR_MOVED
+from services.gateway.requests.group_home import COORDINATOR_MOVED
 from services.gateway.requests.plan import (
     Call,
     Command,

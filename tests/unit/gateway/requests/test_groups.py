@@ -14,7 +14,7 @@ from services.gateway.requests import (
     offset_commit,
     offset_fetch,
 )
-from services.gateway.requests.plan import Coordinator, RawResponse, Unreachable, Verbatim
+from services.gateway.requests.plan import Coordinator, Forget, RawResponse, Unreachable, Verbatim
 from services.gateway.wire.codec import encode
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_groups import (
@@ -113,6 +113,42 @@ def errors_of(answer: OffsetCommitResponse) -> dict[str, int]:
 def at_home(world: World, cluster: str) -> World:
     world.memory.group_homes.put("g", cluster, 1000.0)
     return world
+
+
+def refused(error: ErrorCode) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[DescribedGroup(error_code=error, group_id="g")])
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        refused(ErrorCode.NOT_COORDINATOR),
+        refused(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        Unreachable("c2", "connection refused", never_sent=True),
+    ],
+)
+def test_a_group_whose_coordinator_has_moved_is_asked_for_again(
+    world: World, first: DescribeGroupsResponse | Unreachable
+) -> None:
+    book = Playbook(group_member.handle_join_group, join("apples"), 5, world.view())
+    book.answered(described(DEAD), first)
+    assert Forget("c2", Coordinator("g")) in book.noted
+    [again] = book.asked()
+    assert again.cluster == "c2"
+    book.answered(described(MEMBERS))
+    [call] = book.asked()
+    assert call.cluster == "c2"
+
+
+@pytest.mark.parametrize("answer", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR])
+def test_no_second_group_begins_while_a_coordinator_cannot_tell_yet(world: World, answer: ErrorCode) -> None:
+    mesh = world.view()
+    book = Playbook(group_member.handle_join_group, join("apples"), 5, mesh)
+    book.answered(described(DEAD), refused(answer))
+    if answer is ErrorCode.NOT_COORDINATOR:
+        book.answered(refused(answer))
+    assert book.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert mesh.memory.group_homes.get("g", mesh.now) is None
 
 
 @pytest.mark.parametrize(
