@@ -14,8 +14,8 @@ import structlog
 
 from mesh.connection_security import ConnectionSecurity
 from mesh.secret_references import UnresolvedReferenceError, resolve
+from mesh.tls import TlsSettingsError, tls_context
 from services.gateway.upstream.sasl import Credentials
-from services.gateway.upstream.tls import TlsSettingsError, tls_context
 
 log = structlog.get_logger(__name__)
 

@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 
 from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from tests.fixtures.certificates import Authority
+from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, USER, SecuredKafka
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read_all
-from tests.integration.gateway.secured_kafka import PASSWORD, SHORT_LIFE_MS, USER, SecuredKafka
 
 VALUES = [f"value {n}" for n in range(200)]
 

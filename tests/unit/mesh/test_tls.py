@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mesh.connection_security import Tls
-from services.gateway.upstream.tls import TlsSettingsError, tls_context
+from mesh.tls import TlsSettingsError, tls_context
 from tests.fixtures.certificates import Authority
 
 PASSWORD = "hunter2-of-the-key"
