@@ -78,10 +78,12 @@ class Mesh:
         log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=len(table.living))
 
     def begin_hold(self, after: RoutingTable) -> Hold:
-        self.end_hold()
-        self.hold = Hold(self.table, after)
+        """Hold what moves by `after`. What waits for an earlier hold goes on, unless it moves by this one too."""
+        earlier, self.hold = self.hold, Hold(self.table, after)
         self.clusters.follow(after)
         self.hold.drain(self.producing)
+        if earlier is not None:
+            earlier.release()
         return self.hold
 
     def end_hold(self, switch_to: RoutingTable | None = None) -> None:

@@ -63,3 +63,21 @@ async def test_a_client_that_leaves_does_not_end_the_wait_for_its_answer(stage: 
     gate.set()
     async with asyncio.timeout(5):
         await hold.complete.wait()
+
+
+async def test_a_second_hold_lets_through_only_what_it_does_not_move(stage: Stage) -> None:
+    for scripted in (stage.c1, stage.c2):
+        scripted.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    mesh = stage.gateway.mesh
+    apples, bananas = await stage.connect(), await stage.connect()
+    mesh.begin_hold(stage.table(2, apples="c2", bananas="c1"))
+    apples.send(produce("apples"), 9)
+    bananas.send(produce("bananas"), 9)
+    await until(lambda: sum(connection.unanswered for connection in stage.gateway.connections) == 2)
+    after = stage.table(3, apples="c2", bananas="c2")
+    mesh.begin_hold(after)
+    await bananas.answer(ProduceResponse)
+    assert stage.c1.requests(ApiKey.PRODUCE) == []  # not under the old table, while others may run the new one
+    mesh.end_hold(after)
+    await apples.answer(ProduceResponse)
+    assert len(stage.c2.requests(ApiKey.PRODUCE)) == 2
