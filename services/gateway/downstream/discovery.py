@@ -8,12 +8,14 @@ Theory of operation
 3. `hold` holds the topics that move, waits until what was on its way is answered, then ACKs HELD. `switch` runs the
    table of the hold and releases; `release`, or `hold_ms` without an order, releases under the old table. A `switch`
    that comes later still counts: the members must not stay apart.
-4. Who is connected is reported every few seconds while it changes.
+4. A table that moves topics and was not held until all was answered (the gateway was cut off, or came late) is held
+   here on its own before it is put in force, for `DRAIN_S` at most or until the next order.
+5. Who is connected is reported every few seconds while it changes.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import grpc
@@ -26,6 +28,7 @@ from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway import metrics
 from services.gateway.downstream import last_table
 from services.gateway.downstream.client import ClientConnection
+from services.gateway.downstream.hold import Hold
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.upstream import security
 
@@ -36,6 +39,8 @@ CONNECT_TIMEOUT_S = 5.0
 CLIENTS_EVERY_S = 3.0
 MAX_CLIENTS_REPORTED = 1000
 MAX_QUEUED_ANSWERS = 1000
+DRAIN_S = 5.0
+"""As long as control lets a hold last by default."""
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -78,6 +83,8 @@ class Discovery:
         self._answers: asyncio.Queue[discovery.WatchRequest] = asyncio.Queue(MAX_QUEUED_ANSWERS)
         self._holding: asyncio.Task[None] | None = None
         self._pending: RoutingTable | None = None
+        self._arriving: RoutingTable | None = None
+        """To be put in force when the old clusters have answered."""
         self._expiry: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
@@ -91,6 +98,8 @@ class Discovery:
 
     async def _watch(self, router: str) -> bool:
         """One stream, until it ends. Whether the router told anything."""
+        self._arrive()
+        self._stop_telling()  # a router takes no answers to what another one has ordered
         self._answers = asyncio.Queue(MAX_QUEUED_ANSWERS)
         told = False
         reporting = asyncio.create_task(self._report_clients(), name="report clients")
@@ -132,6 +141,7 @@ class Discovery:
     # --- orders --------------------------------------------------------------------------------------------------
 
     def _carry_out(self, order: discovery.WatchResponse) -> None:
+        self._arrive()
         match order.WhichOneof("kind"):
             case "apply":
                 self._apply(order.apply)
@@ -158,7 +168,27 @@ class Discovery:
     def _apply(self, message: routing.RoutingTable) -> None:
         table = self._understood(message)
         if table is not None:
-            self._end_hold(table)
+            self._run(table)
+
+    def _run(self, table: RoutingTable) -> None:
+        """Put a table in force when what moves by it is answered."""
+        self._stop_waiting()
+        self._pending, self._arriving = None, table
+        hold = self._mesh.hold
+        if (hold is None or hold.after is not table) and self._mesh.producing:
+            hold = self._mesh.begin_hold(table)
+        if hold is None or hold.after is not table or hold.complete.is_set():
+            self._arrive()
+            return
+        self._expiry = asyncio.get_running_loop().call_later(DRAIN_S, self._arrive)
+        self._when_complete(hold, self._arrive)
+
+    def _arrive(self) -> None:
+        """Put the table that waits in force, if there is one."""
+        table, self._arriving = self._arriving, None
+        if table is not None:
+            self._stop_waiting()
+            self._mesh.end_hold(table)
             self._ran(table)
 
     def _ran(self, table: RoutingTable) -> None:
@@ -176,17 +206,19 @@ class Discovery:
         self._stop_waiting()
         hold = self._mesh.begin_hold(table)
         self._pending = table
-        loop = asyncio.get_running_loop()
-        self._expiry = loop.call_later(bound_s, self._expired, bound_s)
+        self._expiry = asyncio.get_running_loop().call_later(bound_s, self._expired, bound_s)
+        self._when_complete(hold, lambda: self._answer_ack(table.revision, admin.MEMBER_PHASE_HELD))
 
-        async def held() -> None:
+    def _when_complete(self, hold: Hold, then: Callable[[], None]) -> None:
+        async def wait() -> None:
             await hold.complete.wait()
-            self._answer_ack(table.revision, admin.MEMBER_PHASE_HELD)
+            self._holding = None
+            then()
 
         if hold.complete.is_set():
-            self._answer_ack(table.revision, admin.MEMBER_PHASE_HELD)
+            then()
         else:
-            self._holding = loop.create_task(held(), name="wait for old answers")
+            self._holding = asyncio.get_running_loop().create_task(wait(), name="wait for old answers")
 
     def _switch(self, revision: int) -> None:
         table = self._pending
@@ -194,13 +226,14 @@ class Discovery:
             reason = f"revision {revision} is not held here"
             self._answer(discovery.WatchRequest(nack=discovery.Nack(revision=revision, reason=reason)))
             return
-        self._end_hold(table)
-        self._ran(table)
+        self._run(table)
 
     def _release(self, why: str) -> None:
         if self._pending is not None:
             log.warning("hold released without a switch", revision=self._pending.revision, why=why)
-            self._end_hold(None)
+            self._stop_waiting()
+            self._pending = None
+            self._mesh.end_hold()
 
     def _expired(self, bound_s: float) -> None:
         """Clients must not wait for ever. The table stays known, for if the others switch after all."""
@@ -210,15 +243,13 @@ class Discovery:
         )
         self._mesh.end_hold()
 
-    def _end_hold(self, table: RoutingTable | None) -> None:
-        self._stop_waiting()
-        self._pending = None
-        self._mesh.end_hold(table)
-
-    def _stop_waiting(self) -> None:
+    def _stop_telling(self) -> None:
         if self._holding is not None:
             self._holding.cancel()
             self._holding = None
+
+    def _stop_waiting(self) -> None:
+        self._stop_telling()
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

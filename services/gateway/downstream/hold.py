@@ -36,7 +36,9 @@ class Hold:
         return any(self.moves(topic.name) for topic in scan.topics)
 
     def moves(self, topic: str) -> bool:
-        return self.before.cluster_of(topic) != self.after.cluster_of(topic)
+        """To another cluster, or to a later visit of the same one: a table may pass over revisions."""
+        old, new = self.before.route(topic), self.after.route(topic)
+        return (old and (old.cluster, old.visit)) != (new and (new.cluster, new.visit))
 
     def drain(self, started: dict[object, Request]) -> None:
         """Begin: these Produce requests are on their way."""

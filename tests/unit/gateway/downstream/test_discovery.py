@@ -13,8 +13,10 @@ from mesh.routing.codec import table_to_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway.downstream import last_table
 from services.gateway.downstream.discovery import Discovery
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.messages import ProduceResponse
 from tests.unit.gateway.downstream.conftest import Stage
-from tests.unit.gateway.downstream.test_order import until
+from tests.unit.gateway.downstream.test_order import gated, produce, until, written
 
 HELD, APPLIED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED
 
@@ -143,6 +145,44 @@ async def test_a_hold_without_further_order_ends_by_itself_and_a_late_switch_cou
     router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=9)))
     await until(lambda: router.nacks)
     assert router.nacks[0][0] == 9
+
+
+async def test_a_table_that_moves_topics_without_a_hold_waits_for_the_old_answers(
+    router: ScriptedRouter, stage: Stage
+) -> None:
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    stage.c2.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    client = await stage.connect()
+    client.send(produce("apples", b"old"), 9)
+    await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
+    router.apply(stage.table(2, apples="c2", bananas="c2"))
+    await until(lambda: stage.gateway.mesh.hold)
+    client.send(produce("apples", b"new"), 9)
+    (connection,) = stage.gateway.connections
+    await until(lambda: connection.unanswered == 2)
+    assert (router.acks, stage.c2.requests(ApiKey.PRODUCE)) == ([], [])
+    gate.set()
+    for _ in range(2):
+        await client.answer(ProduceResponse)
+    await until(lambda: router.acks)
+    assert router.acks == [(2, APPLIED)]
+    assert len(stage.c1.requests(ApiKey.PRODUCE)) == len(stage.c2.requests(ApiKey.PRODUCE)) == 1
+
+
+async def test_the_next_order_does_not_wait_for_old_answers(router: ScriptedRouter, stage: Stage) -> None:
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: None
+    client = await stage.connect()
+    client.send(produce("apples"), 9)
+    await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
+    router.hold(stage.table(2, apples="c2"))  # of a rollout that the other gateways have already acknowledged
+    router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
+    await until(lambda: stage.gateway.mesh.hold)
+    router.apply(stage.table(3, apples="c2"))
+    router.apply(stage.table(4, apples="c2"))
+    await until(lambda: len(router.acks) == 3)
+    assert router.acks == [(2, APPLIED), (3, APPLIED), (4, APPLIED)]
+    assert (stage.gateway.mesh.table.revision, stage.gateway.mesh.hold) == (4, None)
 
 
 async def test_a_hold_that_is_given_up_is_released(router: ScriptedRouter, stage: Stage) -> None:
