@@ -9,8 +9,8 @@ Theory of operation
    request of no session.
 3. Leader epochs, racks and preferred replicas stay on their own side: none goes up, none comes back.
 4. With one leader and nothing to hide, the answer passes as it came. Records are never copied or opened.
-5. What we refuse ourselves (no rule, no leader) is told when the rest is, or after the client's wait: a client that is
-   answered at once asks again at once.
+5. What we refuse ourselves (no rule, no leader, nobody reached) is told when the rest is, or after the client's wait:
+   a client that is answered at once asks again at once.
 """
 
 from collections.abc import Sequence
@@ -31,6 +31,7 @@ from services.gateway.requests.plan import (
     RawResponse,
     Request,
     Stale,
+    Unreachable,
 )
 from services.gateway.wire.codec import encode
 from services.gateway.wire.errors import ErrorCode
@@ -79,6 +80,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     # One broker keeps the time by itself; with several, or none, it is kept here.
     wait_s = calls[0].timeout_s if len(calls) == 1 else wait_ms / 1000
     outcomes: tuple[Outcome | None, ...] = yield Gather(calls, _Enough(message.min_bytes, request.version), wait_s)
+    if outcomes and all(isinstance(outcome, Unreachable) for outcome in outcomes):
+        yield Gather((), lambda _: False, wait_ms / 1000)
     scans = [_scan(outcome, request.version) for outcome in outcomes]
     for place, parts, scan in zip(located.places, located.places.values(), scans, strict=True):
         stale = _stale_topics(parts, scan)

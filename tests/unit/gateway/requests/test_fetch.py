@@ -143,6 +143,8 @@ def test_unrouted_topics_and_dead_clusters_wait_with_the_rest() -> None:
     assert seen(book) == [("apples", 0, b"a"), ("nowhere", 3, b"")]
     dead = play(World({"c1": ["apples"]}), request("apples"))
     dead.answered(Unreachable("c1", "down"))
+    assert (dead.gathers().calls, dead.gathers().wait_s) == ((), 0.5)
+    dead.answered()
     assert seen(dead) == [("apples", 6, b"")]
     nowhere = play(World({"c1": []}), request("nowhere"))
     assert (nowhere.gathers().calls, nowhere.gathers().wait_s) == ((), 0.5)
