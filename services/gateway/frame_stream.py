@@ -27,6 +27,8 @@ MAX_PIECES: Final = 512
 """Pieces in one writev; systems allow 1024 (IOV_MAX)."""
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """From here on a peer that does not read makes us stop reading from whoever feeds it."""
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+"""A peer whose machine is gone without a word is noticed within two minutes of silence (seconds, seconds, probes)."""
 
 _receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
 _unflushed: "list[FrameStream]" = []
@@ -175,6 +177,10 @@ class FrameStream(asyncio.BufferedProtocol):
         connection = transport.get_extra_info("socket")
         self._direct = transport.get_extra_info("sslcontext") is None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE.items():
+            if hasattr(socket, option):  # else the system's own times hold
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         self._fd = connection.fileno()
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.made()
