@@ -1,11 +1,12 @@
 """OffsetFetch: each topic's offsets come from the cluster that owns the topic.
 
 A cluster that does not answer fails its group's answer as a whole with COORDINATOR_LOAD_IN_PROGRESS, which every client
-retries: an offset that is merely unknown for now must never look like one that was never committed.
+retries: an offset that is merely unknown for now must never look like one that was never committed. So does one whose
+coordinator is nobody yet: clients find this gateway for every group, and can't look for a better one.
 """
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, cast
 
 from services.gateway.requests.group_home import COORDINATOR_MOVED
 from services.gateway.requests.plan import (
@@ -61,29 +62,42 @@ def _fetch(
     group: OffsetFetchRequestGroup, version: int, require_stable: bool, mesh: MeshView
 ) -> Generator[Command, Any, OffsetFetchResponseGroup]:
     """One group's offsets, from every cluster that owns one of the topics."""
-    parts, unrouted = _split(group, mesh)
+    parts, answered = _split(group, mesh)
     coordinator = Coordinator(group.group_id)
-    calls = [
-        Call(name, _question(group, topics, version, require_stable), version, coordinator, Lane.CLIENT)
+    calls = {
+        name: Call(name, _question(group, topics, version, require_stable), version, coordinator, Lane.CLIENT)
         for name, topics in parts.items()
-    ]
-    outcomes = yield from ask_all(calls, OffsetFetchResponse)
-    answer = OffsetFetchResponseGroup(group_id=group.group_id, topics=unrouted)
-    for name, outcome in zip(parts, outcomes, strict=True):
-        if isinstance(outcome, Unreachable):
-            yield Forget(name, coordinator)
-            answer.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            continue
-        part = _as_group(outcome, version)
-        if part.error_code in COORDINATOR_MOVED:
-            yield Forget(name, coordinator)
-        if part.error_code and not answer.error_code:
-            answer.error_code = part.error_code
+    }
+    found = yield from _ask(calls, version)
+    found |= yield from _ask({name: calls[name] for name, part in found.items() if _has_moved(part)}, version)
+    answer = OffsetFetchResponseGroup(group_id=group.group_id, topics=answered)
+    for name, part in found.items():
+        if _has_moved(part):
+            part.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        answer.error_code = answer.error_code or part.error_code
         # what a cluster kept from the time when a topic lived there is not where the group stands now
         answer.topics.extend(topic for topic in part.topics if mesh.table.cluster_of(topic.name) == name)
     if answer.error_code:
         answer.topics = []
     return answer
+
+
+def _has_moved(part: OffsetFetchResponseGroup) -> bool:
+    return part.error_code in COORDINATOR_MOVED
+
+
+def _ask(calls: Mapping[str, Call], version: int) -> Generator[Command, Any, dict[str, OffsetFetchResponseGroup]]:
+    """Each cluster's part of the group. A coordinator that has moved or is gone is looked for at the next call."""
+    outcomes = yield from ask_all(list(calls.values()), OffsetFetchResponse)
+    parts: dict[str, OffsetFetchResponseGroup] = {}
+    for (name, call), outcome in zip(calls.items(), outcomes, strict=True):
+        if isinstance(outcome, Unreachable):
+            parts[name] = OffsetFetchResponseGroup(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            parts[name] = _as_group(outcome, version)
+        if isinstance(outcome, Unreachable) or _has_moved(parts[name]):
+            yield Forget(name, cast(Coordinator, call.target))
+    return parts
 
 
 def _split(

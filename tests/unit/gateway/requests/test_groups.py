@@ -349,6 +349,27 @@ def test_an_offset_that_is_unknown_for_now_never_looks_like_one_never_committed(
     assert code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
+def test_a_coordinator_that_has_moved_is_looked_for_and_asked_again(world: World) -> None:
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    book = Playbook(offset_fetch.handle, request, 8, world.view())
+    book.answered(grouped("apples"), grouped(error=ErrorCode.NOT_COORDINATOR))
+    assert [call.cluster for call in book.asked()] == ["c2"]
+    assert book.noted == [Forget("c2", Coordinator("g"))]
+    book.answered(grouped("bananas"))
+    assert [topic.name for topic in book.answer.groups[0].topics] == ["apples", "bananas"]
+
+
+def test_a_coordinator_that_nobody_is_yet_counts_as_one_that_loads(world: World) -> None:
+    """Clients find the gateway for every group: NOT_COORDINATOR would send them nowhere, and librdkafka tells its
+    application."""
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    book = Playbook(offset_fetch.handle, request, 8, world.view())
+    book.answered(grouped("apples"), grouped(error=ErrorCode.NOT_COORDINATOR))
+    book.answered(grouped(error=ErrorCode.NOT_COORDINATOR))
+    [group] = book.answer.groups
+    assert (group.error_code, group.topics) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+
+
 @pytest.mark.parametrize("version", [0, 3, 4])
 def test_the_gateway_is_the_coordinator_of_every_group(world: World, version: int) -> None:
     request = FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=["g", "h"])
