@@ -6,4 +6,5 @@ pytest_plugins = [
     "tests.fixtures.meshes",
     "tests.fixtures.names",
     "tests.fixtures.own_meshes",
+    "tests.fixtures.secured_kafka",
 ]

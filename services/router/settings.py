@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from mesh.connection_security import ConnectionSecurity, UnservedSecurityError, shapes_connections
 from mesh.settings import Address, AddressList, ServiceSettings, host_port
 
 
@@ -21,6 +22,8 @@ class RouterSettings(ServiceSettings, service="router"):
     """Where /metrics, /live and /ready are."""
     home_bootstrap_servers: AddressList = ("127.0.0.1:19193",)
     """The Kafka cluster that holds the log; default: the embedded cluster c1."""
+    home_properties: dict[str, str] = Field(default_factory=dict)
+    """librdkafka properties for security of the home cluster; secrets as ${env:NAME} or ${file:/path}."""
     events_topic: str = "mesh.events"
     """Topic of the log."""
     events_replication_factor: int = Field(default=0, ge=0, le=32767)
@@ -30,6 +33,20 @@ class RouterSettings(ServiceSettings, service="router"):
     hold_ms: int = Field(default=5000, ge=100, le=60_000)
     """How long data planes may hold, in milliseconds, until control says something else."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @field_validator("home_properties")
+    @classmethod
+    def _is_served(cls, properties: dict[str, str]) -> dict[str, str]:
+        for name in sorted(properties):
+            if not shapes_connections(name):  # a misspelt security.protocol would mean: none
+                raise UnservedSecurityError(name, "is no property of a connection (security.protocol, sasl.*, ssl.*)")
+        ConnectionSecurity.of(properties)
+        return properties
+
+    @property
+    def home_security(self) -> ConnectionSecurity:
+        """How connections to the home cluster are secured; secrets are references still."""
+        return ConnectionSecurity.of(self.home_properties)
 
     @property
     def member_name(self) -> str:

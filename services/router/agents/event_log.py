@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import faust
 import structlog
 from aiokafka.errors import KafkaError
 from faust.app.base import BootStrategy
+from faust.auth import Credentials, SASLCredentials, SSLCredentials
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
+from services.router.agents.home import HomeAccess, reason_of
 from services.router.agents.log_topic import EventLogError
 
 Receive = Callable[[bytes, int], None]
@@ -95,14 +97,15 @@ class _App(faust.App):
 class EventLog:
     """One reading of the log: start it, run it, stop it, each once (`run` as often as one likes)."""
 
-    def __init__(self, app_id: str, bootstrap: Sequence[str], topic: str, receive: Receive) -> None:
+    def __init__(self, app_id: str, home: HomeAccess, topic: str, receive: Receive) -> None:
         loop = asyncio.get_running_loop()
         self._partition = TP(topic, 0)
-        self._bootstrap = ", ".join(bootstrap)
+        self._home = home
         self._failure: asyncio.Future[None] = loop.create_future()
         self._app: Any = _App(
             app_id,
-            broker=[f"kafka://{address}" for address in bootstrap],
+            broker=[f"kafka://{address}" for address in home.bootstrap],
+            broker_credentials=_credentials(home),
             store="memory://",
             web_enabled=False,
             topic_disable_leader=True,
@@ -126,7 +129,7 @@ class EventLog:
                 await self._app.start_client()
                 ends = await self._app.consumer.highwaters(self._partition)
         except (KafkaError, TimeoutError, OSError) as error:
-            raise EventLogError(f"home cluster {self._bootstrap}: {error or type(error).__name__}") from error
+            raise EventLogError(f"home cluster {self._home}: {reason_of(error)}") from error
         return int(ends[self._partition])
 
     async def run(self, seconds: float) -> None:
@@ -160,6 +163,17 @@ class EventLog:
         """When the cluster last answered, in seconds since 1970; it does so twice a second while nothing happens."""
         answered: float | None = self._app.consumer._thread.last_answer(self._partition)
         return answered
+
+
+def _credentials(home: HomeAccess) -> Credentials | None:
+    if home.sasl is not None:
+        return SASLCredentials(
+            username=home.sasl.username,
+            password=home.sasl.password,
+            ssl_context=home.tls,
+            mechanism=home.sasl.mechanism.value,
+        )
+    return None if home.tls is None else SSLCredentials(home.tls)
 
 
 def _agent(receive: Receive, failure: asyncio.Future[None]) -> Callable[[Any], Any]:

@@ -6,7 +6,9 @@ Theory of operation
 2. Kafka away for a while is aiokafka's business: the reading goes on when it is back. Everything else (a gap in the
    log, a record that is no event, Faust stopped) ends the reading; the next one begins after a pause that doubles up to
    a bound.
-3. The bulletin keeps what was last posted meanwhile, so data planes notice nothing. It never goes back: a log that has
+3. A reading keeps the secrets and certificates that it began with, for aiokafka does. When the cluster is silent, it is
+   asked whether it would let in who has the present ones, and them alone: then the next reading begins, with these.
+4. The bulletin keeps what was last posted meanwhile, so data planes notice nothing. It never goes back: a log that has
    become shorter is an error that is said until it has grown past what was known.
 """
 
@@ -18,10 +20,12 @@ import time
 import structlog
 from google.protobuf.message import DecodeError
 
+from mesh.connection_security import ConnectionSecurity
 from mesh.routing import LogGapError
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin
 from services.router.agents.event_log import EventLog
+from services.router.agents.home import HomeAccess, HomeAccessError, home_access, why_kept_out
 from services.router.agents.ledger import Folded, Ledger
 from services.router.agents.log_topic import EventLogError, ensure_topic
 from services.router.change import Readiness
@@ -33,8 +37,10 @@ LOOK_INTERVAL = 1.0
 """Seconds between two looks at how far the reading is behind, and whether the cluster still answers."""
 LONGEST_SILENCE = 5.0
 """Seconds without an answer of the cluster after which the log says so."""
+KNOCK_INTERVAL = 5.0
+"""Seconds between two attempts to connect to a cluster that is silent, with the present secrets."""
 
-UNREADABLE = (EventLogError, LogGapError, DecodeError, ValueError, LookupError)
+UNREADABLE = (HomeAccessError, EventLogError, LogGapError, DecodeError, ValueError, LookupError)
 """What a record that can't be folded raises, and what the cluster does."""
 
 log = structlog.get_logger(__name__)
@@ -49,6 +55,7 @@ class Follower:
         self._readiness = readiness
         self._live: Ledger | None = None
         self._silent = False
+        self._next_knock = 0.0
 
     async def run(self) -> None:
         """One reading after another."""
@@ -69,26 +76,50 @@ class Follower:
 
     async def _read(self) -> None:
         settings, ledger = self._settings, Ledger()
-        await ensure_topic(settings.home_bootstrap_servers, settings.events_topic, settings.events_replication_factor)
+        home = await self._home_access()
+        await ensure_topic(home, settings.events_topic, settings.events_replication_factor)
         reading = EventLog(
             settings.app_id,
-            settings.home_bootstrap_servers,
+            home,
             settings.events_topic,
             lambda value, offset: self._heed(ledger, ledger.fold(value, offset)),
         )
         try:
             ledger.end_at_start = await reading.start()
+            began = time.time()
             log.info("reading the log", topic=settings.events_topic, end_offset=ledger.end_at_start)
             self._heed(ledger, None)
             while True:
                 await reading.run(LOOK_INTERVAL)
                 metrics.lag.set(max(0, reading.end_offset() - ledger.next_offset))
-                self._look_for_silence(reading.last_answer())
+                self._look_for_silence(reading.last_answer() or began)
+                if self._silent and await self._is_renewed(home):
+                    log.info("the home cluster lets in who has the present secrets; reading again, with these")
+                    return
         finally:
             await reading.stop()
 
-    def _look_for_silence(self, last_answer: float | None) -> None:
-        seconds = 0.0 if last_answer is None else max(0.0, time.time() - last_answer)
+    async def _home_access(self) -> HomeAccess:
+        return await home_access(self._settings.home_bootstrap_servers, self._settings.home_security)
+
+    async def _is_renewed(self, home: HomeAccess) -> bool:
+        """Whether the cluster lets in who has the present secrets, and no longer who has those of this reading."""
+        if self._settings.home_security == ConnectionSecurity() or time.monotonic() < self._next_knock:
+            return False
+        self._next_knock = time.monotonic() + KNOCK_INTERVAL
+        reason = await why_kept_out(home)
+        if not reason:
+            return False
+        try:
+            reason = await why_kept_out(await self._home_access())
+        except HomeAccessError as error:
+            reason = str(error)
+        if reason:
+            log.warning("home cluster does not let us in", reason=reason, next_try_s=KNOCK_INTERVAL)
+        return not reason
+
+    def _look_for_silence(self, last_answer: float) -> None:
+        seconds = max(0.0, time.time() - last_answer)
         metrics.silence.set(seconds)
         if (seconds > LONGEST_SILENCE) is not self._silent:
             self._silent = not self._silent

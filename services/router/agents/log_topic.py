@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAlreadyExistsError, for_code
+
+from services.router.agents.home import HomeAccess, reason_of, why_kept_out
 
 TIMEOUT = 10.0
 """Seconds to reach the cluster and to create the topic."""
@@ -21,10 +22,11 @@ class EventLogError(RuntimeError):
     """The log can't be read, and why."""
 
 
-async def ensure_topic(bootstrap: Sequence[str], topic: str, replication_factor: int) -> None:
+async def ensure_topic(home: HomeAccess, topic: str, replication_factor: int) -> None:
     """Creates the topic if it is not there yet. EventLogError when that can't be, or when it has several partitions."""
-    where = ", ".join(bootstrap)
-    admin: Any = AIOKafkaAdminClient(bootstrap_servers=list(bootstrap), request_timeout_ms=int(1000 * TIMEOUT))
+    admin: Any = AIOKafkaAdminClient(
+        bootstrap_servers=list(home.bootstrap), request_timeout_ms=int(1000 * TIMEOUT), **home.for_aiokafka()
+    )
     try:
         async with asyncio.timeout(TIMEOUT):
             await admin.start()
@@ -33,11 +35,13 @@ async def ensure_topic(bootstrap: Sequence[str], topic: str, replication_factor:
             [described] = await admin.describe_topics([topic])
             if (partitions := len(described["partitions"])) > 1:
                 raise EventLogError(
-                    f"topic {topic} on {where} has {partitions} partitions, the log has one: "
+                    f"topic {topic} on {home} has {partitions} partitions, the log has one: "
                     "set another events_topic, or delete this one if it is not the mesh's"
                 )
+    except KafkaConnectionError as error:
+        raise EventLogError(f"home cluster {await why_kept_out(home) or reason_of(error)}") from error
     except (KafkaError, TimeoutError, OSError) as error:
-        raise EventLogError(f"home cluster {where}: {error or type(error).__name__}") from error
+        raise EventLogError(f"home cluster {home}: {reason_of(error)}") from error
     finally:
         await admin.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from structlog.testing import capture_logs
 
 from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from tests.fixtures.certificates import Authority
-from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, USER, SecuredKafka
+from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, WAYS, SecuredKafka, Way
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read_all
@@ -21,23 +20,10 @@ from tests.integration.gateway.records import produce, read_all
 VALUES = [f"value {n}" for n in range(200)]
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    kafka = SecuredKafka(tmp_path_factory.mktemp("secured") / "secured")
-    kafka.start()
-    yield kafka
-    kafka.stop()
-
-
-def one_cluster(bootstrap: str, topic: str, properties: Mapping[str, str]) -> RoutingTable:
-    """`topic` on a cluster with these properties."""
-    cluster = UpstreamCluster("secured", (bootstrap,), 1, home=True, producer_config=dict(properties))
+def one_cluster(way: Way, topic: str) -> RoutingTable:
+    """`topic` on a cluster that is connected to in this way."""
+    cluster = UpstreamCluster("secured", (way.bootstrap,), 1, home=True, producer_config=way.properties)
     return RoutingTable(2, [cluster], [RuleVersion(ForwardingRule("r-1", ExactTopic(topic), "secured"), 1.0, 2)])
-
-
-def sasl(mechanism: str, **others: str) -> dict[str, str]:
-    named = {name.replace("_", "."): value for name, value in others.items()}
-    return {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD, **named}
 
 
 def is_up() -> bool:
@@ -49,30 +35,13 @@ def lost_calls() -> float:
     return REGISTRY.get_sample_value("kafka_mesh_gateway_upstream_errors_total", labels) or 0
 
 
-@pytest.mark.parametrize(
-    "way", ["tls", "mutual tls", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN over tls", "SCRAM-SHA-512 over tls"]
-)
+@pytest.mark.parametrize("name", WAYS)
 def test_records_pass_through_every_served_way_to_connect(
-    way: str, secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
+    name: str, secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
 ) -> None:
-    ca = {"ssl.ca.location": str(secured.authority.certificate)}
-    certificate = {
-        "ssl.certificate.location": str(secured.client.certificate),
-        "ssl.key.location": str(secured.client.key),
-        "ssl.key.password": PASSWORD,
-    }
-    mechanism = way.partition(" ")[0]
-    bootstrap, properties = {
-        "tls": (secured.tls, {"security.protocol": "SSL", **ca}),
-        "mutual tls": (secured.mutual_tls, {"security.protocol": "SSL", **ca, **certificate}),
-    }.get(
-        way,
-        (secured.sasl_tls, sasl(mechanism, security_protocol="SASL_SSL", **ca))
-        if "tls" in way
-        else (secured.sasl, sasl(mechanism, security_protocol="SASL_PLAINTEXT")),
-    )
+    way = secured.way(name)
     create_topic(secured, apples)
-    gateway = start_gateway(one_cluster(bootstrap, apples, properties))
+    gateway = start_gateway(one_cluster(way, apples))
     produce(gateway.address, apples, VALUES)
     assert sorted(read_all(secured.bootstrap, apples)) == sorted(VALUES)
     assert sorted(read_all(gateway.address, apples)) == sorted(VALUES)
@@ -81,9 +50,8 @@ def test_records_pass_through_every_served_way_to_connect(
 def test_a_login_is_renewed_before_the_broker_ends_it_and_no_connection_is_lost(
     secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
 ) -> None:
-    properties = sasl("PLAIN", security_protocol="SASL_SSL", **{"ssl.ca.location": str(secured.authority.certificate)})
     create_topic(secured, apples)
-    gateway = start_gateway(one_cluster(secured.sasl_tls, apples, properties))
+    gateway = start_gateway(one_cluster(secured.way("PLAIN over tls"), apples))
     before = lost_calls()
     producer = Producer({"bootstrap.servers": gateway.address, "linger.ms": 0, "enable.idempotence": True})
     faults: list[object] = []
@@ -104,10 +72,10 @@ def test_a_wrong_password_is_named_and_a_renewed_one_heals(
 ) -> None:
     secret = tmp_path / "password"
     secret.write_text("wrong-horse\n", encoding="ascii")
-    properties = sasl("SCRAM-SHA-256", security_protocol="SASL_PLAINTEXT") | {"sasl.password": f"${{file:{secret}}}"}
+    way = secured.way("SCRAM-SHA-256", password=f"${{file:{secret}}}")
     create_topic(secured, apples)
     with capture_logs() as logs:
-        gateway = start_gateway(one_cluster(secured.sasl, apples, properties))
+        gateway = start_gateway(one_cluster(way, apples))
     assert not is_up()
     (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
     assert "does not let us in" in down["reason"]
@@ -122,9 +90,9 @@ def test_a_broker_whose_authority_is_not_trusted_gets_nothing(
     secured: SecuredKafka, start_gateway: StartGateway, apples: str, tmp_path: Path
 ) -> None:
     other = Authority(tmp_path)
-    properties = {"security.protocol": "SSL", "ssl.ca.location": str(other.certificate)}
+    way = Way(secured.tls, {"security.protocol": "SSL", "ssl.ca.location": str(other.certificate)})
     with capture_logs() as logs:
-        start_gateway(one_cluster(secured.tls, apples, properties))
+        start_gateway(one_cluster(way, apples))
     (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
     assert "certificate that we don't trust" in down["reason"]
 
@@ -132,8 +100,8 @@ def test_a_broker_whose_authority_is_not_trusted_gets_nothing(
 def test_a_password_that_is_not_there_is_named_by_its_reference(
     secured: SecuredKafka, start_gateway: StartGateway, apples: str
 ) -> None:
-    properties = sasl("PLAIN", security_protocol="SASL_PLAINTEXT") | {"sasl.password": "${env:NO_SUCH_PASSWORD}"}
+    way = secured.way("PLAIN", password="${env:NO_SUCH_PASSWORD}")
     with capture_logs() as logs:
-        start_gateway(one_cluster(secured.sasl, apples, properties))
+        start_gateway(one_cluster(way, apples))
     (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
     assert "sasl.password: ${env:NO_SUCH_PASSWORD} refers to" in down["reason"]

@@ -16,9 +16,15 @@ StartRouter = Callable[..., ServiceProcess]
 
 
 @pytest.fixture
-def log(kafka_c1: KafkaCluster, unique_name: Callable[[str], str]) -> Iterator[PublishedLog]:
+def home(kafka_c1: KafkaCluster) -> KafkaCluster:
+    """The cluster that holds the log."""
+    return kafka_c1
+
+
+@pytest.fixture
+def log(home: KafkaCluster, unique_name: Callable[[str], str]) -> Iterator[PublishedLog]:
     """c1 and c2 are registered, apples live on c1: position 3. Nothing is published yet."""
-    published = PublishedLog(kafka_c1.bootstrap, unique_name("mesh.events"))
+    published = PublishedLog(home.bootstrap, unique_name("mesh.events"))
     published.cluster("c1")
     published.cluster("c2")
     published.rule("apples", to="c1")

@@ -1,0 +1,108 @@
+"""How a reading connects to the home cluster: addresses and what lets us in there, resolved for that reading."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaError
+
+from mesh.connection_security import ConnectionSecurity, Sasl
+from mesh.secret_references import UnresolvedReferenceError, resolve
+from mesh.settings import host_port
+from mesh.tls import TlsSettingsError, tls_context
+
+RESOLVE_TIMEOUT = 5.0
+"""Seconds to read certificates and secrets."""
+KNOCK_TIMEOUT = 3.0
+"""Seconds until a broker has let us in, or has not."""
+
+
+class HomeAccessError(RuntimeError):
+    """What the home cluster's security needs is not here: the property and the reason, without a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeAccess:
+    """Whoever has this can connect. `None` stands for: without."""
+
+    bootstrap: tuple[str, ...]
+    tls: ssl.SSLContext | None = None
+    sasl: Sasl | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return ", ".join(self.bootstrap)
+
+    def for_aiokafka(self) -> dict[str, Any]:
+        """Arguments of aiokafka's clients and connections."""
+        protocols = {(False, False): "PLAINTEXT", (True, False): "SSL", (False, True): "SASL_PLAINTEXT"}
+        protocol = protocols.get((self.tls is not None, self.sasl is not None), "SASL_SSL")
+        arguments: dict[str, Any] = {"security_protocol": protocol, "ssl_context": self.tls}
+        if self.sasl is not None:
+            arguments |= {
+                "sasl_mechanism": self.sasl.mechanism.value,
+                "sasl_plain_username": self.sasl.username,
+                "sasl_plain_password": self.sasl.password,
+            }
+        return arguments
+
+
+async def home_access(bootstrap: Sequence[str], security: ConnectionSecurity) -> HomeAccess:
+    """With secrets and certificates as they are now. HomeAccessError names the property that can't be used."""
+    try:
+        async with asyncio.timeout(RESOLVE_TIMEOUT):
+            return await asyncio.to_thread(_resolved, tuple(bootstrap), security)
+    except TimeoutError:
+        raise HomeAccessError(f"home_properties can't be resolved within {RESOLVE_TIMEOUT:g} s") from None
+
+
+async def why_kept_out(home: HomeAccess) -> str:
+    """Why no broker lets us in, each with its reason; empty when one does. aiokafka's own errors don't say it."""
+    reasons = await asyncio.gather(*(_knock(address, home) for address in home.bootstrap))
+    return "" if "" in reasons else "; ".join(reasons)
+
+
+def reason_of(error: BaseException) -> str:
+    """The error in words, also where it has none."""
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+
+
+async def _knock(address: str, home: HomeAccess) -> str:
+    host, port = host_port(address)
+    try:
+        async with asyncio.timeout(KNOCK_TIMEOUT):
+            connection: Any = await create_conn(
+                host, port, request_timeout_ms=int(1000 * KNOCK_TIMEOUT), **home.for_aiokafka()
+            )
+    except (KafkaError, OSError, ValueError, LookupError) as error:  # the last two: SCRAM by who can't prove itself
+        return f"{address}: {_without_password(reason_of(error), home)}"
+    connection.close()
+    return ""
+
+
+def _without_password(words: str, home: HomeAccess) -> str:
+    """A broker may send back what it was told."""
+    return words if home.sasl is None or not home.sasl.password else words.replace(home.sasl.password, "(password)")
+
+
+def _resolved(bootstrap: tuple[str, ...], security: ConnectionSecurity) -> HomeAccess:
+    try:
+        tls = None if security.tls is None else tls_context(security.tls)
+    except TlsSettingsError as error:
+        raise HomeAccessError(str(error)) from None
+    sasl = security.sasl
+    if sasl is not None:
+        username, password = _secret("sasl.username", sasl.username), _secret("sasl.password", sasl.password)
+        sasl = replace(sasl, username=username, password=password)
+    return HomeAccess(bootstrap, tls, sasl)
+
+
+def _secret(name: str, value: str) -> str:
+    try:
+        return resolve(value)
+    except UnresolvedReferenceError as error:
+        raise HomeAccessError(f"{name}: {error}") from None

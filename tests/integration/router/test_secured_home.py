@@ -1,0 +1,123 @@
+"""A home cluster that wants to know who connects: the router comes in as its home_properties say, and says why not."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import ScramMechanism  # type: ignore[attr-defined]  # its own documented way
+
+from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, WAYS, SecuredKafka, Way
+from tests.fixtures.waiting import wait_until
+from tests.integration.router.conftest import StartRouter
+from tests.integration.router.parts import WITHIN_S, DataPlane, PublishedLog, ServiceProcess
+
+RENEWED_WITHIN_S = 40.0
+"""From the end of a password to the next reading: the silence has to be noticed first."""
+
+
+@pytest.fixture
+def home(secured: SecuredKafka) -> SecuredKafka:
+    return secured
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    return tmp_path / "password"
+
+
+def write(file: Path, password: str) -> None:
+    """As operators and their tools renew a secret: a new file under the old name."""
+    new = file.with_suffix(".new")
+    new.write_text(f"{password}\n", encoding="ascii")
+    new.rename(file)
+
+
+def through(way: Way) -> dict[str, str]:
+    """The router's settings."""
+    return {"HOME_BOOTSTRAP_SERVERS": way.bootstrap, "HOME_PROPERTIES": json.dumps(way.properties)}
+
+
+def logged(router: ServiceProcess) -> str:
+    return router.log_file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_a_table_is_served_through_every_way_to_connect(
+    name: str, secured: SecuredKafka, log: PublishedLog, start_router: StartRouter
+) -> None:
+    log.publish()
+    router = start_router("r1", **through(secured.way(name)))
+    async with DataPlane("g", router.address) as gateway:
+        await gateway.expect("apply", 3)
+        await gateway.ack(3)
+        log.rule("bananas", to="c2")
+        log.publish()
+        await gateway.expect("apply", 4)
+    assert PASSWORD not in logged(router)
+
+
+def test_the_log_is_created_where_the_home_is_secured(
+    log: PublishedLog, secured: SecuredKafka, start_router: StartRouter
+) -> None:
+    router = start_router("r1", **through(secured.way("SCRAM-SHA-512 over tls")))
+    log.publish()
+    wait_until(lambda: router.metric("position") == 3, "the events are folded", WITHIN_S)
+
+
+def test_a_reading_outlives_logins_that_the_broker_ends(
+    secured: SecuredKafka, log: PublishedLog, start_router: StartRouter
+) -> None:
+    log.publish()
+    router = start_router("r1", **through(secured.way("PLAIN over tls")))
+    until = time.monotonic() + 3 * SHORT_LIFE_MS / 1000
+    while time.monotonic() < until:
+        log.rule(f"topic-{log.last.position}", to="c2")
+        log.publish()
+        wait_until(lambda: router.metric("position") == log.last.position, "it is folded", WITHIN_S)
+    assert router.ready() == "ready"
+    assert router.metric("readings_ended_total") == 0
+
+
+def test_a_wrong_password_is_said_and_a_renewed_file_heals(
+    secured: SecuredKafka, log: PublishedLog, start_router: StartRouter, password: Path
+) -> None:
+    log.publish()
+    write(password, "wrong-horse")
+    way = secured.way("SCRAM-SHA-256 over tls", password=f"${{file:{password}}}")
+    router = start_router("r1", wait=False, **through(way))
+    refusal = wait_until(lambda: router.ready() if "can't follow" in router.ready() else "", "it says why", WITHIN_S)
+    assert f"{way.bootstrap}: [Error 58] SaslAuthenticationFailed: Authentication failed" in refusal
+    assert "[Error 58] SaslAuthenticationFailed: Authentication failed" in logged(router)
+    write(password, PASSWORD)
+    wait_until(lambda: router.ready() == "ready", "the router is ready", WITHIN_S)
+    assert router.metric("position") == 3
+    assert "wrong-horse" not in logged(router)
+    assert PASSWORD not in logged(router)
+
+
+def test_a_password_that_changes_under_a_reading_counts_when_its_file_is_renewed(
+    secured: SecuredKafka, log: PublishedLog, start_router: StartRouter, password: Path
+) -> None:
+    secured.set_password(ScramMechanism.SCRAM_SHA_256, "rotating", "first-horse")
+    write(password, "first-horse")
+    way = secured.way("SCRAM-SHA-256 over tls", "rotating", f"${{file:{password}}}")
+    log.publish()
+    router = start_router("r1", **through(way))
+    secured.set_password(ScramMechanism.SCRAM_SHA_256, "rotating", "second-horse")
+    wait_until(lambda: "home cluster does not let us in" in logged(router), "it says so", RENEWED_WITHIN_S)
+    assert router.ready() == "ready"
+    write(password, "second-horse")
+    log.rule("bananas", to="c2")
+    log.publish()
+    wait_until(lambda: router.metric("position") == 4, "the decision is heard", RENEWED_WITHIN_S)
+    assert "-horse" not in logged(router)
+
+
+def test_what_is_missing_is_named(secured: SecuredKafka, start_router: StartRouter, tmp_path: Path) -> None:
+    way = secured.way("mutual tls", password=f"${{file:{tmp_path}/not-there}}")
+    router = start_router("r1", wait=False, **through(way))
+    refusal = wait_until(lambda: router.ready() if "can't follow" in router.ready() else "", "it says why", WITHIN_S)
+    assert f"ssl.key.password: ${{file:{tmp_path}/not-there}} can't be read: No such file" in refusal
