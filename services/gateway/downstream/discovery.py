@@ -120,6 +120,8 @@ class Discovery:
             )
         except grpc.aio.AioRpcError as error:
             log.warning("router left", router=router, code=error.code().name, details=error.details())
+        except Exception:  # a fault of ours must not end the watch for good
+            log.exception("an order could not be carried out", router=router)
         finally:
             metrics.discovery_connected.set(0)
             reporting.cancel()

@@ -193,6 +193,21 @@ async def test_a_hold_that_is_given_up_is_released(router: ScriptedRouter, stage
     assert stage.gateway.mesh.table.revision == 1
 
 
+async def test_a_fault_of_ours_does_not_end_the_watch(
+    router: ScriptedRouter, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(state_dir: Path, table: RoutingTable) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(last_table, "save", broken)
+        router.apply(stage.table(2, apples="c2"))
+        await until(lambda: stage.gateway.mesh.table.revision == 2)
+    await until(lambda: router.watches == 2)
+    router.apply(stage.table(3, apples="c2"))
+    await until(lambda: stage.gateway.mesh.table.revision == 3)
+
+
 async def test_connected_clients_are_reported(router: ScriptedRouter, stage: Stage) -> None:
     reports = [r.clients for r in router.said if r.WhichOneof("kind") == "clients"]
     await until(lambda: any(r.WhichOneof("kind") == "clients" for r in router.said))
