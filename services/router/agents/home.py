@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from mesh.connection_security import ConnectionSecurity, Sasl
 from mesh.secret_references import UnresolvedReferenceError, resolve
@@ -20,6 +21,10 @@ RESOLVE_TIMEOUT = 5.0
 """Seconds to read certificates and secrets."""
 KNOCK_TIMEOUT = 3.0
 """Seconds until a broker has let us in, or has not."""
+SAYS_NOTHING = (
+    "the broker closes the connection; it may want another security.protocol, or a certificate that it trusts"
+)
+"""Brokers give no reason before a login, nor without one."""
 
 
 class HomeAccessError(RuntimeError):
@@ -72,16 +77,24 @@ def reason_of(error: BaseException) -> str:
 
 
 async def _knock(address: str, home: HomeAccess) -> str:
-    host, port = host_port(address)
     try:
         async with asyncio.timeout(KNOCK_TIMEOUT):
-            connection: Any = await create_conn(
-                host, port, request_timeout_ms=int(1000 * KNOCK_TIMEOUT), **home.for_aiokafka()
-            )
+            await _enter(address, home)
+    except (KafkaConnectionError, ConnectionResetError, BrokenPipeError):
+        return f"{address}: {SAYS_NOTHING}"
     except (KafkaError, OSError, ValueError, LookupError) as error:  # the last two: SCRAM by who can't prove itself
         return f"{address}: {_without_password(reason_of(error), home)}"
-    connection.close()
     return ""
+
+
+async def _enter(address: str, home: HomeAccess) -> None:
+    """Connects, and asks what only those are told who have been let in."""
+    host, port = host_port(address)
+    connection: Any = await create_conn(host, port, request_timeout_ms=int(1000 * KNOCK_TIMEOUT), **home.for_aiokafka())
+    try:
+        await connection.send(MetadataRequest([]))
+    finally:
+        connection.close()
 
 
 def _without_password(words: str, home: HomeAccess) -> str:

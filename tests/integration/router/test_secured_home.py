@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ScramMechanism  # type: ignore[attr-defined]  # its own documented way
 
+from mesh.connection_security import ConnectionSecurity
+from services.router.agents.home import home_access
+from services.router.agents.log_topic import EventLogError, ensure_topic
+from tests.fixtures.certificates import Authority
 from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, WAYS, SecuredKafka, Way
 from tests.fixtures.waiting import wait_until
 from tests.integration.router.conftest import StartRouter
@@ -121,3 +125,29 @@ def test_what_is_missing_is_named(secured: SecuredKafka, start_router: StartRout
     router = start_router("r1", wait=False, **through(way))
     refusal = wait_until(lambda: router.ready() if "can't follow" in router.ready() else "", "it says why", WITHIN_S)
     assert f"ssl.key.password: ${{file:{tmp_path}/not-there}} can't be read: No such file" in refusal
+
+
+async def test_who_is_kept_out_learns_why(secured: SecuredKafka, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path)
+    ours = stranger.sign("me")
+    certificate = {"ssl.certificate.location": str(ours.certificate), "ssl.key.location": str(ours.key)}
+    tls = secured.way("tls").properties
+    closes = "the broker closes the connection; it may want another security.protocol, or a certificate"
+    for way, reason in (
+        (Way("127.0.0.1:1", {}), "Connect call failed"),
+        (Way(secured.tls, {}), closes),
+        (Way(secured.sasl, {}), closes),
+        (Way(secured.bootstrap, tls), closes),
+        (Way(secured.mutual_tls, tls), closes),
+        (Way(secured.mutual_tls, tls | certificate), closes),
+        (Way(secured.tls, tls | {"ssl.ca.location": str(stranger.certificate)}), "certificate verify failed"),
+        (Way(secured.tls, secured.way("PLAIN over tls").properties), "IllegalSaslStateError"),
+        (secured.way("PLAIN", password="wrong-horse"), "Authentication failed: Invalid username or password"),
+        (secured.way("SCRAM-SHA-512", "nobody"), "invalid credentials with SASL mechanism SCRAM-SHA-512"),
+    ):
+        home = await home_access([way.bootstrap], ConnectionSecurity.of(way.properties))
+        with pytest.raises(EventLogError) as fault:
+            await ensure_topic(home, "mesh.events", 1)
+        assert str(fault.value).startswith(f"home cluster {way.bootstrap}: ")
+        assert reason in str(fault.value), way
+        assert "wrong-horse" not in str(fault.value)
