@@ -49,6 +49,9 @@ from services.gateway.wire.scanner import patch_correlation_id
 
 log = structlog.get_logger(__name__)
 
+COUNTED_KEYS, COUNTED_VERSIONS = range(128), range(32)
+"""Refused requests are counted by these alone, well above what Kafka has: no client can make up counters at will."""
+
 
 @dataclass(slots=True, eq=False)
 class _Slot:
@@ -127,7 +130,9 @@ class ClientConnection(FrameStream):
 
     def _refuse(self, header: RequestHeader) -> None:
         """An API or version that we do not serve."""
-        metrics.refused_requests.labels(api_name(header.api_key), str(header.api_version)).inc()
+        api = api_name(header.api_key) if header.api_key in COUNTED_KEYS else "unknown"
+        version = str(header.api_version) if header.api_version in COUNTED_VERSIONS else "unknown"
+        metrics.refused_requests.labels(api, version).inc()
         if header.api_key == ApiKey.API_VERSIONS:
             slot = _Slot(header, None, None, 0)
             self._slots.append(slot)

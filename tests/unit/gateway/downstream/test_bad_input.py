@@ -5,6 +5,7 @@ import struct
 import pytest
 from structlog.testing import capture_logs
 
+from services.gateway.metrics import refused_requests
 from services.gateway.wire.codec import decode
 from services.gateway.wire.frames import encode_request, parse_response_header
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
@@ -82,3 +83,18 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(stage
     found = decode(ApiVersionsResponse, 0, answer, header.body_offset)
     assert (header.correlation_id, found.error_code, [k.api_key for k in found.api_keys]) == (5, 35, [18])
     assert (await client.ask(ApiVersionsRequest(), 3, ApiVersionsResponse)).error_code == 0
+
+
+async def test_made_up_versions_do_not_make_counters(stage: Stage) -> None:
+    client = await stage.connect()
+    for version in range(1000, 1100):
+        frame = bytearray(encode_request(ApiVersionsRequest("software", "1.0"), 3, 5, "new"))
+        struct.pack_into(">h", frame, 6, version)
+        client.send_bytes(bytes(frame))
+    for _ in range(100):
+        await client.frame()
+    client.send_bytes(struct.pack(">ihhih", 14, 4711, 0, 2, 3) + b"who\0")
+    await client.closed()
+    labels = [sample.labels for metric in refused_requests.collect() for sample in metric.samples]
+    assert {"api": "ApiVersions", "version": "unknown"} in labels
+    assert not [found for found in labels if found["version"] == "1000" or "4711" in found["api"]]
