@@ -76,7 +76,7 @@ class ClientConnection(FrameStream):
         self._mesh = mesh
         self._connections = connections
         self._advertised = advertised
-        self._lanes = Lanes(on_congestion=self._upstream_congestion)
+        self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._slots: deque[_Slot] = deque()
         self._serial: deque[_Slot] = deque()
         """ONE_BY_ONE requests that have not started."""
@@ -325,8 +325,12 @@ class ClientConnection(FrameStream):
         if not self._slots:
             self.close(reason)
 
+    def _unheard(self) -> None:
+        """A broker did not take what it must not answer. The client hears of it as it would from that broker."""
+        self.drain("a broker ended the connection on which records without acks were sent")
+
     def drain(self, reason: str) -> None:
-        """The gateway stops: no new requests; close as soon as all answers have left."""
+        """No new requests; close as soon as all answers have left."""
         if self._draining is None:
             self._drain_and_close(reason)
 

@@ -7,7 +7,8 @@ Theory of operation
    known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
    to some (protocol-ideas 1).
 3. After a refused batch, later ones of its producer and partition are refused too until it comes back (`Refusals`).
-4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees.
+4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees;
+   so does a broker that ends its own (`Lanes.on_unheard`), as it does when it is not the leader.
 5. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
 """
 

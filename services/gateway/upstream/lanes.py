@@ -35,6 +35,9 @@ class Lanes:
     left_behind: dict[object, LeftBehind] = field(default_factory=dict)
     """At most one for each (cluster, target, lane)."""
     on_congestion: Callable[[bool], None] | None = None
+    on_unheard: Callable[[], None] | None = None
+    """Told when a broker ends a connection on which requests without an answer were sent: its only way to say no."""
+    unheard: set[LaneKey] = field(default_factory=set)
     closed: bool = False
 
     def get(self, key: LaneKey) -> BrokerConnection | None:
@@ -46,7 +49,17 @@ class Lanes:
         return connection
 
     def add(self, key: LaneKey, connection: BrokerConnection) -> None:
+        tell_cluster = connection.on_broken
+
+        def broken() -> None:
+            if tell_cluster is not None:
+                tell_cluster()
+            if key in self.unheard and not self.closed and self.on_unheard is not None:
+                self.on_unheard()
+
+        connection.on_broken = broken
         connection.on_congestion = self._congestion
+        self.unheard.discard(key)
         self.connections[key] = connection
 
     def _congestion(self, congested: bool) -> None:

@@ -121,6 +121,19 @@ async def test_without_acks_the_next_request_is_answered(stage: Stage) -> None:
     await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
 
 
+async def test_a_broker_that_refuses_records_without_acks_is_heard_by_the_client(stage: Stage) -> None:
+    """It is not the leader, say: it closes. The client asks for metadata upon that, and so do we."""
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: None
+    client, other = await stage.connect(), await stage.connect()
+    client.send(produce("apples", acks=0), 9, answered=False)
+    other.send(produce("apples"), 9)
+    await until(lambda: len(stage.c1.requests(ApiKey.PRODUCE)) == 2)
+    for connection in list(stage.c1.connections):
+        connection.transport.abort()
+    assert await client.closed() == b""
+    assert (await other.answer(ProduceResponse)).responses[0].partition_responses[0].error_code == 6
+
+
 async def test_what_a_client_produced_before_it_left_arrives(stage: Stage) -> None:
     stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: None
     client = await stage.connect()
