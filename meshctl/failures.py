@@ -47,6 +47,13 @@ _EXIT_CODES = {
     grpc.StatusCode.ALREADY_EXISTS: ExitCode.CONFLICT,
 }
 
+OPTIONS = {
+    "set create_missing_topics": "give --create-topics",
+    "set allow_shadowed": "give --allow-shadowed",
+    "set allow_unreachable": "give --allow-unreachable",
+}
+"""Control names fields of its API as the way out; whoever types commands knows them by these options."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -103,7 +110,7 @@ def from_rpc(error: grpc.RpcError, endpoint: Endpoint) -> MeshctlError:
     """The failure of a call, in the server's own words where it has any."""
     call = as_call(error)
     code = call.code()
-    words = call.details() or ""
+    words = _with_options(call.details() or "")
     status = _status(call)
     where = f"control at {endpoint.address} ({endpoint.source})"
     if status is None:  # control's own refusals carry details: this is grpc's, or a fault
@@ -111,6 +118,12 @@ def from_rpc(error: grpc.RpcError, endpoint: Endpoint) -> MeshctlError:
     violations = [each for each in _violations(status) if words not in (each.text, str(each))]
     exit_code = _EXIT_CODES.get(code, ExitCode.REFUSED)
     return MeshctlError(words or f"{where} answered {code.name}", exit_code, status=code.name, violations=violations)
+
+
+def _with_options(words: str) -> str:
+    for field, option in OPTIONS.items():
+        words = words.replace(field, option)
+    return words
 
 
 def _without_details(code: grpc.StatusCode, words: str, where: str) -> str:
@@ -142,7 +155,7 @@ def _violations(status: status_pb2.Status | None) -> list[Violation]:
         bad_request = error_details_pb2.BadRequest()
         precondition = error_details_pb2.PreconditionFailure()
         if detail.Unpack(bad_request):
-            found += [Violation(each.field, each.description) for each in bad_request.field_violations]
+            found += [Violation(each.field, _with_options(each.description)) for each in bad_request.field_violations]
         elif detail.Unpack(precondition):
-            found += [Violation(each.subject, each.description) for each in precondition.violations]
+            found += [Violation(each.subject, _with_options(each.description)) for each in precondition.violations]
     return found

@@ -70,7 +70,11 @@ def _overrides(_context: click.Context, _parameter: click.Parameter, values: tup
 )
 @click.option("--replace", is_flag=True, help="Make the file's rules the whole rule set. Clusters stay registered.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and let control check it; change nothing.")
-@click.option("--allow-unreachable", is_flag=True, help="Register clusters although they can't be reached now.")
+@click.option(
+    "--allow-unreachable",
+    is_flag=True,
+    help="Go on although clusters can't be reached now; the topics on them are not checked.",
+)
 @click.option(
     "--create-topics", is_flag=True, help="Create topics that move and are absent on their target; refused otherwise."
 )
@@ -227,6 +231,7 @@ def _change_rules(connection: Connection, plan: Plan, options: Options) -> admin
             reason=options.reason,
             create_missing_topics=options.create_topics,
             allow_shadowed=options.allow_shadowed,
+            allow_unreachable=options.allow_unreachable,
         ),
     )
     return connection.call(connection.rules.ReplaceRules, request)

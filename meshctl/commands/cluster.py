@@ -136,15 +136,15 @@ def test(session: Session, name: str | None, bootstrap: list[str]) -> None:
     if name is not None:
         request = admin.TestClusterRequest(name=f"clusters/{name}")
     else:
-        request = admin.TestClusterRequest(
-            spec=routing.ClusterSpec(cluster_name="untitled", bootstrap_servers=bootstrap)
-        )
+        request = admin.TestClusterRequest(spec=routing.ClusterSpec(cluster_name="tested", bootstrap_servers=bootstrap))
     answer = connection.call(connection.clusters.TestCluster, request)
     if session.as_json:
         print_json(answer)
     found, label = answer.cluster, name or ",".join(bootstrap)
     if found.state == admin.CLUSTER_STATE_UNREACHABLE:
-        raise MeshctlError(f"cluster {label} does not answer: {found.state_reason}", ExitCode.UNAVAILABLE)
+        reason = found.state_reason
+        text = reason if "does not answer" in reason else f"cluster {label} does not answer: {reason}"
+        raise MeshctlError(text, ExitCode.UNAVAILABLE)
     if session.as_json:
         return
     topics = count(answer.topic_count, "topic")

@@ -82,6 +82,11 @@ def change_options(command: F) -> F:
         "--allow-shadowed", is_flag=True, help="Accept a rule that can never match because an earlier one covers it."
     )
     @click.option(
+        "--allow-unreachable",
+        is_flag=True,
+        help="Go on although a cluster does not answer; the topics on it are not checked.",
+    )
+    @click.option(
         "--expected-revision",
         type=click.IntRange(min=0),
         default=0,
@@ -95,12 +100,13 @@ def change_options(command: F) -> F:
         dry_run: bool,
         create_topics: bool,
         allow_shadowed: bool,
+        allow_unreachable: bool,
         expected_revision: int,
         **kwargs: Any,
     ) -> Any:
         options = admin.ChangeOptions(
             expected_revision=expected_revision, validate_only=dry_run, request_id=str(uuid.uuid4()), reason=reason,
-            create_missing_topics=create_topics, allow_shadowed=allow_shadowed,
+            create_missing_topics=create_topics, allow_shadowed=allow_shadowed, allow_unreachable=allow_unreachable,
         )  # fmt: skip
         return command(*args, options=options, **kwargs)
 

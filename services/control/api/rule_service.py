@@ -88,7 +88,9 @@ class RuleService(admin_grpc.RuleServiceServicer):
         self._journal.require_loaded()
         options: admin.ChangeOptions = request.options
         who = caller(request, options.request_id, options.reason)
-        wishes = ChangeWishes(options.expected_revision, options.validate_only, options.create_missing_topics)
+        wishes = ChangeWishes(
+            options.expected_revision, options.validate_only, options.create_missing_topics, options.allow_unreachable
+        )
 
         def remember(result: RuleChange | Refusal, view: MeshView) -> StoredAnswer | None:
             if not who.request_id:

@@ -201,7 +201,7 @@ class ClusterDecisions:
             if not allow_unreachable:
                 raise Unavailable(
                     "CLUSTER_UNREACHABLE",
-                    f"{test.reason}; check its address and security, or allow it to be unreachable for now",
+                    f"{test.reason}; check its address and security; to register it all the same set allow_unreachable",
                 )
             self._probes.note_failure(spec.cluster_name, test.reason)
             return Sighting(home=self._is_home("", spec.bootstrap_servers))

@@ -40,6 +40,7 @@ class ChangeWishes:
     expected_revision: int = 0
     validate_only: bool = False
     create_missing_topics: bool = False
+    allow_unreachable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +146,21 @@ class RuleDecisions:
     async def _moves(self, decision: RuleSetDecision, wishes: ChangeWishes) -> tuple[list[Move], list[Move]]:
         """Topics that move, and those of them that are to be created on their target."""
         before, after = decision.before, decision.after
-        topics = await self._topics(before, clusters_that_may_lose(before, after), "topics that may move away from it")
+        losing = clusters_that_may_lose(before, after)
+        topics = await self._topics(before, losing, "topics that may move away from it", wishes)
         moves = planned_moves(before, after, topics, never=self._never_move)
         targets = {move.target for move in moves if move.target is not None}
-        topics |= await self._topics(after, targets - topics.keys(), "topics that move to it")
+        topics |= await self._topics(after, targets - topics.keys(), "topics that move to it", wishes)
         result = checked(moves, topics)
         refuse_narrow(result)
         if not wishes.create_missing_topics:
             refuse_absent(result)
         return moves, list(result.absent)
 
-    async def _topics(self, table: RoutingTable, names: Iterable[str], what: str) -> dict[str, dict[str, int]]:
+    async def _topics(
+        self, table: RoutingTable, names: Iterable[str], what: str, wishes: ChangeWishes
+    ) -> dict[str, dict[str, int]]:
+        """What is on the clusters; one that does not answer refuses the change, or is left out where that is wished."""
         wanted = sorted(names)
         answers = await asyncio.gather(
             *(self._connections.topics(table.clusters[name]) for name in wanted), return_exceptions=True
@@ -163,9 +168,13 @@ class RuleDecisions:
         found: dict[str, dict[str, int]] = {}
         for name, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, UnreachableError):
+                if wishes.allow_unreachable:
+                    log.warning("rules change unchecked", cluster=name, reason=str(answer))
+                    continue
                 raise Unavailable(
                     "CLUSTER_UNREACHABLE",
-                    f"{answer}; the {what} can't be checked, so the rules stay as they are",
+                    f"{answer}; the {what} can't be checked, so the rules stay as they are; "
+                    "to change them unchecked set allow_unreachable",
                     {"cluster": name},
                 )
             if isinstance(answer, BaseException):

@@ -122,7 +122,8 @@ class Clusters:
                 raise Exists(
                     f"clusters/{other.name}",
                     f"cluster {name!r}: these addresses lead to the Kafka cluster {kafka_id}, which is registered as "
-                    f"{other.name!r}; a cluster has one name",
+                    f"{other.name!r}; a cluster has one name in the mesh: call it {other.name!r} here too, or give the "
+                    "addresses of another one",
                 )
 
 

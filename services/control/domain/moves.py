@@ -93,11 +93,11 @@ def planned_moves(
 
 
 def checked(moves: Iterable[Move], topics: Mapping[str, Mapping[str, int]]) -> Checked:
-    """Sorts out the moves that their targets (`topics` as above) can't take."""
+    """Sorts out the moves that their targets (`topics` as above) can't take; one without an entry is not judged."""
     absent: list[Move] = []
     narrow: list[tuple[Move, int]] = []
     for move in moves:
-        if move.target is None:
+        if move.target is None or move.target not in topics:
             continue
         there = topics[move.target].get(move.topic)
         if there is None:
@@ -115,7 +115,7 @@ def refuse_narrow(result: Checked) -> None:
             f"topics/{move.topic}",
             _listed(
                 [
-                    f"topic {move.topic!r} has {move.partitions} partitions on {move.source!r}, "
+                    f"topic {move.topic!r} has {_partitions(move.partitions)} on {move.source!r}, "
                     f"but {there} on {move.target!r}"
                     for move, there in result.narrow
                 ]
@@ -132,13 +132,17 @@ def refuse_absent(result: Checked) -> None:
             f"topics/{move.topic}",
             _listed(
                 [
-                    f"topic {move.topic!r} has {move.partitions} partitions on {move.source!r} "
+                    f"topic {move.topic!r} has {_partitions(move.partitions)} on {move.source!r} "
                     f"and does not exist on {move.target!r}"
                     for move in result.absent
                 ]
             )
-            + "; create it there with as many, or let the change do it with create_missing_topics",
+            + "; create it there with as many, or set create_missing_topics",
         )
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _listed(facts: list[str]) -> str:

@@ -185,7 +185,7 @@ class RuleSet:
                     f"rules/{rule.rule_id}",
                     f"rule {rule.rule_id!r} ({rule.match}) would never match: "
                     f"rule {cover.rule_id!r} ({cover.match}) comes first and covers it; "
-                    f"place it before {cover.rule_id!r}, or allow shadowed rules",
+                    f"place it before {cover.rule_id!r}, or set allow_shadowed",
                 )
 
 

@@ -34,7 +34,7 @@ async def test_what_does_not_answer_is_refused_unless_allowed(world: World) -> N
 
 async def test_one_kafka_cluster_has_one_name(world: World, kafka_c1: KafkaCluster) -> None:
     await world.register("c1", kafka_c1.bootstrap)
-    await refused(world.register("again", kafka_c1.bootstrap), grpc.StatusCode.ALREADY_EXISTS, "registered as 'c1'")
+    await refused(world.register("again", kafka_c1.bootstrap), grpc.StatusCode.ALREADY_EXISTS, "call it 'c1' here too")
 
 
 async def test_a_wrong_property_is_named_at_once(world: World, kafka_c1: KafkaCluster) -> None:

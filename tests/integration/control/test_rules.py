@@ -131,6 +131,31 @@ async def test_a_move_away_from_a_cluster_that_is_down_is_refused(mesh_of_two: W
     await mesh_of_two.set("bananas", "c1")  # what does not concern it goes on
 
 
+async def test_topics_leave_a_cluster_that_is_lost_when_told_to_go_unchecked(mesh_of_two: World) -> None:
+    await mesh_of_two.register("down", NOBODY, allow_unreachable=True)
+    await mesh_of_two.set("apples", "down")
+    await mesh_of_two.set("cherries", "down")
+    moved = await mesh_of_two.set("apples", "c1", allow_unreachable=True)
+    assert [rule.spec.target_cluster for rule in moved.rules] == ["c1"]
+    remove = admin.RemoveRuleRequest(name="rules/cherries")
+    await refused(mesh_of_two.rules.RemoveRule(remove), grpc.StatusCode.UNAVAILABLE, "set allow_unreachable")
+    remove.options.allow_unreachable = True
+    await mesh_of_two.rules.RemoveRule(remove)
+    await mesh_of_two.clusters.RemoveCluster(admin.RemoveClusterRequest(name="clusters/down"))
+
+
+async def test_a_topic_goes_to_a_cluster_that_is_down_when_told_to_go_unchecked(
+    mesh_of_two: World, kafka_c1: KafkaCluster, topic: str
+) -> None:
+    create_topic(kafka_c1.bootstrap, topic, 2)
+    await mesh_of_two.register("down", NOBODY, allow_unreachable=True)
+    await mesh_of_two.set(topic, "c1")
+    await refused(mesh_of_two.set(topic, "down"), grpc.StatusCode.UNAVAILABLE, "topics that move to it")
+    moved = await mesh_of_two.set(topic, "down", allow_unreachable=True)
+    assert list(moved.moves) == [admin.TopicMove(topic=topic, from_cluster="c1", to_cluster="down", partitions=2)]
+    assert not moved.created_topics
+
+
 @pytest.mark.parametrize("create", [False, True])
 async def test_an_unknown_target_is_named_with_the_known_ones(mesh_of_two: World, create: bool) -> None:
     call = mesh_of_two.set("apples", "c9", create_missing_topics=create)

@@ -37,7 +37,7 @@ def test_a_cluster_is_connected_to_before_it_is_registered(
     assert "answered in" in meshctl("cluster", "test", "--bootstrap", kafka_c1.bootstrap).stdout
     nobody = meshctl("cluster", "register", "gone", "127.0.0.1:1", check=False)
     assert nobody.returncode == 3
-    assert "allow it to be unreachable" in nobody.stderr
+    assert "give --allow-unreachable" in nobody.stderr
 
 
 def test_a_wrong_property_is_named_at_registration(meshctl: Meshctl, kafka_c2: KafkaCluster) -> None:

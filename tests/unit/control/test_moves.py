@@ -52,6 +52,11 @@ def test_a_target_with_fewer_partitions_is_refused_with_both_numbers() -> None:
         refuse_narrow(result)
 
 
+def test_a_target_that_could_not_be_asked_is_not_checked() -> None:
+    result = checked([Move("apples", "c1", "c2", 3)], {"c1": {"apples": 3}})
+    assert (result.absent, result.narrow) == ((), ())
+
+
 def test_a_target_with_as_many_or_more_is_fine() -> None:
     result = checked(
         [Move("a", "c1", "c2", 3), Move("b", "c1", "c2", 1), Move("c", "c1", None, 1)], {"c2": {"a": 3, "b": 9}}

@@ -40,6 +40,18 @@ def test_each_status_has_its_exit_code_and_the_servers_words(
     assert not result.stdout
 
 
+def test_the_way_out_is_named_by_its_option(control: ScriptedControl, meshctl: Meshctl) -> None:
+    failure = error_details_pb2.PreconditionFailure()
+    failure.violations.add(
+        type="TARGET_LACKS_TOPIC", subject="topics/a", description="absent; set create_missing_topics"
+    )
+    control.answers["SetRule"] = Refusal(
+        grpc.StatusCode.FAILED_PRECONDITION, "absent; set create_missing_topics", (failure,)
+    )
+    result = meshctl("rule", "set", "--topic", "a", "--to", "c1")
+    assert result.stderr == "meshctl: absent; give --create-topics\n"
+
+
 def test_field_violations_are_listed(control: ScriptedControl, meshctl: Meshctl) -> None:
     bad = error_details_pb2.BadRequest()
     bad.field_violations.add(field="spec.producer_config[acsk]", description="No such configuration property")
