@@ -27,6 +27,8 @@ MAX_PIECES: Final = 512
 """Pieces in one writev; systems allow 1024 (IOV_MAX)."""
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """From here on a peer that does not read makes us stop reading from whoever feeds it."""
+LAST_WORDS_S: Final = 10.0
+"""How long a peer may take to read what was sent before a close."""
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 """A peer whose machine is gone without a word is noticed within two minutes of silence (seconds, seconds, probes)."""
 
@@ -208,6 +210,8 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._transport is not None and self._fd != -1:
             self._flush()
             self._transport.close()
+            if self.unsent_bytes:
+                asyncio.get_running_loop().call_later(LAST_WORDS_S, self._transport.abort)
         self._ended(reason)
 
     def abort(self, reason: str) -> None:

@@ -6,10 +6,13 @@ import socket
 import pytest
 import uvloop
 
+from services.gateway import frame_stream
 from services.gateway.frame_stream import FrameStream
 
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+@LOOPS
 def test_a_peer_that_is_gone_without_a_word_is_noticed(new_loop: type[asyncio.AbstractEventLoop]) -> None:
     async def options() -> tuple[int, int]:
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -27,3 +30,31 @@ def test_a_peer_that_is_gone_without_a_word_is_noticed(new_loop: type[asyncio.Ab
         pytest.skip("this system does not tell the time of its keep-alive")
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert runner.run(options()) == (1, 60)
+
+
+class Watched(FrameStream):
+    def __init__(self) -> None:
+        super().__init__(1000)
+        self.gone = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.gone.set()
+
+
+@LOOPS
+def test_a_peer_that_never_reads_cannot_keep_a_closed_connection(
+    new_loop: type[asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def closed() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            stream = Watched()
+            await asyncio.get_running_loop().create_connection(lambda: stream, *listening.getsockname())
+            stream.send(bytes(32 << 20))
+            stream.close("enough")
+            async with asyncio.timeout(5):
+                await stream.gone.wait()
+
+    monkeypatch.setattr(frame_stream, "LAST_WORDS_S", 0.1)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(closed())
