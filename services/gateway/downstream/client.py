@@ -10,6 +10,7 @@ Theory of operation
 4. A client that goes away takes its waiting requests along; Produce that has started is carried through.
 """
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass
 
@@ -49,6 +50,8 @@ from services.gateway.wire.scanner import patch_correlation_id
 
 log = structlog.get_logger(__name__)
 
+STALLED_S = 60.0
+"""A large request that has begun to come must go on within this time: it holds memory that others wait for."""
 COUNTED_KEYS, COUNTED_VERSIONS = range(128), range(32)
 """Refused requests are counted by these alone, well above what Kafka has: no client can make up counters at will."""
 
@@ -89,6 +92,7 @@ class ClientConnection(FrameStream):
         self._upstream_congested = False
         self._pause_reason: str | None = None
         self._draining: str | None = None
+        self._stall: asyncio.TimerHandle | None = None
 
     @property
     def unanswered(self) -> int:
@@ -277,7 +281,22 @@ class ClientConnection(FrameStream):
 
     def gathering(self, delta: int) -> None:
         self._mesh.budget.add(delta)
+        if self._stall is None:
+            self._watch_for_stall()
+        elif delta < 0:
+            self._stall.cancel()
+            self._stall = None
         self._update_reading()
+
+    def _watch_for_stall(self) -> None:
+        self._stall = asyncio.get_running_loop().call_later(STALLED_S, self._check_for_stall, self._filled)
+
+    def _check_for_stall(self, filled: int) -> None:
+        if filled == self._filled and self._pause_reason is None:
+            log.warning("closing a connection: a request that does not go on", bytes=filled, **self._who())
+            self.abort("a request that does not go on")
+        else:
+            self._watch_for_stall()
 
     def congestion(self, congested: bool) -> None:
         if not congested:

@@ -1,15 +1,18 @@
 """What clients should not send: a clean close for them, and nothing for anybody else."""
 
+import asyncio
 import struct
 
 import pytest
 from structlog.testing import capture_logs
 
 from services.gateway.metrics import refused_requests
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode
 from services.gateway.wire.frames import encode_request, parse_response_header
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from tests.unit.gateway.downstream.conftest import MAX_FRAME_MIB, Stage
+from tests.unit.gateway.downstream.test_order import produce, written
 
 GOOD = encode_request(MetadataRequest(None), 9, 1, "bad")
 
@@ -55,6 +58,21 @@ async def test_a_size_that_never_arrives_costs_no_memory(stage: Stage) -> None:
     client.send_bytes(struct.pack(">i", MAX_FRAME_MIB * 1024 * 1024) + bytes(100))
     assert (await (await stage.connect()).ask(ApiVersionsRequest(), 3, ApiVersionsResponse)).error_code == 0
     assert stage.gateway.mesh.budget.held_bytes <= 1 << 20
+
+
+async def test_a_large_request_that_does_not_go_on_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.gateway.downstream.client.STALLED_S", 0.3)
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    client, slow = await stage.connect(), await stage.connect()
+    frame = encode_request(produce("apples", bytes(400_000)), 9, 1, "slow")
+    for at in range(0, len(frame), 20_000):  # takes longer, but goes on
+        slow.send_bytes(frame[at : at + 20_000])
+        await asyncio.sleep(0.02)
+    assert await slow.frame()
+    client.send_bytes(struct.pack(">i", 1 << 20) + bytes(100_000))
+    assert await client.closed() == b""
+    assert len(stage.gateway.connections) == 1
+    assert stage.gateway.mesh.budget.held_bytes == 0
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(4711, 0), (0, 99), (0, 2), (24, 3)])
