@@ -1,8 +1,10 @@
 """The example of a new mesh: its clusters, the rules `apples*` to the first and `bananas*` to the second, two topics.
 
 A step of `kafka-mesh up`, over the admin API like any operator. Clusters are registered when they are missing, and
-their addresses kept current; the rules are set only when a cluster was missing, so an operator's rules stay theirs.
-The topics exist on all clusters with equal partitions, so that a rule may move them at once.
+their addresses kept current. A rule of the example is set once in the life of a mesh: what the log shows that the
+example has decided before is the operator's since then, also when it was removed; what an interrupted first start did
+not come to is done by the next one. Topics are made on all clusters with equal partitions, so that a rule may move
+them at once.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from mesh.rpc import admin, admin_grpc, routing
 from meshctl.connection import ACTOR_METADATA, actor
+from meshctl.failures import as_call
 
 CALL_TIMEOUT_S = 30.0
 CHANNEL_TIMEOUT_S = 20.0
 TOPIC_TIMEOUT_S = 30.0
 PARTITIONS = 3
+RULES_STREAM = "rules"
 TOPICS = ("apples", "bananas")
 REASON = "example of kafka-mesh up"
 _WHO = ((ACTOR_METADATA, actor()),)  # the person who started the mesh decides
@@ -32,16 +36,37 @@ _WHO = ((ACTOR_METADATA, actor()),)  # the person who started the mesh decides
 def set_up(control: str, clusters: Mapping[str, str]) -> None:
     with grpc.insecure_channel(control) as channel:
         grpc.channel_ready_future(channel).result(timeout=CHANNEL_TIMEOUT_S)
-        new = _register(admin_grpc.ClusterServiceStub(channel), clusters)
-        if not new:
+        _register(admin_grpc.ClusterServiceStub(channel), clusters)
+        decided = _decided_before(admin_grpc.DecisionServiceStub(channel))
+        missing = {topic: target for topic, target in _targets(list(clusters)).items() if topic not in decided}
+        if not missing:
             return
         for bootstrap in clusters.values():
-            create_topics(bootstrap, TOPICS)
-        _set_rules(admin_grpc.RuleServiceStub(channel), list(clusters))
+            create_topics(bootstrap, tuple(missing))
+        _set_rules(admin_grpc.RuleServiceStub(channel), missing)
 
 
-def _register(service: admin_grpc.ClusterServiceStub, clusters: Mapping[str, str]) -> list[str]:
-    """Make control know the clusters at these addresses; returns the names of those that it did not know."""
+def _targets(clusters: list[str]) -> dict[str, str]:
+    """Topic prefix to the cluster where the example puts it."""
+    return {prefix: clusters[position % len(clusters)] for position, prefix in enumerate(TOPICS)}
+
+
+def _decided_before(service: admin_grpc.DecisionServiceStub) -> set[str]:
+    """Prefixes about which somebody has decided at some time: the log is read, because removed rules left the table."""
+    decided: set[str] = set()
+    request = admin.ListEventsRequest(page_size=1000, stream=RULES_STREAM)
+    while True:
+        page = service.ListEvents(request, timeout=CALL_TIMEOUT_S, metadata=_WHO)
+        for event in page.events:
+            for change in event.rule_set_changed.changes:
+                decided |= {change.created.match.topic_prefix, change.updated.match.topic_prefix}
+        if not page.next_page_token or decided >= set(TOPICS):
+            return decided
+        request.page_token = page.next_page_token
+
+
+def _register(service: admin_grpc.ClusterServiceStub, clusters: Mapping[str, str]) -> None:
+    """Make control know the clusters at these addresses."""
     listed = service.ListClusters(admin.ListClustersRequest(page_size=1000), timeout=CALL_TIMEOUT_S, metadata=_WHO)
     known = {cluster.spec.cluster_name: cluster for cluster in listed.clusters}
     for name, bootstrap in clusters.items():
@@ -63,14 +88,13 @@ def _register(service: admin_grpc.ClusterServiceStub, clusters: Mapping[str, str
             )
             update.update_mask.paths.append("bootstrap_servers")
             service.UpdateCluster(update, timeout=CALL_TIMEOUT_S, metadata=_WHO)
-    return [name for name in clusters if name not in known]
 
 
-def _set_rules(service: admin_grpc.RuleServiceStub, clusters: list[str]) -> None:
-    for position, prefix in enumerate(TOPICS):
+def _set_rules(service: admin_grpc.RuleServiceStub, targets: Mapping[str, str]) -> None:
+    for prefix, target in targets.items():
         request = admin.SetRuleRequest(
             match=routing.RuleMatch(topic_prefix=prefix),
-            target_cluster=clusters[position % len(clusters)],
+            target_cluster=target,
             options=admin.ChangeOptions(request_id=str(uuid.uuid4()), reason=REASON),
         )
         service.SetRule(request, timeout=CALL_TIMEOUT_S, metadata=_WHO)
@@ -99,7 +123,11 @@ def main() -> int:
     except grpc.FutureTimeoutError:
         print(f"control at {options.control} does not answer", file=sys.stderr)
     except grpc.RpcError as error:
-        print(f"control at {options.control} refused the example: {error}", file=sys.stderr)
+        if as_call(error).code() is grpc.StatusCode.ALREADY_EXISTS:  # this mesh has names of its own for these clusters
+            print(f"the example is left out: {as_call(error).details()}")
+            return 0
+        words = as_call(error).details() or as_call(error).code().name
+        print(f"control at {options.control} refused the example: {words}", file=sys.stderr)
     except KafkaException as error:
         print(f"the example's topics were not created: {error}", file=sys.stderr)
     else:
