@@ -24,7 +24,7 @@ CONNECT_SECONDS = 10.0
 POLL_SECONDS = 0.2  # how soon Ctrl-C is seen
 LINGER_MS = 5
 _NO_ANSWER = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
-_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 class RecordFormat(StrEnum):
@@ -109,13 +109,15 @@ def produce(
             "enable.idempotence": True,
             "linger.ms": LINGER_MS,
             "message.timeout.ms": int(timeout * 1000),
-            "topic.metadata.propagation.max.ms": int(min(timeout, UNKNOWN_TOPIC_SECONDS) * 1000),
+            # below the delivery time-out: "unknown topic" says more than "timed out"
+            "topic.metadata.propagation.max.ms": int(min(timeout / 2, UNKNOWN_TOPIC_SECONDS) * 1000),
             "error_cb": deliveries.note_client_error,
         }
     )
     record_headers = [_header(each) for each in headers]
     lines: Iterable[bytes] = (each.encode() for each in messages) if messages else _stdin_lines()
     interrupted = False
+    refused: ClientError | None = None
     try:
         for line in lines:
             key, value = _key_and_value(line, key_separator)
@@ -125,13 +127,17 @@ def produce(
             _send(producer, topic, value, fields)
     except KeyboardInterrupt:
         interrupted = True
+    except ClientError as error:  # this line ends it; those before it are on their way
+        refused = error
     undelivered = producer.flush(timeout + POLL_SECONDS)
     deliveries.failed += undelivered
-    if deliveries.delivered or not deliveries.failed:
+    if deliveries.delivered or not (deliveries.failed or refused):
         places = f": {deliveries.places()}" if deliveries.delivered else ""
         click.echo(f"{deliveries.delivered} {'record' if deliveries.delivered == 1 else 'records'} to {topic}{places}")
     if deliveries.failed:
-        raise _not_delivered(topic, bootstrap, deliveries)
+        raise _not_delivered(topic, bootstrap, deliveries, partition)
+    if refused:
+        raise refused
     if interrupted:
         raise click.Abort
 
@@ -144,6 +150,10 @@ def _send(producer: Producer, topic: str, value: bytes, fields: dict[str, Any]) 
         except BufferError:
             producer.poll(POLL_SECONDS)
             continue
+        except KafkaException as error:
+            raise ClientError(
+                f"a record of {len(value)} bytes is refused: {error.args[0].str()}", EXIT_FAILED
+            ) from error
         producer.poll(0)
         return
 
@@ -169,13 +179,15 @@ def _header(text: str) -> tuple[str, bytes]:
     return name, value.encode()
 
 
-def _not_delivered(topic: str, endpoint: Endpoint, deliveries: Deliveries) -> ClientError:
+def _not_delivered(topic: str, endpoint: Endpoint, deliveries: Deliveries, partition: int | None) -> ClientError:
     error, client_error = deliveries.first_error, deliveries.last_client_error
     if not deliveries.delivered and client_error is not None and client_error.code() in _NO_ANSWER:
         return no_answer(endpoint, client_error.str())
     cause = error.str() if error is not None else "no answer in time"
     if error is not None and error.code() in _NO_TOPIC:
         cause = unrouted(topic)
+    elif error is not None and error.code() == KafkaError._UNKNOWN_PARTITION and partition is not None:
+        cause = f"it has no partition {partition}"
     return ClientError(f"{deliveries.failed} not delivered to {topic}: {cause}", EXIT_FAILED)
 
 

@@ -45,6 +45,22 @@ def test_lines_become_records_and_records_lines(one_partition: str) -> None:
     assert consumed(one_partition, "-n", "4") == ["one", "two", "", "four"]
 
 
+def test_a_line_that_is_refused_ends_it_and_those_before_it_arrive(one_partition: str) -> None:
+    too_large = CliRunner().invoke(produce, [one_partition], input="one\n" + "x" * 2_000_000 + "\n")
+    assert too_large.exit_code == 1
+    assert too_large.stdout == f"1 record to {one_partition}: partition 0 offset 0\n"
+    assert "Error: a record of 2000000 bytes is refused: Unable to produce message" in too_large.stderr
+    no_key = CliRunner().invoke(produce, [one_partition, "--key-separator", ":"], input="k:two\nthree\n")
+    assert (no_key.exit_code, "1 record to" in no_key.stdout) == (1, True)
+    assert consumed(one_partition, "-n", "2") == ["one", "two"]
+
+
+def test_a_partition_that_is_not_there_is_named(one_partition: str) -> None:
+    result = CliRunner().invoke(produce, [one_partition, "-m", "x", "--partition", "7", "--timeout", "2"])
+    assert result.exit_code == 1
+    assert f"1 not delivered to {one_partition}: it has no partition 7" in result.stderr
+
+
 def test_keys_headers_and_bytes_come_out_in_json(one_partition: str, bootstrap: str) -> None:
     arguments = [one_partition, "-m", "k:v:w", "--key-separator", ":", "--header", "trace=abc", "--partition", "0"]
     assert CliRunner().invoke(produce, arguments).stdout == f"1 record to {one_partition}: partition 0 offset 0\n"
