@@ -18,6 +18,7 @@ from mesh.rpc import admin, events, instances, instances_grpc
 from services.sidecar import metrics
 from services.sidecar.consuming.records import EndCause, InstanceId
 
+ACTOR_METADATA = "x-mesh-actor"
 BEAT_SECONDS = 3.0
 CALL_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
@@ -51,6 +52,7 @@ class ControlLink:
         self._channel = grpc.aio.insecure_channel(address)
         self._stub = instances_grpc.InstanceServiceStub(self._channel)
         self._sidecar = sidecar
+        self._who = ((ACTOR_METADATA, sidecar.encode("ascii", "replace").decode()),)  # for control's history
         self._member = admin.Member(
             name=f"members/{sidecar}", kind=admin.MEMBER_KIND_SIDECAR, version=VERSION, address=listen
         )
@@ -80,7 +82,10 @@ class ControlLink:
             self._wake.clear()
             try:
                 await self._call(
-                    "Beat", self._stub.Beat(instances.BeatRequest(member=self._member), timeout=CALL_SECONDS)
+                    "Beat",
+                    self._stub.Beat(
+                        instances.BeatRequest(member=self._member), timeout=CALL_SECONDS, metadata=self._who
+                    ),
                 )
                 if not is_known:
                     await self._disown_strangers()
@@ -119,7 +124,11 @@ class ControlLink:
             name, content = message.name, message.SerializeToString(deterministic=True)
             if self._confirmed.get(name) != content:
                 request = instances.RegisterInstanceRequest(instance=message)
-                await self._tell("RegisterInstance", self._stub.RegisterInstance(request, timeout=CALL_SECONDS), name)
+                await self._tell(
+                    "RegisterInstance",
+                    self._stub.RegisterInstance(request, timeout=CALL_SECONDS, metadata=self._who),
+                    name,
+                )
                 if name not in self._removals:  # it may have ended meanwhile
                     self._confirmed[name] = content
         self._count()
@@ -127,7 +136,9 @@ class ControlLink:
     async def _remove(self) -> None:
         for name, cause in list(self._removals.items()):
             request = instances.RemoveInstanceRequest(name=name, sidecar=self._sidecar, cause=cause)
-            await self._tell("RemoveInstance", self._stub.RemoveInstance(request, timeout=CALL_SECONDS), name)
+            await self._tell(
+                "RemoveInstance", self._stub.RemoveInstance(request, timeout=CALL_SECONDS, metadata=self._who), name
+            )
             self._removals.pop(name, None)
 
     async def _disown_strangers(self) -> None:
@@ -135,7 +146,9 @@ class ControlLink:
         page_token = ""
         while True:
             request = instances.ListInstancesRequest(page_size=PAGE_SIZE, page_token=page_token)
-            page = await self._call("ListInstances", self._stub.ListInstances(request, timeout=CALL_SECONDS))
+            page = await self._call(
+                "ListInstances", self._stub.ListInstances(request, timeout=CALL_SECONDS, metadata=self._who)
+            )
             held = {message.name for message in self._current()}
             for known in page.instances:
                 if known.sidecar == self._sidecar and known.name not in held:

@@ -282,8 +282,8 @@ class GroupConsumer:
                 partition=partition,
                 offset=offset,
                 timestamp=message.timestamp()[1],
-                key=None if key is None else (format_ or self._options.key_format).codec.decode(key),
-                value=None if value is None else (format_ or self._options.value_format).codec.decode(value),
+                key=_of("key", format_ or self._options.key_format, key),
+                value=_of("value", format_ or self._options.value_format, value),
                 headers=_headers(message),
                 size=len(key or b"") + len(value or b""),
             )
@@ -345,6 +345,16 @@ class GroupConsumer:
 
 def _commits(offsets: list[TopicPartition]) -> list[Commit]:
     return [Commit(Partition(one.topic, one.partition), one.offset, one.metadata or "") for one in offsets]
+
+
+def _of(part: str, format_: Format, content: bytes | None) -> object:
+    """A record's key or value; FormatError says which of the two does not fit."""
+    if content is None:
+        return None
+    try:
+        return format_.codec.decode(content)
+    except FormatError as error:
+        raise FormatError(f"its {part} is {error}") from None
 
 
 def _headers(message: Message) -> dict[str, str]:

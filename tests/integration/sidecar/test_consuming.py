@@ -186,7 +186,7 @@ def test_a_record_that_does_not_fit_its_format_is_named_and_can_be_passed(
     for _ in range(2):
         answer = reader.get()
         assert (answer.status_code, answer.json()["code"]) == (400, "ERR12205")
-        assert f"{orders}-0 offset 1 does not fit its format" in answer.json()["description"]
+        assert f"{orders}-0 offset 1 does not fit its format: its value is not UTF-8" in answer.json()["description"]
     assert values(reader.read(format="binary", max_bytes=1)) == ["/w=="]
     assert [record["offset"] for record in reader.read_all(1)] == [2]
 

@@ -24,6 +24,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.known: dict[str, events.ConsumerInstance] = {}
         self.removed: dict[str, str] = {}
         self.members: list[admin.Member] = []
+        self.actors: set[str] = set()
         self.refused = ""
         self._server: grpc.Server | None = None
 
@@ -41,6 +42,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
     def RegisterInstance(self, request: instances.RegisterInstanceRequest, context: Any) -> events.ConsumerInstance:
         if request.instance.instance_id == self.refused:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "held by another sidecar")
+        self.actors.add(str(dict(context.invocation_metadata()).get("x-mesh-actor")))
         name = f"instances/{request.instance.group}.{request.instance.instance_id}"
         self.known[name] = request.instance
         return request.instance
@@ -91,6 +93,7 @@ def test_control_hears_of_the_sidecar_and_its_instances(
     assert {(member.name, member.kind) for member in control.members} == {
         ("members/sidecar-test", admin.MEMBER_KIND_SIDECAR)
     }
+    assert control.actors == {"sidecar-test"}  # who decided, in control's history
 
 
 def test_without_control_all_works_and_it_hears_everything_later(
