@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 
@@ -88,10 +88,7 @@ class ServiceSettings(BaseSettings):
         """Environment over file over defaults. ValueError or ValidationError say what is wrong."""
         values: dict[str, Any] = {}
         if path is not None:
-            content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-            if not isinstance(content, dict):
-                raise ValueError(f"{path}: expected a mapping of service names, got {type(content).__name__}")
-            values = content.get(cls.service) or {}
+            values = _section(path, cls.service)
         prefix = cls.model_config.get("env_prefix", "")
         known = {f"{prefix}{name}".upper() for name in cls.model_fields}
         unknown = [name for name in os.environ if name.startswith(prefix) and name.partition("__")[0] not in known]
@@ -102,27 +99,76 @@ class ServiceSettings(BaseSettings):
         return cls(**values)
 
 
-def load(settings: type[S], argv: list[str] | None = None) -> S:
-    """The settings of a service's process; on a fault prints each one with its place and exits with 2."""
-    parser = ArgumentParser(prog=f"kafka-mesh {settings.service}", description=(settings.__doc__ or "").strip())
+def _section(path: Path, service: str) -> dict[str, Any]:
+    """The service's part of a file; ValueError names the file and what is wrong in it."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected a mapping of service names, got {type(content).__name__}")
+    for name, section in content.items():  # a file may hold the sections of all services, and nothing else
+        if section is not None and not isinstance(section, dict):
+            raise ValueError(f"{path}: {name!r} is no section; settings of this service stand under '{service}:'")
+    return content.get(service) or {}
+
+
+def load(settings: type[S], argv: list[str] | None = None, *, command: str = "") -> S:
+    """The settings of a service's process; on a fault prints each one with its place and exits with 2. `command` is
+    what the user called, where it is not the service's name.
+    """
+    command = command or settings.service
+    parser = ArgumentParser(
+        prog=f"kafka-mesh {command}",
+        description=" ".join((settings.__doc__ or "").split()),
+        epilog=_described(settings),
+        formatter_class=RawDescriptionHelpFormatter,
+    )
     configured = os.environ.get("KAFKA_MESH_CONFIG")
-    parser.add_argument("--config", type=Path, default=configured, help="YAML file with settings")
+    parser.add_argument(
+        "--config", type=Path, default=configured, metavar="FILE",
+        help=f"YAML file; the settings stand under '{settings.service}:', by their names in small letters",
+    )  # fmt: skip
     path: Path | None = parser.parse_args(argv).config
     try:
         return settings.from_file(Path(path) if path else None)
     except ValidationError as error:
-        _exit(settings, [_explained(settings, fault) for fault in error.errors(include_url=False, include_input=False)])
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        _exit(settings, [str(error)])
+        faults = error.errors(include_url=False, include_input=False)
+        _exit(command, list(dict.fromkeys(_explained(settings, fault) for fault in _causes(faults))))
+    except OSError as error:
+        _exit(command, [f"{path}: {error.strerror or error}"])
+    except ValueError as error:
+        _exit(command, [str(error)])
+
+
+def _described(settings: type[ServiceSettings]) -> str:
+    """Every setting by the name of its variable, with what it is without one."""
+    lines = ["settings, from the environment or the file:"]
+    for name, field in settings.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        shown = "required" if field.is_required() else _shown(default)
+        lines.append(f"  {settings.model_config.get('env_prefix', '')}{name.upper()}  [{shown}]")
+    return "\n".join(lines)
+
+
+def _shown(default: object) -> str:
+    text = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    return "empty" if text in ("", "None", "{}") else text
+
+
+def _causes(faults: list[Any]) -> list[Any]:
+    """Without what only follows from another fault: a list is too short when its items are wrong."""
+    inner = {fault["loc"][0] for fault in faults if len(fault["loc"]) > 1}
+    return [fault for fault in faults if len(fault["loc"]) != 1 or fault["loc"][0] not in inner]
 
 
 def _explained(settings: type[ServiceSettings], fault: Any) -> str:
     place = ".".join(str(part) for part in fault["loc"])
-    variable = f"{settings.model_config.get('env_prefix', '')}{place.upper().replace('.', '__')}"
-    return f"{place} ({variable}): {fault['msg']}"
+    variable = f"{settings.model_config.get('env_prefix', '')}{str(fault['loc'][0]).upper()}" if fault["loc"] else ""
+    return f"{place} ({variable}): {fault['msg'].removeprefix('Value error, ')}"
 
 
-def _exit(settings: type[ServiceSettings], faults: list[str]) -> NoReturn:
+def _exit(command: str, faults: list[str]) -> NoReturn:
     for fault in faults:
-        sys.stderr.write(f"kafka-mesh {settings.service}: {fault}\n")
+        sys.stderr.write(f"kafka-mesh {command}: {fault}\n")
     raise SystemExit(EXIT_USAGE)

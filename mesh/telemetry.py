@@ -71,9 +71,12 @@ class ManagementServer:
         host, port = host_port(address)
         self._lifecycle = lifecycle
         self._metrics = make_wsgi_app(REGISTRY)
-        self._server = make_server(
-            host, port, self._answer, server_class=_ManagementServer, handler_class=_QuietHandler
-        )
+        try:
+            self._server = make_server(
+                host, port, self._answer, server_class=_ManagementServer, handler_class=_QuietHandler
+            )
+        except OSError as error:
+            raise OSError(error.errno, f"can't listen on {address} (metrics_listen): {error.strerror}") from None
         self.port: int = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="management", daemon=True)
 
