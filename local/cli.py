@@ -85,7 +85,7 @@ def up_command(
     example: bool,
 ) -> None:
     """Start a whole mesh on this machine; Ctrl-C stops it."""
-    from local.layout import Layout, LayoutError, parse_clusters, parse_ports
+    from local.layout import Layout, LayoutError, parse_clusters, parse_database, parse_ports
     from local.up import up
 
     replicas = {"gateway": gateways, "router": routers}
@@ -94,7 +94,7 @@ def up_command(
             state=(state_dir or default_state_folder()).resolve(),
             ports=parse_ports(port_base, ports, replicas),
             clusters=parse_clusters(clusters),
-            database=database,
+            database=parse_database(database),
             example=example,
             replicas=replicas,
         )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from local.postgres import Postgres
 from local.readiness import Condition, HttpReady, KafkaReady, PostgresReady
 from local.services import HOST, PORTS, REPLICA_STEP, SERVICES, Service, replica_ports, with_replicas
 
 STATE_FOLDER = ".kafka-mesh"
+CLUSTER_NAME = re.compile(r"[a-zA-Z0-9._-]{1,63}")
 ENDPOINTS_FILE = "endpoints.json"
 
 
@@ -137,6 +140,10 @@ def parse_ports(base: int | None, values: tuple[str, ...], replicas: Mapping[str
         if not number_text.isdecimal() or not 0 < int(number_text) < 65536:
             raise LayoutError(f"--port {value!r} is not NAME=PORT")
         ports[name] = int(number_text)
+    by_number = {number: name for name, number in ports.items()}
+    for name, number in ports.items():
+        if by_number[number] != name:
+            raise LayoutError(f"port {number} is given to {name} and to {by_number[number]}; each needs one of its own")
     return ports
 
 
@@ -145,12 +152,27 @@ def parse_clusters(values: tuple[str, ...]) -> dict[str, str]:
     clusters: dict[str, str] = {}
     for value in values:
         name, separator, servers = value.partition("=")
-        if not separator or not name or not all(":" in server for server in servers.split(",")):
-            raise LayoutError(f"--cluster {value!r} is not NAME=HOST:PORT[,HOST:PORT...]")
+        if not separator or not CLUSTER_NAME.fullmatch(name) or not all(map(_is_address, servers.split(","))):
+            raise LayoutError(
+                f"--cluster {value!r} is not NAME=HOST:PORT[,HOST:PORT...], NAME of letters, digits, . _ -"
+            )
         if name in clusters:
             raise LayoutError(f"--cluster {name!r} is given twice")
         clusters[name] = servers
     return clusters
+
+
+def parse_database(url: str) -> str:
+    """A PostgreSQL URL with a database, or nothing."""
+    parts = urlsplit(url)
+    if url and not (parts.scheme in ("postgresql", "postgres") and parts.path.strip("/")):
+        raise LayoutError("--database is not a PostgreSQL URL: expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+    return url
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isdecimal() and 0 < int(port) < 65536
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from rich.table import Table
 from local.layout import Layout
 from local.ports import taken
 from local.processes import log_tail
+from local.readiness import KafkaReady
 from local.services import Service
 from local.supervisor import Change, StartError, State, Supervisor
 
@@ -99,7 +100,22 @@ def up(layout: Layout) -> int:
                 console.print(complaint)
             console.print("Stop what holds it, or give this mesh other ports: --port NAME=PORT, or --port-base PORT.")
             return EXIT_TAKEN
+        if silent := silent_clusters(layout.clusters):
+            for complaint in silent:
+                console.print(complaint, markup=False)
+            console.print("Start it, or correct --cluster: a mesh needs its clusters to start.")
+            return EXIT_NOT_STARTED
         return asyncio.run(_supervise(layout, console))
+
+
+def silent_clusters(clusters: Mapping[str, str]) -> list[str]:
+    """One sentence for each given cluster of which no address answers, before anything is started."""
+    complaints: list[str] = []
+    for name, bootstrap in clusters.items():
+        reasons = [KafkaReady(address).unmet() for address in bootstrap.split(",")]
+        if all(reasons):
+            complaints.append(f"cluster {name} does not answer: {'; '.join(filter(None, reasons))}")
+    return complaints
 
 
 async def _supervise(layout: Layout, console: Console) -> int:
@@ -126,7 +142,7 @@ async def _supervise(layout: Layout, console: Console) -> int:
             if running.done() and not running.cancelled():
                 running.result()
     except StartError as error:
-        console.print(f"[red]✗[/red] {error}", markup=False)
+        console.print(f"[red]✗[/red] {escape(str(error))}")
         exit_code = EXIT_NOT_STARTED
     finally:
         console.print("stopping ...")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.layout import Layout, LayoutError, parse_clusters, parse_ports
+from local.layout import Layout, LayoutError, parse_clusters, parse_database, parse_ports
 from local.ports import taken
 from local.services import PORTS, SERVICES
 
@@ -88,3 +88,21 @@ def test_who_holds_a_port_is_named() -> None:
         assert len(taken({"gateway": port})) == 1
         assert f"port {port} (gateway)" in taken({"gateway": port})[0]
         assert f"pid {os.getpid()}" in taken({"gateway": port})[0]
+
+
+@pytest.mark.parametrize("value", ["c1", "c1=foo", "=a:1", "bad name=a:1", "c1=a:x", "c1=a:0", "c1=a:1,"])
+def test_what_is_no_cluster_is_refused(value: str) -> None:
+    with pytest.raises(LayoutError, match="is not NAME=HOST:PORT"):
+        parse_clusters((value,))
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://me@db/mesh", "postgresql://me@db"])
+def test_what_is_no_database_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(LayoutError, match="not a PostgreSQL URL") as refused:
+        parse_database(url)
+    assert url not in str(refused.value)
+
+
+def test_one_port_is_not_given_twice() -> None:
+    with pytest.raises(LayoutError, match="port 23000 is given to gateway and to control"):
+        parse_ports(None, ("gateway=23000", "control=23000"), {})
