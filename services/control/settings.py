@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+
+from pydantic import Field, field_validator
 
 from mesh.settings import Address, AddressList, SecretStr, ServiceSettings
 
@@ -29,3 +31,10 @@ class ControlSettings(ServiceSettings, service="control"):
     stop_grace_s: float = Field(default=8.0, ge=0, le=60)
     """Seconds that running calls and the publisher get when control stops."""
     log_level: str = "INFO"
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgresql(cls, url: SecretStr) -> SecretStr:
+        if not re.match(r"postgres(ql)?://", url.get_secret_value()):  # never repeated: it may hold a password
+            raise ValueError("is no PostgreSQL URL; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+        return url

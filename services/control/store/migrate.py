@@ -28,6 +28,8 @@ STATEMENT_TIMEOUT_MS = 300_000
 WAIT_FOR_DATABASE = 30.0
 """Seconds to wait for a database that is just starting."""
 RETRY_EVERY = 0.5
+HOPELESS = ("password", "authentication failed", "no pg_hba.conf entry", 'role "')
+"""What waiting does not cure; libpq gives no code for failures of a connection, so its words have to do."""
 
 log = structlog.get_logger(__name__)
 
@@ -59,13 +61,17 @@ def migrate(database_url: str, *, wait: float = WAIT_FOR_DATABASE) -> None:
 
 def _create_if_absent(url: URL, wait: float) -> None:
     deadline = time.monotonic() + wait
+    said = ""
     while True:
         try:
             return _connect_or_create(url)
         except (psycopg.OperationalError, OperationalError) as error:
-            if time.monotonic() > deadline:
+            reason = str(error).strip().splitlines()[0]
+            if time.monotonic() > deadline or any(words in reason for words in HOPELESS):
                 raise
-            log.info("waiting for PostgreSQL", reason=str(error).strip().splitlines()[0])
+            if reason != said:
+                log.info("waiting for PostgreSQL", reason=reason)
+            said = reason
             time.sleep(RETRY_EVERY)
 
 
@@ -88,7 +94,7 @@ def _connect_or_create(url: URL) -> None:
 def main(argv: list[str] | None = None) -> None:
     """Entry of `kafka-mesh migrate`."""
     configure_logging("migrate")
-    settings = load(MigrateSettings, argv)
+    settings = load(MigrateSettings, argv, command="migrate")
     try:
         migrate(settings.database_url.get_secret_value())
     except (psycopg.Error, OperationalError) as error:
