@@ -22,6 +22,7 @@ from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.api_versions import unsupported_version
+from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import (
@@ -115,8 +116,10 @@ class ClientConnection(FrameStream):
         if header.client_id is not None:
             self.session.client_id = header.client_id
         handler = HANDLERS.get(header.api_key)
-        if handler is None or header.api_version not in handler.versions:
-            self._refuse(header)
+        served = self._mesh.clusters.served.get(header.api_key)
+        # what was served when the client asked may be no more, since a cluster joined: it has to ask again
+        if handler is None or served is None or header.api_version not in served:
+            self._refuse(header, served)
             return
         size = len(frame)
         request = Request(header, frame if owned else memoryview(bytearray(frame)))
@@ -132,7 +135,7 @@ class ClientConnection(FrameStream):
         self._pump()
         self._update_reading()
 
-    def _refuse(self, header: RequestHeader) -> None:
+    def _refuse(self, header: RequestHeader, served: VersionRange | None) -> None:
         """An API or version that we do not serve."""
         api = api_name(header.api_key) if header.api_key in COUNTED_KEYS else "unknown"
         version = str(header.api_version) if header.api_version in COUNTED_VERSIONS else "unknown"
@@ -142,13 +145,12 @@ class ClientConnection(FrameStream):
             self._slots.append(slot)
             self._answered(slot, unsupported_version(self._mesh.view(self.session, self._advertised)))
             return
-        served = HANDLERS.get(header.api_key)
         log.warning(
             "closing a connection: request not served",
             api=api_name(header.api_key),
             api_key=header.api_key,
             version=header.api_version,
-            served=str(served.versions) if served else "none",
+            served=str(served or "none"),
             **self._who(),
         )
         self._drain_and_close("request not served")

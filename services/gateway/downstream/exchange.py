@@ -14,7 +14,6 @@ import structlog
 from services.gateway.requests.plan import (
     Answer,
     Ask,
-    Broker,
     Call,
     Close,
     Command,
@@ -29,7 +28,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.upstream.cluster import decoded
 from services.gateway.upstream.clusters import Clusters
-from services.gateway.upstream.lanes import LaneKey, Lanes, LeftBehind, Taker
+from services.gateway.upstream.lanes import Lanes, LeftBehind, Taker
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Kind, Struct, message_of, spec_of
 
@@ -188,11 +187,9 @@ class Exchange:
             self._submit_resumable(call, take)
             return
         self._clusters.submit(call, self._lanes, self.client_id, take)
-        if call.no_answer and isinstance(call.target, Broker):
-            self._lanes.unheard.add(LaneKey(call.cluster, call.target.broker_id, call.lane))
 
     def _submit_resumable(self, call: Call, take: Taker) -> None:
-        place = (call.cluster, call.target, call.lane)
+        place = (self._clusters.incarnation(call.cluster), call.target, call.lane)
         waiting = self._lanes.left_behind
         left = waiting.get(place)
         if left is not None and left.key == call.resume_key:

@@ -54,9 +54,11 @@ class ClusterKnowledge:
     """Topics whose leaders must be asked again before use."""
     topic_names: dict[bytes, str] = field(default_factory=dict)
     versions: dict[int, VersionRange] = field(default_factory=dict)
-    """API key -> range, as all brokers seen so far have in common; empty before the first contact."""
+    """API key -> range, as all brokers that were asked have in common; empty before the first contact."""
     down: str | None = "not connected yet"
     """Why the cluster can't be reached now; None while it can."""
+    _spoken: dict[int, dict[int, VersionRange]] = field(default_factory=dict)
+    """Broker id -> API key -> range."""
 
     @property
     def available(self) -> bool:
@@ -93,14 +95,17 @@ class ClusterKnowledge:
                 if topic.topic_id != NO_UUID:
                     self.topic_names[topic.topic_id] = topic.name
 
-    def learn_versions(self, response: ApiVersionsResponse) -> None:
-        """Cut the ranges down to what this broker speaks too."""
+    def learn_versions(self, broker_id: int, response: ApiVersionsResponse) -> None:
+        """What this broker speaks, in the place of what it spoke before. Brokers that have left no longer count."""
         said = {v.api_key: VersionRange(v.min_version, v.max_version) for v in response.api_keys}
-        if not self.versions:
-            self.versions = said
-            return
-        common = {key: self.versions[key].intersection(said[key]) for key in self.versions.keys() & said.keys()}
-        self.versions = {key: found for key, found in common.items() if found is not None}
+        self._spoken = {each: spoken for each, spoken in self._spoken.items() if each in self.brokers}
+        self._spoken[broker_id] = said
+        first, *others = self._spoken.values()
+        common: dict[int, VersionRange] = dict(first)
+        for spoken in others:
+            shared = {key: common[key].intersection(spoken[key]) for key in common.keys() & spoken.keys()}
+            common = {key: found for key, found in shared.items() if found is not None}
+        self.versions = common
 
     def doubt(self, topics: Iterable[str]) -> None:
         """The next use has to ask again."""

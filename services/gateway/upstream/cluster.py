@@ -6,11 +6,13 @@ Theory of operation
 2. While the cluster is down, calls fail at once: a dead cluster must not make clients of the others wait. Only
    `_keep_up` goes on trying, with growing pauses.
 3. A broker that could not be connected to fails calls for a short time, then the next call tries again.
-4. Coordinators are found on demand and remembered; metadata answers that pass by are learnt from.
+4. Metadata answers that pass by are learnt from.
 """
 
 import asyncio
+import itertools
 import random
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -22,20 +24,19 @@ from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
 from services.gateway import metrics
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, VersionRange
-from services.gateway.requests.memory import BoundedCache
 from services.gateway.requests.plan import (
     AnyBroker,
     Broker,
     Call,
     Controller,
     Coordinator,
-    KeyType,
     Lane,
     RawResponse,
     Sent,
     Unreachable,
 )
 from services.gateway.upstream.connection import BrokerConnection, Settle
+from services.gateway.upstream.coordinators import Coordinators
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.upstream.security import security_of
@@ -43,7 +44,6 @@ from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
-    FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
@@ -62,8 +62,8 @@ BROKER_REST_S = 1.0
 OUR_CLIENT_ID = "kafka-mesh-gateway"
 METADATA_VERSIONS = VersionRange(4, 12)
 """From 4 on a client can forbid that asking creates a topic; we never ask otherwise."""
-COORDINATORS_REMEMBERED = 100_000
 BOOTSTRAP_ID = -1
+LEFT = "the gateway has left the cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class UpstreamLimits:
     max_in_flight: int = 1000
 
 
+_incarnations = itertools.count(1)
 M = TypeVar("M", bound=Struct)
-Resolved = Callable[[int | Unreachable], None]
 
 
 class Cluster:
@@ -87,6 +87,8 @@ class Cluster:
     def __init__(self, spec: UpstreamCluster, limits: UpstreamLimits, on_versions: Callable[[], None]) -> None:
         self.spec = spec
         self.name = spec.name
+        self.incarnation = next(_incarnations)
+        """A number that no other cluster of this process has, also none of the same name."""
         self.knowledge = ClusterKnowledge(spec.name)
         self.attempted = asyncio.Event()
         """Set after the first visit, whatever came of it."""
@@ -95,15 +97,27 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self._keyring = Keyring(spec.name, security_of(spec))
         self._shared: dict[int, BrokerConnection] = {}
-        self._asked_versions: set[int] = set()
+        self._lanes: weakref.WeakSet[BrokerConnection] = weakref.WeakSet()
+        """Connections that belong to clients."""
+        self._asked_versions: dict[int, BrokerConnection] = {}
+        """Broker id -> the connection on which it was asked: a broker that comes back may be of another version."""
         self._resting: dict[int, tuple[float, str]] = {}
         """Broker id -> until when calls fail at once, and why."""
-        self._coordinators: BoundedCache[Coordinator, int] = BoundedCache(COORDINATORS_REMEMBERED, float("inf"))
-        self._finding: dict[Coordinator, list[Resolved]] = {}
+        self._coordinators = Coordinators(
+            self.knowledge, lambda call, done: self._own(call, FindCoordinatorResponse, done)
+        )
         self._opening: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._call_counters: dict[int, Counter] = {}
         self._keeper: asyncio.Task[None] | None = None
+
+    def takes(self, spec: UpstreamCluster) -> bool:
+        """Go by another description of the cluster from now on, if connections stay as they are by it."""
+        old = self.spec
+        same = spec.bootstrap_servers == old.bootstrap_servers and security_of(spec) == security_of(old)
+        if same:
+            self.spec = spec
+        return same
 
     def start(self) -> None:
         self._keeper = self._loop.create_task(self._keep_up(), name=f"keep up with {self.name}")
@@ -115,7 +129,9 @@ class Cluster:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for connection in list(self._shared.values()):
-            connection.shut("the gateway leaves the cluster")
+            connection.shut(LEFT)
+        for connection in self._lanes:
+            connection.retire(LEFT)
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
@@ -127,8 +143,10 @@ class Cluster:
             settle(refused, True)
             return
         target = call.target
-        if isinstance(target, Coordinator) and self._coordinators.get(target, 0) is None:
-            self._find(target, lambda found: self._submit_to(found, call, api_key, lanes, client_id, settle))
+        if isinstance(target, Coordinator) and self._coordinators.known(target) is None:
+            self._coordinators.find(
+                target, lambda found: self._submit_to(found, call, api_key, lanes, client_id, settle)
+            )
         else:
             self._submit_to(self._resolved(target), call, api_key, lanes, client_id, settle)
 
@@ -156,6 +174,8 @@ class Cluster:
         counter.inc()
         if api_key == ApiKey.METADATA and not call.raw:
             settle = self._learning(settle)
+        if call.no_answer:
+            lanes.unheard.add(connection)
         connection.submit(call, api_key, client_id, settle)
 
     def _learning(self, settle: Settle) -> Settle:
@@ -175,7 +195,7 @@ class Cluster:
             case Controller() if self.knowledge.controller_id in self.knowledge.brokers:
                 return self.knowledge.controller_id
             case Coordinator():
-                found = self._coordinators.get(target, 0)
+                found = self._coordinators.known(target)
                 if found is not None:
                     return found
             case AnyBroker() | Controller():
@@ -186,6 +206,7 @@ class Cluster:
         return Unreachable(self.name, f"no broker is known for {target}", never_sent=True)
 
     def _connection(self, broker_id: int, lane: Lane, lanes: Lanes) -> BrokerConnection | Unreachable:
+        key = LaneKey(self.incarnation, broker_id, lane)
         if lane is Lane.SHARED:
             shared = self._shared.get(broker_id)
             if shared is not None and shared.ended is None:
@@ -193,7 +214,7 @@ class Cluster:
         else:
             if lanes.closed:
                 return Unreachable(self.name, "the client is gone", never_sent=True)
-            own = lanes.get(LaneKey(self.name, broker_id, lane))
+            own = lanes.get(key)
             if own is not None:
                 return own
         address = self.knowledge.brokers.get(broker_id)
@@ -207,7 +228,8 @@ class Cluster:
         if lane is Lane.SHARED:
             self._shared[broker_id] = connection
         else:
-            lanes.add(LaneKey(self.name, broker_id, lane), connection)
+            self._lanes.add(connection)
+            lanes.add(key, connection)
         return connection
 
     def _open(self, address: BrokerAddress) -> BrokerConnection:
@@ -227,38 +249,8 @@ class Cluster:
         else:
             self._resting.pop(address.broker_id, None)
 
-    # --- coordinators --------------------------------------------------------------------------------------------
-
     def forget(self, coordinator: Coordinator) -> None:
-        self._coordinators.drop(coordinator)
-
-    def _find(self, coordinator: Coordinator, then: Resolved) -> None:
-        waiting = self._finding.get(coordinator)
-        if waiting is not None:
-            waiting.append(then)
-            return
-        self._finding[coordinator] = [then]
-        versions = self.knowledge.versions.get(ApiKey.FIND_COORDINATOR, VersionRange(0, 0))
-        # Up to version 3 the answer names one coordinator; version 0 knows groups alone.
-        version = min(3, versions.high)
-        request = FindCoordinatorRequest(
-            key=coordinator.key, key_type=coordinator.key_type.value if coordinator.key_type is not KeyType.GROUP else 0
-        )
-        self._own(Call(self.name, request, version), FindCoordinatorResponse, lambda o: self._found(coordinator, o))
-
-    def _found(self, coordinator: Coordinator, outcome: FindCoordinatorResponse | Unreachable) -> None:
-        result: int | Unreachable
-        if isinstance(outcome, Unreachable):
-            result = outcome
-        elif outcome.error_code:
-            result = Unreachable(self.name, f"no coordinator for {coordinator.key!r}: error {outcome.error_code}", True)
-        else:
-            result = outcome.node_id
-            self._coordinators.put(coordinator, result, 0)
-            if result not in self.knowledge.brokers:
-                self.knowledge.brokers[result] = BrokerAddress(result, outcome.host, outcome.port, None)
-        for then in self._finding.pop(coordinator):
-            then(result)
+        self._coordinators.forget(coordinator)
 
     # --- metadata ------------------------------------------------------------------------------------------------
 
@@ -296,7 +288,11 @@ class Cluster:
         backoff = FIRST_BACKOFF_S
         while True:
             self._wake.clear()
-            reason = await self._visit()
+            try:
+                reason = await self._visit()
+            except Exception as error:  # a fault of ours must not leave the cluster down for good
+                log.exception("a visit failed", cluster=self.name)
+                reason = f"a fault of the gateway, see its log: {error!r}"
             self._mark(reason)
             self.attempted.set()
             if reason is None:
@@ -341,13 +337,12 @@ class Cluster:
             if address.broker_id != BOOTSTRAP_ID:
                 self._shared[address.broker_id] = connection
         try:
-            if address.broker_id not in self._asked_versions:
+            if self._asked_versions.get(address.broker_id) is not connection:
                 said = await self._ask(connection, Call(self.name, ApiVersionsRequest(), 0), ApiVersionsResponse)
                 if said.error_code:
                     return f"{connection.address} answered ApiVersions v0 with error {said.error_code}"
-                self.knowledge.learn_versions(said)
-                if address.broker_id != BOOTSTRAP_ID:
-                    self._asked_versions.add(address.broker_id)
+                self.knowledge.learn_versions(address.broker_id, said)
+                self._asked_versions[address.broker_id] = connection
                 self._on_versions()
             if METADATA_VERSIONS.intersection(self.knowledge.versions.get(ApiKey.METADATA, VersionRange(0, 0))) is None:
                 return f"{connection.address} is older than Kafka 0.11: asking it for metadata may create topics"

@@ -31,7 +31,7 @@ class Clusters:
         """Connect to the clusters of this table, leave the others."""
         for name, spec in table.clusters.items():
             current = self._clusters.get(name)
-            if current is not None and current.spec == spec:
+            if current is not None and current.takes(spec):
                 self._stay(current)
                 continue
             if current is not None:
@@ -87,6 +87,11 @@ class Clusters:
             settle(Unreachable(call.cluster, "not part of the mesh", never_sent=True), True)
         else:
             cluster.submit(call, lanes, client_id, settle)
+
+    def incarnation(self, cluster: str) -> int:
+        """Which cluster the name stands for now; 0: none."""
+        found = self._clusters.get(cluster)
+        return 0 if found is None else found.incarnation
 
     def refresh(self, cluster: str, topics: tuple[str, ...], done: Callable[[Unreachable | None], None]) -> None:
         found = self._clusters.get(cluster)

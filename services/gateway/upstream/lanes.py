@@ -9,7 +9,9 @@ from services.gateway.upstream.connection import BrokerConnection
 
 
 class LaneKey(NamedTuple):
-    cluster: str
+    """`incarnation` is the cluster's: the same name may come to stand for another one."""
+
+    incarnation: int
     broker_id: int
     lane: Lane
 
@@ -37,7 +39,7 @@ class Lanes:
     on_congestion: Callable[[bool], None] | None = None
     on_unheard: Callable[[], None] | None = None
     """Told when a broker ends a connection on which requests without an answer were sent: its only way to say no."""
-    unheard: set[LaneKey] = field(default_factory=set)
+    unheard: set[BrokerConnection] = field(default_factory=set)
     closed: bool = False
 
     def get(self, key: LaneKey) -> BrokerConnection | None:
@@ -54,12 +56,13 @@ class Lanes:
         def broken() -> None:
             if tell_cluster is not None:
                 tell_cluster()
-            if key in self.unheard and not self.closed and self.on_unheard is not None:
+            if connection in self.unheard and not self.closed and self.on_unheard is not None:
                 self.on_unheard()
 
         connection.on_broken = broken
         connection.on_congestion = self._congestion
-        self.unheard.discard(key)
+        self.connections = {there: each for there, each in self.connections.items() if each.ended is None}
+        self.unheard.intersection_update(self.connections.values())
         self.connections[key] = connection
 
     def _congestion(self, congested: bool) -> None:

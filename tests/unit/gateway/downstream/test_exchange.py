@@ -24,6 +24,9 @@ class Upstream:
             raise WireError("Metadata.topics", -1, "can't be encoded")
         self.settles.append(settle)
 
+    def incarnation(self, cluster: str) -> int:
+        return int(cluster.removeprefix("c"))
+
 
 def call(cluster: str, resume_key: object = None) -> Call:
     return Call(cluster, MetadataRequest(), 4, raw=True, resume_key=resume_key)

@@ -123,3 +123,44 @@ async def test_a_dead_cluster_answers_at_once_and_heals_by_itself(cluster: Clust
     await scripted.start()
     await up(cluster, True)
     assert not isinstance(await call(cluster, Broker(BROKER_ID)), Unreachable)
+
+
+async def test_a_broker_that_comes_back_newer_is_asked_again_what_it_speaks(
+    cluster: Cluster, scripted: ScriptedBroker
+) -> None:
+    await call(cluster, Broker(BROKER_ID))
+    await scripted.stop()
+    await up(cluster, False)
+    scripted.versions = {**scripted.versions, ApiKey.HEARTBEAT: VersionRange(0, 5)}
+    await scripted.start()
+    await up(cluster, True)
+    assert cluster.knowledge.versions[ApiKey.HEARTBEAT] == VersionRange(0, 5)
+
+
+async def test_a_fault_of_ours_in_a_visit_is_told_and_the_next_visit_comes(
+    cluster: Cluster, scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(response: object) -> None:
+        raise ValueError("made for the test")
+
+    await call(cluster, Broker(BROKER_ID))
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "_learn", faulty)
+        await scripted.stop()
+        await up(cluster, False)
+        await scripted.start()
+        async with asyncio.timeout(10):
+            while "fault of the gateway" not in (cluster.knowledge.down or ""):
+                await asyncio.sleep(0.01)
+    await up(cluster, True)
+
+
+async def test_clients_connections_end_with_the_cluster(scripted: ScriptedBroker) -> None:
+    left = Cluster(UpstreamCluster("c1", (scripted.address,), 1), LIMITS, lambda: None)
+    left.start()
+    await left.attempted.wait()
+    lanes = Lanes()
+    await call(left, Broker(BROKER_ID), lanes, Lane.PRODUCE)
+    [connection] = lanes.connections.values()
+    await left.stop()
+    assert connection.ended is not None
