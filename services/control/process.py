@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -34,6 +35,8 @@ from services.control.upstream.connections import Connections
 
 FORGET_EVERY = 3600.0
 """Seconds between two clean-ups of answers that no client asks for any more."""
+FIRST_LOOK = 5.0
+"""Seconds that readiness waits to hear whether mesh.events is this mesh's own."""
 SETTLE_EVERY = 2.0
 """Seconds between two looks for rollouts that nobody sees through; running ones have their turn and are left alone."""
 
@@ -52,6 +55,7 @@ class Control:
             self._database,
             self.journal,
             Home(settings.home_bootstrap_servers, settings.home_properties, settings.events_topic),
+            on_foreign=lambda reason: lifecycle.not_ready(reason) if reason else lifecycle.ready(),
         )
         self.members = Members()
         self.connections = Connections()
@@ -126,7 +130,11 @@ class Control:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
         self._spawn("publisher", self.publisher.run())
         await self.server.set_serving(True)
-        self._lifecycle.ready()
+        with suppress(TimeoutError):  # a home cluster that is away keeps nobody from deciding
+            async with asyncio.timeout(FIRST_LOOK):
+                await self.publisher.looked.wait()
+        if not self.publisher.foreign:
+            self._lifecycle.ready()
 
     def _lost_the_lead(self, reason: str) -> None:
         publisher = self._tasks.pop("publisher", None)

@@ -8,13 +8,15 @@ Theory of operation
    ever left out.
 3. The position counts for one Kafka cluster. When the home cluster is another one, or its topic is empty,
    everything is sent again.
+4. A topic whose last event is not in this database holds the log of another mesh (or of a database that was lost).
+   Nothing is added to it: routers would follow that log, and its own mesh would read ours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +24,7 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
+from google.protobuf.message import DecodeError
 from prometheus_client import Counter, Gauge
 
 from mesh.rpc import events
@@ -49,6 +52,10 @@ class PublishError(RuntimeError):
     """The home cluster did not take events; says where and why."""
 
 
+class ForeignLogError(PublishError):
+    """The topic holds a log that is not this database's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """How to reach the home cluster: addresses, librdkafka properties for security (may be references), the topic."""
@@ -61,7 +68,10 @@ class Home:
 class Publisher:
     """Publishes while it runs; `run` is started when this process leads and cancelled when it does not."""
 
-    def __init__(self, database: Database, journal: Journal, home: Home) -> None:
+    def __init__(
+        self, database: Database, journal: Journal, home: Home, *, on_foreign: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._on_foreign = on_foreign
         self._stored = OutboxPosition(database)
         self._journal = journal
         self._home = home
@@ -70,6 +80,10 @@ class Publisher:
         self.kafka_cluster_id = ""
         self.trouble = ""
         """Why nothing is published just now; empty when all is well."""
+        self.foreign = ""
+        """What says that the topic belongs to another mesh; empty when it does not."""
+        self.looked = asyncio.Event()
+        """Set when the topic was looked at for the first time, or could not be."""
         lag_gauge.set_function(lambda: journal.view.position - self.position)
 
     def is_home(self, kafka_cluster_id: str, addresses: Sequence[str]) -> bool:
@@ -89,6 +103,10 @@ class Publisher:
                 errors_total.inc()
                 self.trouble = str(error) or f"the home cluster did not answer within {KAFKA_TIMEOUT:.0f} s"
                 log.warning("publisher starts again", reason=self.trouble, seconds=backoff)
+                if isinstance(error, ForeignLogError):
+                    self.foreign = str(error)
+                    self._on_foreign(self.foreign)
+                self.looked.set()
             backoff = FIRST_BACKOFF if self.position > before else backoff
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, LONGEST_BACKOFF)
@@ -109,6 +127,12 @@ class Publisher:
             "log_level": 0,
         }
         cluster_id, is_empty = await self._in_thread(lambda: _prepare_topic(settings, self._home.topic))
+        if not is_empty:
+            await self._refuse_foreign(await self._in_thread(lambda: _last_event(settings, self._home.topic)))
+        if self.foreign:
+            self.foreign = ""
+            self._on_foreign("")
+        self.looked.set()
         position, stored_id = await self._stored.load()
         if position and (is_empty or (stored_id and stored_id != cluster_id)):
             log.warning(
@@ -133,6 +157,16 @@ class Publisher:
                 await self._stored.store(self.position, cluster_id)
         finally:
             producer.purge()
+
+    async def _refuse_foreign(self, last: events.Event) -> None:
+        own = await self._journal.store.after(last.position - 1, limit=1)
+        if not own or own[0].event_id != last.event_id:
+            where = ",".join(self._home.bootstrap_servers)
+            raise ForeignLogError(
+                f"topic {self._home.topic} on {where} holds the log of another mesh: its last event "
+                f"({last.position}, {last.event_id}) is not in this database; give this mesh another home cluster or "
+                "events_topic, or the database that goes with the log; if that mesh is gone for ever, delete the topic"
+            )
 
     async def _in_thread(self, work: Any) -> Any:
         async with asyncio.timeout(KAFKA_TIMEOUT * 3):
@@ -176,6 +210,24 @@ def _prepare_topic(settings: dict[str, Any], topic: str) -> tuple[str, bool]:
     except TimeoutError as error:
         raise PublishError(f"the home cluster at {where} does not answer: {error}") from None
     return metadata.cluster_id, last == 0 or first > 0
+
+
+def _last_event(settings: dict[str, Any], topic: str) -> events.Event:
+    consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=KAFKA_TIMEOUT)
+        consumer.assign([TopicPartition(topic, 0, end - 1)])
+        message = consumer.poll(KAFKA_TIMEOUT)
+    except KafkaException as error:
+        raise PublishError(f"the last event of {topic} can't be read: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+    if message is None or message.error() is not None:
+        raise PublishError(f"the last event of {topic} can't be read: {message.error() if message else 'no answer'}")
+    try:
+        return events.Event.FromString(message.value() or b"")
+    except DecodeError:
+        return events.Event(event_id="not an event of a mesh")
 
 
 def _created(future: Any) -> None:

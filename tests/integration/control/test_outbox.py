@@ -10,8 +10,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     ResourceType,
 )
 
+from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.control.world import WITHIN, World, log_in_kafka, topics_of
+from tests.fixtures.databases import PostgresServer
+from tests.integration.control.world import WITHIN, World, log_in_kafka, topics_of, until
 
 
 def settings_of(bootstrap: str, topic: str) -> dict[str, Any]:
@@ -69,3 +71,25 @@ async def test_an_empty_topic_is_filled_from_the_beginning(
         await world.set("apples", "c1")
         await world.published(2)
     assert [event.position for event in log_in_kafka(kafka_c2.bootstrap, events_topic, 2)] == [1, 2]
+
+
+async def test_nothing_is_added_to_the_log_of_another_mesh(
+    database: str, postgres: PostgresServer, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.published(1)
+    stranger = postgres()
+    migrate(stranger)
+    other = World(stranger, kafka_c1.bootstrap, events_topic)
+    await other.start(wait=False)
+    await until(lambda: "holds the log of another mesh" in other.lifecycle.reason, "control says whose log it is")
+    assert not other.lifecycle.is_ready
+    await other.register("west", kafka_c1.bootstrap)
+    assert (await other.status()).published_position == 0
+    await other.stop()
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.set("apples", "c1")
+        await world.published(2)
+    found = log_in_kafka(kafka_c1.bootstrap, events_topic, 2)
+    assert [each.WhichOneof("payload") for each in found] == ["cluster_registered", "rule_set_changed"]
