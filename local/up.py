@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shlex
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-from local.layout import Layout
+from local.layout import STATE_FOLDER, Layout
 from local.ports import taken
 from local.processes import log_tail
 from local.readiness import KafkaReady
@@ -178,6 +179,8 @@ def _welcome(layout: Layout, console: Console, took_s: float) -> None:
         return
     second = list(layout.all_clusters())[1 % len(layout.all_clusters())]
     console.print("Paste into another terminal:\n")
+    if layout.state != Path(STATE_FOLDER).resolve():  # where the commands look by themselves
+        console.print(f"  export KAFKA_MESH_STATE_DIR={shlex.quote(str(layout.state))}", markup=False)
     for line in paste_lines(_command_folder(), second):
         console.print(f"  {line}", markup=False)
     console.print(f"\nCtrl-C stops all; state and logs stay in {layout.state}.")
