@@ -12,6 +12,7 @@ from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
 from services.control.domain.errors import InvalidField
 from services.control.domain.explanations import tried_rules
+from services.control.domain.rules import TOPIC_CHARACTERS
 from services.control.store.journal import Journal
 from services.control.store.outbox import Publisher
 
@@ -30,6 +31,8 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
         topic = request.topic
         if not 1 <= len(topic) <= MAX_TOPIC_NAME:
             raise InvalidField("topic", f"needs 1 to {MAX_TOPIC_NAME} characters, got {len(topic)}")
+        if not TOPIC_CHARACTERS.fullmatch(topic):
+            raise InvalidField("topic", f"{topic!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
         view = self._journal.view
         table = view.state.effective
         by_name = {rule.spec.rule_id: rule for rule in shapes.rules(view)}

@@ -48,6 +48,10 @@ async def test_unrouted_topics_are_explained(mesh_of_two: World) -> None:
     assert "no rule matches" in why.notes[0]
 
 
+async def test_what_is_no_topic_name_is_not_explained(mesh_of_two: World) -> None:
+    await refused(mesh_of_two.explain("two words"), grpc.StatusCode.INVALID_ARGUMENT, "'two words' is no topic name")
+
+
 async def test_the_same_request_id_gives_the_same_answer(mesh_of_two: World) -> None:
     request_id = str(uuid.uuid4())
     first = await mesh_of_two.set("apples", "c1", request_id=request_id)
