@@ -37,11 +37,17 @@ class Journal:
     errors: list[str] = field(default_factory=list)
     connections_may_break: bool = False
     """A test restarts what the client is connected to: that a connection broke is no error then."""
+    commits_may_fail: bool = False
+    """A test takes the cluster of the offsets away: a commit that fails is tried again later then."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add_acked(self, ack: Acked) -> None:
         self.acked.append(ack)
         self._changed.set()
+
+    def has_gaps_before(self, number: int) -> bool:
+        """Whether a record with a lower number is not acknowledged yet."""
+        return len({ack.number for ack in self.acked if ack.number < number}) < number
 
     def add_received(self, identifier: str) -> None:
         producer, _, number = identifier.rpartition("-")
@@ -235,5 +241,5 @@ class LibrdkafkaConsumer(_LibrdkafkaLoad):
             positions.clear()
         except KafkaException as error:
             # A member came or went: the next poll takes part in that; positions that stay ours are committed later.
-            if error.args[0].code() != KafkaError.REBALANCE_IN_PROGRESS:
+            if error.args[0].code() != KafkaError.REBALANCE_IN_PROGRESS and not self.journal.commits_may_fail:
                 raise
