@@ -15,6 +15,7 @@ from mesh.rpc import admin, routing
 from meshctl import wording
 from meshctl.endpoints import EndpointsError, split_address
 from meshctl.meshfile.model import AddressEntry, FileError, Finding, MeshFile
+from meshctl.meshfile.names import with_registered_names
 from meshctl.meshfile.section import did_you_mean
 
 SPEC_FIELDS = ("bootstrap_servers", "partition_count", "producer_config", "consumer_config")
@@ -86,8 +87,12 @@ def make(
     replace: bool,
 ) -> Plan:
     """The plan for `file`. Raises FileError when the file can't be applied to this mesh."""
+    errors = _shared_addresses(file)
+    if errors:
+        raise FileError(errors)
+    file = with_registered_names(file, clusters)
     known = {each.spec.cluster_name for each in clusters} | {each.spec.cluster_name for each in file.clusters}
-    errors = _unknown_targets(file, known) + _shared_addresses(file)
+    errors = _unknown_targets(file, known)
     if replace and file.rules is None:
         errors.append(
             Finding(1, "", "it has no rules, so --replace would remove them all; if you mean that: 'rules: []'")

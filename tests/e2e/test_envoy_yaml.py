@@ -1,4 +1,5 @@
-"""The Envoy filter's own YAML, by README's own command, on an empty mesh: three prefixes to three real clusters."""
+"""The Envoy filter's own YAML, by README's own command, on the mesh of `make run` and one cluster more: three prefixes
+to three real clusters."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ from tests.fixtures.meshes import Mesh, running_mesh
 
 pytestmark = pytest.mark.timeout(240)
 
-CLUSTERS = ("kafka_c1", "kafka_c2", "kafka_c3")
-HOMES = {"apples": "kafka_c1", "bananas": "kafka_c2", "cherries": "kafka_c3"}
+NAMES = {"kafka_c1": "c1", "kafka_c2": "c2", "kafka_c3": "kafka_c3"}  # the file's, and the mesh's for the same cluster
+CLUSTERS = tuple(NAMES.values())
+HOMES = {"apples": "c1", "bananas": "c2", "cherries": "kafka_c3"}
 PARTITIONS = {"apples": 1, "bananas": 1, "cherries": 5}  # partition_count of each one's cluster
 CLUSTERS_OWN_DEFAULT = -1
 ADMIN_TIMEOUT_S = 20.0
@@ -44,14 +46,15 @@ def applied(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     third = KafkaCluster("c3", tmp_path_factory.mktemp("kafka") / "c3")
     try:
         third.start()
-        with running_mesh(tmp_path_factory.mktemp("envoy") / STATE_FOLDER, "--no-example") as mesh:
-            addresses = dict(zip(CLUSTERS, (mesh.cluster("c1"), mesh.cluster("c2"), third.bootstrap), strict=True))
+        with running_mesh(tmp_path_factory.mktemp("envoy") / STATE_FOLDER) as mesh:
+            addresses = dict(zip(NAMES, (mesh.cluster("c1"), mesh.cluster("c2"), third.bootstrap), strict=True))
             line = readme.command("First five minutes", ".venv/bin/meshctl apply -f examples/envoy-kafka-mesh.yaml")
             for name, address in addresses.items():
                 line = line.replace(f"{name}=HOST:PORT", f"{name}={address}")
             assert "HOST:PORT" not in line
             printed = readme.paste(line, mesh.state.parent)
-            yield Orchard(mesh, {name: Upstream(name, addresses[name]) for name in CLUSTERS}, line, printed)
+            clusters = {ours: Upstream(ours, addresses[name]) for name, ours in NAMES.items()}
+            yield Orchard(mesh, clusters, line, printed)
     finally:
         third.stop()
 
@@ -97,6 +100,12 @@ def test_each_new_topic_has_its_clusters_partition_count(applied: Orchard, topic
     metadata = AdminClient({"bootstrap.servers": applied.mesh.gateway}).list_topics(timeout=ADMIN_TIMEOUT_S)
 
     assert {prefix: len(metadata.topics[topic].partitions) for prefix, topic in topics.items()} == PARTITIONS
+
+
+def test_a_registered_cluster_keeps_its_name(applied: Orchard) -> None:
+    address = applied.mesh.cluster("c1")
+
+    assert f"kafka_c1: {address} is registered as c1, which is its name in this mesh" in applied.printed
 
 
 def test_what_passing_traffic_does_not_feel_is_named(applied: Orchard) -> None:

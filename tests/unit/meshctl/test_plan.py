@@ -104,6 +104,25 @@ def test_two_names_for_one_address_are_refused() -> None:
         plan(f"clusters: [{clusters}]\n")
 
 
+def test_a_registered_cluster_keeps_its_name_whatever_the_file_calls_it() -> None:
+    made = plan(FILE.replace("c1", "kafka_c1"), clusters=(cluster("c1", "a:1"),), rules=(rule("apples", "c1"),))
+    assert actions(made) == [
+        ("unchanged", "c1"),
+        ("create", "c2"),
+        ("unchanged", "apples"),
+        ("create", "bananas"),
+    ]
+    [notice] = made.notices
+    assert str(notice) == "line 2: kafka_c1: a:1 is registered as c1, which is its name in this mesh"
+
+
+def test_two_names_of_the_file_for_one_registered_cluster_are_refused() -> None:
+    registered = cluster("c9", "a:1")
+    registered.spec.bootstrap_servers.append("b:1")
+    with pytest.raises(FileError, match="c2: b:1 is an address of c9, and so is c1; a cluster has one name"):
+        plan(clusters=(registered,))
+
+
 ENVOY = """\
 listeners:
 - address: {socket_address: {address: 127.0.0.1, port_value: 19092}}
