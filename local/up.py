@@ -101,21 +101,25 @@ def up(layout: Layout) -> int:
                 console.print(complaint)
             console.print("Stop what holds it, or give this mesh other ports: --port NAME=PORT, or --port-base PORT.")
             return EXIT_TAKEN
-        if silent := silent_clusters(layout.clusters):
-            for complaint in silent:
-                console.print(complaint, markup=False)
-            console.print("Start it, or correct --cluster: a mesh needs its clusters to start.")
-            return EXIT_NOT_STARTED
+        silent = silent_clusters(layout.clusters)
+        for name, complaint in silent.items():
+            console.print(complaint, markup=False)
+            if name == next(iter(layout.clusters)):
+                console.print("Start it, or correct --cluster: decisions are published on the first cluster.")
+                return EXIT_NOT_STARTED
         return asyncio.run(_supervise(layout, console))
 
 
-def silent_clusters(clusters: Mapping[str, str]) -> list[str]:
-    """One sentence for each given cluster of which no address answers, before anything is started."""
-    complaints: list[str] = []
+def silent_clusters(clusters: Mapping[str, str]) -> dict[str, str]:
+    """One sentence for each given cluster of which no address answers, before anything is started.
+
+    Only the first is needed: a mesh that knows another one already starts without it, as it goes on without it.
+    """
+    complaints: dict[str, str] = {}
     for name, bootstrap in clusters.items():
         reasons = [KafkaReady(address).unmet() for address in bootstrap.split(",")]
         if all(reasons):
-            complaints.append(f"cluster {name} does not answer: {'; '.join(filter(None, reasons))}")
+            complaints[name] = f"cluster {name} does not answer: {'; '.join(filter(None, reasons))}"
     return complaints
 
 

@@ -119,11 +119,16 @@ def test_real_clusters_and_a_real_database_are_used(
         west.start()
         east.start()
         clusters = ["--cluster", f"west={west.bootstrap}", "--cluster", f"east={east.bootstrap}"]
-        with running_mesh(tmp_path / STATE_FOLDER, *clusters, "--database", database) as mesh:
+        options = (*clusters, "--database", database)
+        with running_mesh(tmp_path / STATE_FOLDER, *options) as mesh:
             assert not {"postgres", "kafka-c1", "kafka-c2"} & set(mesh.processes())
             assert "hello" in paste_round(mesh)
             names = {row["name"].rpartition("/")[2] for row in clusters_of(mesh)}
             assert names == {"west", "east"}
+        east.stop()
+        with running_mesh(tmp_path / STATE_FOLDER, *options) as mesh:  # it is known, and is not the home
+            assert "cluster east does not answer" in mesh.output.read_text(encoding="utf-8")
+            assert "hello" in paste_round(mesh)
     finally:
         west.stop()
         east.stop()
