@@ -15,6 +15,7 @@ from enum import Enum
 from mesh.routing import ExactTopic, ForwardingRule, Match, RoutingTable, TopicPrefix, may_move_topics
 from mesh.routing.fold import with_changes
 from mesh.rpc import events
+from mesh.topics import is_topic_name
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
 from services.control.domain.ranks import changes_between
 from services.control.domain.shadows import shadowed_rules
@@ -193,7 +194,7 @@ def _check_rule(rule: ForwardingRule, table: RoutingTable) -> None:
     if not RULE_ID.fullmatch(rule.rule_id):
         raise InvalidField("rule.rule_id", f"{rule.rule_id!r} is not 1 to 63 characters of a-z, 0-9 and '-'")
     match rule.match:
-        case ExactTopic(name) if name in (".", "..") or not TOPIC_CHARACTERS.fullmatch(name):
+        case ExactTopic(name) if not is_topic_name(name):
             raise InvalidField(
                 "rule.match.topic", f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'"
             )

@@ -1,5 +1,6 @@
 """CreateTopics: each topic is created on the cluster that the rules give it to."""
 
+from mesh.topics import is_topic_name
 from services.gateway.requests.plan import Call, Controller, MeshView, Plan, Request, Unreachable, ask_all
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import (
@@ -52,6 +53,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _refusal(topic: CreatableTopic, owner: str | None, mesh: MeshView) -> CreatableTopicResult | None:
+    if not is_topic_name(topic.name):
+        text = f"{topic.name!r} is no topic name: up to 249 of a-z, A-Z, 0-9, '.', '_' and '-'"
+        return _failed(topic.name, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     if owner is None:
         text = (
             f"no forwarding rule matches topic {topic.name!r} (rules of revision {mesh.table.revision}): add one first"

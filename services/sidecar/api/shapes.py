@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mesh.topics import is_topic_name
 from services.sidecar.faults import invalid
 from services.sidecar.formats import Format
 from services.sidecar.json_text import type_name
-from services.sidecar.topics import is_topic_name
 
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1

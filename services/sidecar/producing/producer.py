@@ -19,10 +19,10 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from mesh.topics import is_topic_name
 from services.sidecar import metrics
 from services.sidecar.producing.admission import Admission, Load
 from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing
-from services.sidecar.topics import is_topic_name
 
 POLL_SECONDS = 0.2
 """How long the poll thread sleeps in librdkafka when nothing happens; also how late it sees that it shall end."""

@@ -65,6 +65,13 @@ def test_a_topic_that_no_rule_matches_is_refused_by_name(world: World) -> None:
     assert "no forwarding rule matches topic 'cherries'" in str(result.error_message)
 
 
+def test_a_name_that_no_topic_can_have_is_refused_as_such(world: World) -> None:
+    book = Playbook(create_topics.handle, CreateTopicsRequest(topics=[creatable("a b")]), 7, world.view())
+    [result] = book.answer.topics
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "'a b' is no topic name" in str(result.error_message)
+
+
 def test_a_clusters_partition_count_is_the_default_for_its_new_topics(world: World) -> None:
     mesh = world.view()
     clusters = [replace(cluster, partition_count=5) for cluster in mesh.table.clusters.values()]

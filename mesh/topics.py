@@ -1,4 +1,4 @@
-"""Which names Kafka takes for topics."""
+"""Which names Kafka takes for topics (`org.apache.kafka.common.internals.Topic`)."""
 
 import re
 
