@@ -9,6 +9,7 @@ from pathlib import Path
 
 from services.gateway.requests import (
     api_versions,
+    create_partitions,
     create_topics,
     delete_topics,
     describe_cluster,
@@ -166,6 +167,13 @@ _ROWS = (
         delete_topics.handle,
         split="owner of each topic",
         merge="topic",
+    ),
+    Handler(
+        ApiKey.CREATE_PARTITIONS,
+        VersionRange(0, 3),
+        create_partitions.handle,
+        split="owner of each topic",
+        merge="topic; replicas can't be assigned by hand",
     ),
     Handler(
         ApiKey.DESCRIBE_CONFIGS,
