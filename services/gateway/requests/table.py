@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from services.gateway.requests import (
+    alter_configs,
     api_versions,
     create_partitions,
     create_topics,
@@ -180,6 +181,20 @@ _ROWS = (
         VersionRange(1, 4),
         describe_configs.handle,
         split="topic: its owner; broker: a real broker of the virtual node's cluster; group: its home",
+        merge="resource",
+    ),
+    Handler(
+        ApiKey.ALTER_CONFIGS,
+        VersionRange(0, 2),
+        alter_configs.handle,
+        split="as DescribeConfigs; the defaults of all brokers only in a mesh of one cluster",
+        merge="resource",
+    ),
+    Handler(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        VersionRange(0, 1),
+        alter_configs.handle_incremental,
+        split="as DescribeConfigs; the defaults of all brokers only in a mesh of one cluster",
         merge="resource",
     ),
     Handler(

@@ -1,5 +1,6 @@
 """Kafka's messages, one module for each API. Parts of a message are imported from its module."""
 
+from services.gateway.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from services.gateway.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from services.gateway.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from services.gateway.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -13,6 +14,10 @@ from services.gateway.wire.messages.describe_producers import DescribeProducersR
 from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from services.gateway.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from services.gateway.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from services.gateway.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from services.gateway.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -31,6 +36,8 @@ from services.gateway.wire.messages.sasl_handshake import SaslHandshakeRequest, 
 from services.gateway.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 __all__ = [
+    "AlterConfigsRequest",
+    "AlterConfigsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "CreatePartitionsRequest",
@@ -57,6 +64,8 @@ __all__ = [
     "FindCoordinatorResponse",
     "HeartbeatRequest",
     "HeartbeatResponse",
+    "IncrementalAlterConfigsRequest",
+    "IncrementalAlterConfigsResponse",
     "InitProducerIdRequest",
     "InitProducerIdResponse",
     "JoinGroupRequest",

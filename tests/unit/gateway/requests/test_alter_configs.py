@@ -1,0 +1,161 @@
+"""Settings are changed where they are read: a topic's on its owner, a broker's on its own cluster and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from services.gateway.requests import alter_configs, describe_configs
+from services.gateway.requests.plan import AnyBroker, Broker, Coordinator, Handle, Unreachable
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages import alter_configs as whole
+from services.gateway.wire.messages import incremental_alter_configs as incremental
+from services.gateway.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from services.gateway.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from tests.unit.gateway.requests.playbook import Playbook, World
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+Resource = tuple[int, str]
+
+
+class Api:
+    """One of the two APIs, in the words of the tests."""
+
+    def __init__(self, module: Any, request: type[Any], response: type[Any], handle: Handle, version: int) -> None:
+        self._module, self._request, self._response = module, request, response
+        self._handle, self._version = handle, version
+
+    def change(self, *resources: Resource) -> Any:
+        setting = self._module.AlterableConfig(name="retention.ms", value="1000")
+        wanted = [
+            self._module.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[setting])
+            for kind, name in resources
+        ]
+        return self._request(resources=wanted, validate_only=True)
+
+    def changed(self, *resources: Resource, error: int = ErrorCode.NONE) -> Any:
+        responses = [self._module.AlterConfigsResourceResponse(error, None, kind, name) for kind, name in resources]
+        return self._response(responses=responses)
+
+    def book(self, world: World, *resources: Resource) -> Playbook:
+        return Playbook(self._handle, self.change(*resources), self._version, world.view())
+
+
+def whole_api(version: int) -> Api:
+    return Api(whole, whole.AlterConfigsRequest, whole.AlterConfigsResponse, alter_configs.handle, version)
+
+
+def incremental_api(version: int) -> Api:
+    request, response = incremental.IncrementalAlterConfigsRequest, incremental.IncrementalAlterConfigsResponse
+    return Api(incremental, request, response, alter_configs.handle_incremental, version)
+
+
+APIS: list[tuple[Callable[[int], Api], int]] = [
+    *((whole_api, version) for version in (0, 1, 2)),
+    *((incremental_api, version) for version in (0, 1)),
+]
+
+
+@pytest.fixture(params=APIS, ids=lambda each: f"{each[0].__name__}-v{each[1]}")
+def api(request: pytest.FixtureRequest) -> Api:
+    make, version = request.param
+    found: Api = make(version)
+    return found
+
+
+@pytest.fixture
+def world() -> World:
+    return World({"c1": ["apples", "apricots"], "c2": ["bananas"]}, by_node_id=True)
+
+
+def errors_of(answer: Any) -> list[tuple[Resource, int]]:
+    return [((r.resource_type, r.resource_name), r.error_code) for r in answer.responses]
+
+
+def test_topics_are_changed_on_their_owners_one_call_for_each_cluster(api: Api, world: World) -> None:
+    resources = [(TOPIC, "apples"), (TOPIC, "bananas"), (TOPIC, "apricots")]
+    book = api.book(world, *resources)
+    on_c1, on_c2 = book.asked()
+    assert [(on_c1.cluster, on_c1.target), (on_c2.cluster, on_c2.target)] == [("c1", AnyBroker()), ("c2", AnyBroker())]
+    assert on_c1.message == api.change((TOPIC, "apples"), (TOPIC, "apricots"))
+    assert on_c2.message == api.change((TOPIC, "bananas"))
+    book.answered(
+        api.changed((TOPIC, "apricots"), (TOPIC, "apples")),
+        api.changed((TOPIC, "bananas"), error=ErrorCode.INVALID_CONFIG),
+    )
+    codes = [ErrorCode.NONE, ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+    assert errors_of(book.answer) == list(zip(resources, codes, strict=True))
+
+
+@pytest.mark.parametrize("kind", [BROKER, LOGGER])
+def test_a_virtual_broker_is_a_real_one_of_its_own_cluster(api: Api, world: World, kind: int) -> None:
+    book = api.book(world, (kind, "102"))
+    [call] = book.asked()
+    assert (call.cluster, call.target) == ("c2", Broker(2))
+    assert call.message == api.change((kind, "2"))
+    book.answered(api.changed((kind, "2")))
+    assert errors_of(book.answer) == [((kind, "102"), ErrorCode.NONE)]
+
+
+@pytest.mark.parametrize("name", ["1", "99", "103", "c1"])
+def test_a_broker_that_the_mesh_does_not_show_is_changed_nowhere(api: Api, world: World, name: str) -> None:
+    [result] = api.book(world, (BROKER, name)).answer.responses
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert "101, 102" in str(result.error_message)
+
+
+def test_the_defaults_of_all_brokers_are_refused_where_there_are_several_clusters(api: Api, world: World) -> None:
+    [result] = api.book(world, (BROKER, "")).answer.responses
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert "the mesh has several (c1, c2)" in str(result.error_message)
+
+
+def test_the_defaults_of_the_only_clusters_brokers_are_changed(api: Api) -> None:
+    book = api.book(World({"c1": ["apples"]}, by_node_id=True), (BROKER, ""))
+    [call] = book.asked()
+    assert (call.cluster, call.message) == ("c1", api.change((BROKER, "")))
+    book.answered(api.changed((BROKER, "")))
+    assert errors_of(book.answer) == [((BROKER, ""), ErrorCode.NONE)]
+
+
+def test_a_group_is_changed_where_it_lives(api: Api, world: World) -> None:
+    book = api.book(world, (GROUP, "g"))
+    nowhere = DescribeGroupsResponse(groups=[DescribedGroup(group_id="g", group_state="Dead")])
+    living = DescribedGroup(group_id="g", group_state="Empty", protocol_type="consumer")
+    book.answered(nowhere, DescribeGroupsResponse(groups=[living]))
+    [call] = book.asked()
+    assert (call.cluster, call.target) == ("c2", Coordinator("g"))
+    book.answered(api.changed((GROUP, "g")))
+    assert errors_of(book.answer) == [((GROUP, "g"), ErrorCode.NONE)]
+
+
+def test_what_has_no_place_is_refused_and_the_rest_is_changed(api: Api, world: World) -> None:
+    book = api.book(world, (TOPIC, "cherries"), (TOPIC, "apples"), (METRICS, "m"))
+    book.answered(api.changed((TOPIC, "apples")))
+    assert [code for _, code in errors_of(book.answer)] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]
+
+
+def test_a_cluster_that_is_gone_fails_its_resources_only(api: Api, world: World) -> None:
+    book = api.book(world, (TOPIC, "apples"), (TOPIC, "bananas"))
+    book.answered(Unreachable("c1", "connection refused"), api.changed((TOPIC, "bananas")))
+    first, second = book.answer.responses
+    assert (first.error_code, second.error_code) == (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE)
+    assert "connection refused" in str(first.error_message)
+
+
+@pytest.mark.parametrize("by_node_id", [True, False])
+def test_brokers_are_changed_where_they_are_described(api: Api, by_node_id: bool) -> None:
+    """The single node of simple clients too: it stands for the mesh's home cluster, for reading and for writing."""
+    world = World({"c1": ["apples"], "c2": ["bananas"]}, by_node_id=by_node_id)
+    for node in world.view().nodes.all:
+        resource = DescribeConfigsResource(resource_type=BROKER, resource_name=str(node.node_id))
+        request = DescribeConfigsRequest(resources=[resource])
+        [read] = Playbook(describe_configs.handle, request, 4, world.view()).asked()
+        [written] = api.book(world, (BROKER, str(node.node_id))).asked()
+        assert (written.cluster, written.target) == (read.cluster, read.target)
