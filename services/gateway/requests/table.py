@@ -12,6 +12,7 @@ from services.gateway.requests import (
     api_versions,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -154,6 +155,13 @@ _ROWS = (
         list_groups.handle,
         split="every broker of every cluster",
         merge="group: each once, real ones before copies that only hold offsets",
+    ),
+    Handler(
+        ApiKey.DELETE_GROUPS,
+        VersionRange(0, 2),
+        delete_groups.handle,
+        split="every cluster: the group's home first, copies that only hold offsets when it has agreed",
+        merge="group: NON_EMPTY_GROUP wins; not found only if nobody knew it",
     ),
     Handler(
         ApiKey.CREATE_TOPICS,
