@@ -91,22 +91,22 @@ def _planned(group_id: str, mesh: MeshView) -> Generator[Command, Any, _Deletion
     if len(clusters) == 1:
         return _Deletion(group_id, first=clusters)
     found = yield from describe_everywhere(group_id, mesh)
-    hindrance = _hindrance(found)
-    if hindrance is not None:
-        return _Deletion(group_id, codes=[hindrance])
+    code = hindrance(found)
+    if code is not None:
+        return _Deletion(group_id, codes=[code])
     home, _ = strongest(found.items())
     claims = {name: claim_of(group if isinstance(group, DescribedGroup) else None)[0] for name, group in found.items()}
     first = [name for name, claim in claims.items() if claim < SIMPLE or (name == home and claim >= REAL)]
     return _Deletion(group_id, first=first, copies=[name for name in clusters if name not in first])
 
 
-def _hindrance(found: Descriptions) -> int | None:
-    """Why the group can't be deleted now, if a cluster can't say whether the group lives there."""
+def hindrance(found: Descriptions) -> int | None:
+    """Why nobody can say now where the group lives, if a cluster is silent about it: the code for the client."""
     for group in found.values():
         if isinstance(group, Unreachable):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group.error_code not in DONE:
-            return _for_clients(group.error_code)
+            return for_clients(group.error_code)
     return None
 
 
@@ -125,9 +125,9 @@ def _delete(wanted: Iterable[tuple[_Deletion, list[str]]], version: int) -> Gene
             code = told.get(each.group_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code in COORDINATOR_MOVED:
             yield Forget(cluster, Coordinator(each.group_id))
-        each.codes.append(_for_clients(code))
+        each.codes.append(for_clients(code))
 
 
-def _for_clients(code: int) -> int:
+def for_clients(code: int) -> int:
     """Clients find the gateway for every group: what a coordinator says of itself means that it will be there soon."""
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code in NOT_YET_KNOWN else code

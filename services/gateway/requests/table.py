@@ -25,6 +25,7 @@ from services.gateway.requests import (
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
@@ -162,6 +163,13 @@ _ROWS = (
         delete_groups.handle,
         split="every cluster: the group's home first, copies that only hold offsets when it has agreed",
         merge="group: NON_EMPTY_GROUP wins; not found only if nobody knew it",
+    ),
+    Handler(
+        ApiKey.OFFSET_DELETE,
+        VersionRange(0, 0),
+        offset_delete.handle,
+        split="owner of each topic; what members at the group's home subscribe to is kept",
+        merge="partition",
     ),
     Handler(
         ApiKey.CREATE_TOPICS,

@@ -25,6 +25,7 @@ from services.gateway.wire.messages.list_groups import ListGroupsRequest, ListGr
 from services.gateway.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
 from services.gateway.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from services.gateway.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from services.gateway.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from services.gateway.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -80,6 +81,8 @@ __all__ = [
     "MetadataResponse",
     "OffsetCommitRequest",
     "OffsetCommitResponse",
+    "OffsetDeleteRequest",
+    "OffsetDeleteResponse",
     "OffsetFetchRequest",
     "OffsetFetchResponse",
     "OffsetForLeaderEpochRequest",
