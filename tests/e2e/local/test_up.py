@@ -26,19 +26,24 @@ LINE_TIMEOUT_S = 60.0
 
 @pytest.mark.timeout(400)
 def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: Path) -> None:
-    state = tmp_path / STATE_FOLDER
+    state, elsewhere = tmp_path / STATE_FOLDER, tmp_path / "elsewhere"
+    elsewhere.mkdir()
     with running_mesh(state) as mesh:
         printed = mesh.output.read_text(encoding="utf-8")
         for service in SERVICES:
             if not service.is_step:
                 assert re.search(rf"{re.escape(service.what)}.*ready", printed), service.name
-        produce, consume, change, why = lines_to_paste(printed)
+        find, produce, consume, change, why = lines_to_paste(printed)
 
-        paste(produce, tmp_path)
-        assert paste(consume, tmp_path).strip() == "hello"
-        assert "c1" in paste(why, tmp_path)
-        paste(change, tmp_path)
-        assert "c2" in paste(why, tmp_path)
+        def pasted(line: str) -> str:
+            """In a folder that knows nothing of this mesh."""
+            return paste(f"{find}; {line}", elsewhere)
+
+        pasted(produce)
+        assert pasted(consume).strip() == "hello"
+        assert "c1" in pasted(why)
+        pasted(change)
+        assert "c2" in pasted(why)
 
         pids = [row["pid"] for row in mesh.processes().values() if row["pid"]]
         assert mesh.end(signal.SIGINT) == 0
@@ -51,9 +56,10 @@ def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: 
 
 
 def lines_to_paste(printed: str) -> list[str]:
+    """How to find the mesh, because its state is not where one stands; then the four lines."""
     _, _, after = printed.partition("Paste into another terminal:")
     lines = [line.strip() for line in after.splitlines() if line.startswith("  ")]
-    assert len(lines) == 4, printed
+    assert len(lines) == 5, printed
     return lines
 
 
