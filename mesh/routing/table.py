@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import NamedTuple
 
 from mesh.routing.rules import ExactTopic, ForwardingRule, RuleVersion, TopicPrefix
 
@@ -37,13 +38,22 @@ class UpstreamCluster:
     home: bool = False
 
 
+class Stay(NamedTuple):
+    """A topic's time on a cluster: which one, and how many times it has lived there by then (from 1)."""
+
+    cluster: str
+    visit: int
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic lives: the cluster, the rule that says so, and how many times it has lived there (from 1)."""
+    """Where a topic lives: the cluster, the rule that says so, how many times it has lived there (from 1), and where it
+    has lived just before, if it has moved at all."""
 
     cluster: str
     rule: ForwardingRule
     visit: int
+    before: Stay | None = None
 
 
 class _Index:
@@ -129,7 +139,10 @@ class RoutingTable:
         if winner is None or winner.rule.target_cluster not in self.clusters:
             return None
         target = winner.rule.target_cluster
-        return Route(target, winner.rule, _visits(matching).count(target))
+        visits = _visits(matching)
+        *earlier, last = visits[:-1] or [""]
+        before = Stay(last, earlier.count(last) + 1) if last else None
+        return Route(target, winner.rule, visits.count(target), before)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):

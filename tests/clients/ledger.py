@@ -25,11 +25,6 @@ class Acked:
     partition: int
     offset: int
 
-    @property
-    def number(self) -> int:
-        """The record's place in its producer's order, from 0."""
-        return int(self.id.rpartition("-")[2])
-
 
 @dataclass(frozen=True, slots=True)
 class Stored:

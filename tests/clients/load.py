@@ -45,10 +45,6 @@ class Journal:
         self.acked.append(ack)
         self._changed.set()
 
-    def has_gaps_before(self, number: int) -> bool:
-        """Whether a record with a lower number is not acknowledged yet."""
-        return len({ack.number for ack in self.acked if ack.number < number}) < number
-
     def add_received(self, identifier: str) -> None:
         producer, _, number = identifier.rpartition("-")
         self.newest[producer] = max(int(number), self.newest.get(producer, -1))

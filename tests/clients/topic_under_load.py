@@ -60,16 +60,6 @@ class TopicUnderLoad:
             await journal.wait_until(lambda: _is_newer(journal.newest, mark), f"records newer than {mark}")  # noqa: B023
         return {producer.journal.client: producer.journal.acked[-1].id for producer in self._producers}
 
-    async def settled(self) -> None:
-        """Returns when every record that was sent before the last acknowledged one is acknowledged too.
-
-        A write whose answer was lost with a broker or a gateway is repeated by the client. Should the topic have moved
-        meanwhile, it would be stored on both clusters: for now, what was killed comes to rest before a topic moves.
-        """
-        for producer in self._producers:
-            journal, newest = producer.journal, max(ack.number for ack in producer.journal.acked)
-            await journal.wait_until(lambda: not journal.has_gaps_before(newest), f"all before {newest}")  # noqa: B023
-
     def expect_lost_connections(self) -> None:
         """From now on a client may tell that its connections broke; records that fail are errors as before."""
         for running in (*self._producers, *self._consumers):

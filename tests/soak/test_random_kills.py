@@ -49,7 +49,6 @@ async def test_records_outlive_parts_that_are_killed_at_random(own_mesh: Mesh, o
                 own_mesh.start(part)
             await load.progress()
             if chance.random() < MOVES:
-                await load.settled()
                 owner = "c2" if owner == "c1" else "c1"
                 await moved_when_healed(own_world, topic, owner)
                 await load.progress()

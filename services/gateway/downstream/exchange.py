@@ -127,8 +127,8 @@ class Exchange:
         """Whether it is done already, and its result if so."""
         self._round += 1
         match command:
-            case Ask(calls):
-                return self._send(calls, None)
+            case Ask(calls, preliminary):
+                return self._send(calls, None, preliminary=preliminary)
             case Gather(calls, enough, wait_s):
                 return self._gather(calls, enough, wait_s)
             case Refresh(cluster, topics):
@@ -160,7 +160,7 @@ class Exchange:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, wait_s), self._time_is_up, self._round)
         return done, result
 
-    def _send(self, calls: tuple[Call, ...], enough: Any) -> tuple[bool, Any]:
+    def _send(self, calls: tuple[Call, ...], enough: Any, *, preliminary: bool = False) -> tuple[bool, Any]:
         self._outcomes = [None] * len(calls)
         self._missing = len(calls)
         self._enough = enough
@@ -170,7 +170,7 @@ class Exchange:
         for index, call in enumerate(calls):
             self._submit(this, index, call, alone)
         self._stepping = False
-        if calls:
+        if calls and not preliminary:
             self._asked()
         if enough is None:
             complete = self._missing == 0

@@ -1,8 +1,9 @@
 """What outlives a request: per client connection (`Session`), per gateway process (`Memory`). No I/O, all bounded."""
 
+from bisect import insort
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,6 +41,10 @@ class BoundedCache(Generic[K, V]):
         if len(self._entries) > self.capacity:
             self._entries.popitem(last=False)
 
+    def has(self, key: K, now: float) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and now - entry[0] <= self.life_s
+
     def drop(self, key: K) -> None:
         self._entries.pop(key, None)
 
@@ -47,21 +52,78 @@ class BoundedCache(Generic[K, V]):
         return len(self._entries)
 
 
-@dataclass(slots=True)
-class Memory:
-    """One for each gateway process."""
-
-    group_homes: BoundedCache[str, str] = field(
-        default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, GROUP_HOME_SECONDS)
-    )
-    """Group id -> name of the cluster whose coordinator it uses."""
-
-
 BatchKey = tuple[int, int, str, int]
 """Producer id, epoch, topic, partition."""
 
-REFUSALS_REMEMBERED = 10_000
-"""Refused (producer, partition) pairs of one connection; a connection with more forgets the oldest."""
+DOUBTS_REMEMBERED = 100_000
+DOUBT_SECONDS = 150.0
+"""Clients give a record up after 120 s by default."""
+
+
+class LastWrite(NamedTuple):
+    """The newest batch of a producer that a partition remembers."""
+
+    epoch: int
+    sequence: int
+    """Of its last record."""
+    timestamp: int
+    """The batch's highest, in ms."""
+
+
+SeamKey = tuple[str, int, str, int]
+"""Topic, partition, cluster, visit: a topic's stay on the cluster where it lives."""
+
+SEAMS_REMEMBERED = 100_000
+SEAM_SECONDS = 900.0
+"""So long a producer may repeat a write whose answer was lost; clients give up after 120 s by default."""
+PRODUCERS_OF_A_SEAM = 1000
+"""Those that wrote last: about 150 KB for a partition."""
+
+
+class Seams:
+    """What was stored of each producer before a topic moved; see `seams`."""
+
+    __slots__ = ("_seams",)
+
+    def __init__(self) -> None:
+        self._seams: OrderedDict[SeamKey, tuple[float, dict[int, LastWrite]]] = OrderedDict()
+        """Until when repeats are looked for, and by whom."""
+
+    def is_known(self, key: SeamKey) -> bool:
+        return key in self._seams
+
+    def is_closed(self, key: SeamKey, now: float) -> bool:
+        """Whether it is known that no producer can repeat anything."""
+        found = self._seams.get(key)
+        if found is None:
+            return False
+        until, writes = found
+        if writes and now > until:
+            writes.clear()
+        return not writes
+
+    def learn(self, key: SeamKey, writes: dict[int, LastWrite], now: float) -> None:
+        if len(writes) > PRODUCERS_OF_A_SEAM:
+            newest = sorted(writes.items(), key=lambda item: item[1].timestamp, reverse=True)
+            writes = dict(newest[:PRODUCERS_OF_A_SEAM])
+        self._seams[key] = (now + SEAM_SECONDS, writes)
+        if len(self._seams) > SEAMS_REMEMBERED:
+            self._seams.popitem(last=False)
+
+    def last_write(self, key: SeamKey, producer_id: int) -> LastWrite | None:
+        _, writes = self._seams.get(key, (0.0, {}))
+        return writes.get(producer_id)
+
+    def goes_on(self, key: SeamKey, producer_id: int) -> None:
+        """The producer has sent something newer: it repeats nothing any more."""
+        if key in self._seams:
+            self._seams[key][1].pop(producer_id, None)
+
+
+REFUSALS_REMEMBERED = 100_000
+"""Refused (producer, partition) pairs; with more the oldest is forgotten."""
+REFUSED_IN_A_ROW = 100
+"""Batches of one producer and partition; clients have at most 5 on their way."""
 REFUSAL_SECONDS = 30.0
 """A refused batch that has not come back by then went another way, or its producer gave it up. Clients try again within
 seconds, and report an error after 120 s."""
@@ -70,17 +132,18 @@ seconds, and report an error after 120 s."""
 class Refusals:
     """Batches that were refused and have not come back yet.
 
-    If a batch is refused and the next one of its producer and partition got through, a broker that does not know the
-    producer would accept that one, and the first for ever answer OUT_OF_ORDER_SEQUENCE_NUMBER. So once a batch is
-    refused, later ones are refused too until its base sequence is seen again. It need not come back here: once its
-    topic has moved, a client that knows one node for each cluster uses another connection. So no refusal is for ever.
+    If a batch is refused and the next one of its producer and partition got through, the broker would for ever answer
+    the first with OUT_OF_ORDER_SEQUENCE_NUMBER, or the next one already, which is fatal to librdkafka. So once a batch
+    is refused, all later ones are too, and they come back in their order, be it on another connection: once its topic
+    has moved, a client that knows one node for each cluster takes that one's. It may come back on another gateway, or
+    not at all, so no refusal is for ever.
     """
 
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[BatchKey, tuple[int, float]] = OrderedDict()
-        """Base sequence and end of the waiting, the oldest refusal first."""
+        self._waiting: OrderedDict[BatchKey, tuple[list[int], float]] = OrderedDict()
+        """Base sequences in their order, and end of the waiting; the oldest refusal first."""
 
     def any(self, now: float) -> bool:
         """Whether any batch is waited for."""
@@ -91,21 +154,39 @@ class Refusals:
             del self._waiting[key]
         return False
 
-    def admits(self, key: BatchKey, base_sequence: int, now: float) -> bool:
-        """Whether a batch may pass; the one that was waited for ends the waiting."""
-        expected, until = self._waiting.get(key, (base_sequence, now))
-        if base_sequence != expected and now < until:
+    def admits(self, key: BatchKey, base_sequence: int, records: int, now: float) -> bool:
+        """Whether a batch may pass: nothing before it is waited for. It may hold records of several refused ones."""
+        waited, until = self._waiting.get(key, ([], now))
+        if now < until and base_sequence > waited[0]:
             return False
-        self._waiting.pop(key, None)
+        left = [sequence for sequence in waited if sequence >= base_sequence + records] if now < until else []
+        if left:
+            self._waiting[key] = (left, now + REFUSAL_SECONDS)
+        else:
+            self._waiting.pop(key, None)
         return True
 
     def refuse(self, key: BatchKey, base_sequence: int, now: float) -> None:
-        """Remember that this batch was refused; the first of a row of refusals counts."""
-        if key in self._waiting:
-            return
-        self._waiting[key] = (base_sequence, now + REFUSAL_SECONDS)
+        """Remember that this batch was refused."""
+        waited, _ = self._waiting.setdefault(key, ([], now + REFUSAL_SECONDS))
+        if base_sequence not in waited and len(waited) < REFUSED_IN_A_ROW:
+            insort(waited, base_sequence)
         if len(self._waiting) > REFUSALS_REMEMBERED:
             self._waiting.popitem(last=False)
+
+
+@dataclass(slots=True)
+class Memory:
+    """One for each gateway process."""
+
+    group_homes: BoundedCache[str, str] = field(
+        default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, GROUP_HOME_SECONDS)
+    )
+    """Group id -> name of the cluster whose coordinator it uses."""
+    seams: Seams = field(default_factory=Seams)
+    doubts: BoundedCache[BatchKey, None] = field(default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS))
+    """Producers, by partition, one of whose batches was sent and got no answer."""
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 @dataclass(slots=True)
@@ -118,4 +199,3 @@ class Session:
     software_name: str = ""
     """From ApiVersions v3 and later; empty for clients that do not say."""
     software_version: str = ""
-    refusals: Refusals = field(default_factory=Refusals)

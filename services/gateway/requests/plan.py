@@ -210,6 +210,8 @@ class Ask:
     """Send these calls at once and wait for all outcomes. Result: tuple[Outcome, ...] in the order of the calls."""
 
     calls: tuple[Call, ...]
+    preliminary: bool = False
+    """The calls that the request is about come later: Produce behind it must not overtake them."""
 
 
 Enough = Callable[[Sequence[Outcome | None]], bool]

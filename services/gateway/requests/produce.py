@@ -5,11 +5,12 @@ Theory of operation
    other request is cut into one for each leader from slices of its own bytes; answers come in the client's order.
 2. The gateway itself answers a partition with NOT_LEADER_OR_FOLLOWER (the cluster is out of reach or the leader not
    known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
-   to some (protocol-ideas 1).
+   to some (protocol-ideas 1). A batch that was sent and got no answer is neither: `MAYBE_WRITTEN`.
 3. After a refused batch, later ones of its producer and partition are refused too until it comes back (`Refusals`).
 4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees;
    so does a broker that ends its own (`Lanes.on_unheard`), as it does when it is not the leader.
-5. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
+5. What a topic's last cluster has stored already is not stored again (`seams`).
+6. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
 """
 
 from collections.abc import Generator, Iterator
@@ -36,8 +37,10 @@ from services.gateway.requests.plan import (
     Request,
     Sent,
     Stale,
+    Unreachable,
     Verbatim,
 )
+from services.gateway.requests.seams import is_open, is_repeat, look_behind
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
 from services.gateway.wire.errors import ErrorCode
@@ -49,6 +52,9 @@ from services.gateway.wire.scanner.produce_response import produce_response_is_c
 Item = tuple[ProduceTopic, ProducePartition]
 Slot = tuple[str, int]
 """Topic and partition."""
+MAYBE_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+"""For a batch that has no answer: clients send it again as it is. On NOT_LEADER_OR_FOLLOWER librdkafka takes it for not
+written and may cut its records into other batches, which a broker that has it refuses for ever."""
 
 
 @dataclass(slots=True)
@@ -64,17 +70,19 @@ class _Produce:
 
     @property
     def refusals(self) -> Refusals:
-        return self.mesh.session.refusals
+        return self.mesh.memory.refusals
 
     def refuse(self, slot: Slot, error: int) -> None:
         """Answer a partition ourselves."""
         self.results[slot] = PartitionProduceResponse(index=slot[1], error_code=error, base_offset=-1)
-        if error in LEADER_ERRORS:
+        if error in LEADER_ERRORS or error == MAYBE_WRITTEN:
             self.not_written(slot)
 
     def not_written(self, slot: Slot) -> None:
         batch = self.batches.get(slot)
         if batch is not None:
+            if self.results[slot].error_code == MAYBE_WRITTEN:
+                self.mesh.memory.doubts.put(_key(slot, batch), None, self.mesh.now)
             answered_by = self.mesh.now + max(0, self.scan.timeout_ms) / 1000
             self.refusals.refuse(_key(slot, batch), batch.base_sequence, answered_by)
 
@@ -104,6 +112,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             return _without_acks(produce, [(sole, parts, outcome)])
         yield from _take(produce, sole, parts, outcome)
         return _answer(produce)
+    if scan.acks != 0:
+        slots = [(wanted.topic, wanted.partition) for wanted in _partitions(scan)]
+        yield from look_behind(mesh, slots, _doubted(produce))
     located = yield from locate(mesh, _admitted(produce))
     for wanted, error in located.homeless:
         produce.refuse((wanted.topic, wanted.partition), error)
@@ -139,6 +150,8 @@ def _sole_leader(produce: _Produce) -> Place | None:
             leader = knowledge.leader(topic.name, partition.partition)
             if leader is None or (place is not None and place != (route.cluster, leader)):
                 return None
+            if route.before is not None and is_open(topic.name, partition.partition, route, produce.mesh):
+                return None
             if place is None:
                 place = Place(route.cluster, leader)
     return place
@@ -155,10 +168,30 @@ def _admitted(produce: _Produce) -> Iterator[Wanted[Item]]:
     for wanted in _partitions(produce.scan):
         slot = (wanted.topic, wanted.partition)
         batch = _note_batch(produce, wanted)
-        if batch is not None and not produce.refusals.admits(_key(slot, batch), batch.base_sequence, produce.mesh.now):
+        if batch is not None and not _admits(produce, slot, batch):
             produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif batch is not None and is_repeat(*slot, batch, produce.mesh):
+            produce.refuse(slot, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
         else:
             yield wanted
+
+
+def _admits(produce: _Produce, slot: Slot, batch: BatchHeader) -> bool:
+    records = batch.last_offset_delta + 1
+    return produce.refusals.admits(_key(slot, batch), batch.base_sequence, records, produce.mesh.now)
+
+
+def _doubted(produce: _Produce) -> set[Slot]:
+    """Partitions whose producer comes back after a batch without an answer; from here on it is in no doubt."""
+    doubts = produce.mesh.memory.doubts
+    found: set[Slot] = set()
+    for wanted in _partitions(produce.scan) if len(doubts) else ():
+        slot = (wanted.topic, wanted.partition)
+        batch = _note_batch(produce, wanted)
+        if batch is not None and doubts.has(_key(slot, batch), produce.mesh.now):
+            doubts.drop(_key(slot, batch))
+            found.add(slot)
+    return found
 
 
 def _note_batch(produce: _Produce, wanted: Wanted[Item]) -> BatchHeader | None:
@@ -228,7 +261,8 @@ def _take(
         slot = (wanted.topic, wanted.partition)
         result = told.get(slot)
         if result is None:
-            produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            never_sent = isinstance(outcome, Unreachable) and outcome.never_sent
+            produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER if never_sent else MAYBE_WRITTEN)
             stale.add(wanted.topic)
         else:
             result.current_leader.leader_id = result.current_leader.leader_epoch = -1

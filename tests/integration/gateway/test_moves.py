@@ -1,11 +1,13 @@
 """A topic moves between clusters under load: nothing is lost, nothing stored twice, and nobody hears an error."""
 
+import asyncio
 import threading
 import time
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from services.gateway.requests.plan import Lane
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
@@ -88,3 +90,57 @@ def test_a_topic_moves_back_and_forth_under_load(
     stored = [read_all(cluster.bootstrap, apples) for cluster in clusters]
     assert all(stored), "both clusters have had their share"
     assert sorted(stored[0] + stored[1]) == sorted(acknowledged)
+
+
+def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+) -> None:
+    """The old cluster has stored records and told so, but the connection broke; they are sent again after the move."""
+    clusters = (kafka_c1, kafka_c2)
+    for cluster in clusters:
+        create_topic(cluster, apples)
+    gateway = start_gateway(rules.to("c1", [apples]))
+    producers = [
+        SteadyProducer(gateway.address, apples, f"p{n}", **{"enable.idempotence": True, "linger.ms": 0})
+        for n in range(3)
+    ]
+    unanswered = 0
+
+    async def break_connections() -> int:
+        """Those on which answers of Produce are waited for, as soon as there is one."""
+        broken = 0
+        async with asyncio.timeout(10):
+            while not broken:
+                for client in gateway.gateway.connections:
+                    for key, connection in list(client._lanes.connections.items()):
+                        if key.lane is Lane.PRODUCE and connection.in_flight:
+                            connection.abort("a test breaks it")
+                            broken += 1
+                await asyncio.sleep(0)
+        return broken
+
+    try:
+        for target in MOVES * 2:
+            seen = [len(producer.acknowledged) for producer in producers]
+            wait_until(
+                lambda seen=seen: all(  # type: ignore[misc]
+                    len(p.acknowledged) >= n + BETWEEN_MOVES for p, n in zip(producers, seen, strict=True)
+                ),
+                "records between two moves",
+            )
+            table = rules.to(target, [apples])
+            unanswered += gateway.call(break_connections)
+            gateway.move(table)
+    finally:
+        for producer in producers:
+            producer.stop()
+    assert unanswered >= len(MOVES)
+    assert [producer.faults for producer in producers] == [[], [], []]
+    acknowledged = [value for producer in producers for value in producer.acknowledged]
+    stored = [value for cluster in clusters for value in read_all(cluster.bootstrap, apples)]
+    assert sorted(stored) == sorted(acknowledged)

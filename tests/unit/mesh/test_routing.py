@@ -118,7 +118,7 @@ def test_an_aborted_change_leaves_no_trace_in_the_table() -> None:
     assert log.state.pending is None
 
 
-def test_visits_count_how_often_a_topic_has_lived_on_its_cluster() -> None:
+def test_a_route_tells_the_visit_and_where_the_topic_lived_before() -> None:
     log = Log()
     log.rules(created("apples", ExactTopic("apples"), "c1", 1.0))
     seen = []
@@ -126,8 +126,8 @@ def test_visits_count_how_often_a_topic_has_lived_on_its_cluster() -> None:
         log.move("apples", ExactTopic("apples"), target)
         route = log.state.effective.route("apples")
         assert route is not None
-        seen.append((route.cluster, route.visit))
-    assert seen == [("c2", 1), ("c1", 2), ("c2", 2), ("c1", 3)]
+        seen.append((route.cluster, route.visit, route.before))
+    assert seen == [("c2", 1, ("c1", 1)), ("c1", 2, ("c2", 1)), ("c2", 2, ("c1", 2)), ("c1", 3, ("c2", 2))]
 
 
 def test_visits_are_counted_over_different_rules_too() -> None:
@@ -150,6 +150,7 @@ def test_time_without_a_route_does_not_end_a_visit() -> None:
     route = log.state.effective.route("apples")
     assert route is not None
     assert route.visit == 1
+    assert route.before is None
 
 
 def test_revisions_never_go_back_when_a_cluster_changes_during_a_rollout() -> None:

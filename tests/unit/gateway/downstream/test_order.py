@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -131,7 +132,8 @@ async def test_a_broker_that_refuses_records_without_acks_is_heard_by_the_client
     for connection in list(stage.c1.connections):
         connection.transport.abort()
     assert await client.closed() == b""
-    assert (await other.answer(ProduceResponse)).responses[0].partition_responses[0].error_code == 6
+    told = (await other.answer(ProduceResponse)).responses[0].partition_responses[0]
+    assert told.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 async def test_what_a_client_produced_before_it_left_arrives(stage: Stage) -> None:

@@ -30,6 +30,7 @@ from services.gateway.requests.plan import (
     Unreachable,
 )
 from services.gateway.requests.table import HANDLERS
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_request_header
 from services.gateway.wire.schema import Struct
 
@@ -37,6 +38,7 @@ C = TypeVar("C")
 A = TypeVar("A")
 
 VERSIONS = {handler.api_key: handler.versions for handler in HANDLERS.values()}
+UPSTREAM_VERSIONS = VERSIONS | {ApiKey.DESCRIBE_PRODUCERS: VersionRange(0, 0)}  # of what the gateway itself asks
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class World:
     by_node_id: bool = False
     session: Session = field(default_factory=lambda: Session("127.0.0.1:5", "test"))
     memory: Memory = field(default_factory=Memory)
-    upstream_versions: Mapping[int, VersionRange] = field(default_factory=lambda: dict(VERSIONS))
+    upstream_versions: Mapping[int, VersionRange] = field(default_factory=lambda: dict(UPSTREAM_VERSIONS))
     now: float = 1000.0
     clusters: dict[str, ClusterKnowledge] = field(init=False, default_factory=dict)
     table: RoutingTable = field(init=False)
@@ -129,6 +131,10 @@ class Playbook:
     def asked(self) -> tuple[Call, ...]:
         """The calls of the Ask that the plan waits for."""
         return self._expected(Ask).calls
+
+    def waits_for_preliminaries(self) -> bool:
+        """Whether the calls that the request is about come later."""
+        return self._expected(Ask).preliminary
 
     def gathers(self) -> Gather:
         return self._expected(Gather)

@@ -1,5 +1,7 @@
 """Produce: which bytes go where, what comes back, and what is refused so that nothing is lost."""
 
+import pytest
+
 from services.gateway.requests import produce
 from services.gateway.requests.memory import REFUSAL_SECONDS
 from services.gateway.requests.plan import (
@@ -17,8 +19,10 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.wire.batches import read_batch_header, visit_producer_id
 from services.gateway.wire.codec import decode
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_response_header
 from services.gateway.wire.messages import ProduceRequest, ProduceResponse
+from services.gateway.wire.messages.describe_producers import DescribeProducersResponse
 from services.gateway.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -29,6 +33,8 @@ from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.wire.records import batch
 
 VERSION = 9
+NOTHING_STORED = DescribeProducersResponse()
+"""What the last cluster of a topic that has moved says of its producers; see test_seams."""
 
 
 def request(*places: tuple[str, int, bytes | bytearray], acks: int = -1) -> ProduceRequest:
@@ -97,10 +103,14 @@ def test_unrouted_and_missing_partitions_are_refused_and_the_rest_goes_on() -> N
     assert sorted(errors(book)) == [("apples", 0, 0), ("apples", 9, 3), ("nowhere", 0, 3)]
 
 
-def test_an_unreachable_cluster_is_not_leader_and_metadata_is_doubted() -> None:
+@pytest.mark.parametrize(
+    ("never_sent", "code"),
+    [(True, ErrorCode.NOT_LEADER_OR_FOLLOWER), (False, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)],
+)
+def test_a_batch_without_an_answer_is_maybe_written_unless_it_was_never_sent(never_sent: bool, code: ErrorCode) -> None:
     book = play(World({"c1": ["apples"]}), request(("apples", 0, batch())))
-    book.answered(Unreachable("c1", "connection lost"))
-    assert errors(book) == [("apples", 0, 6)]
+    book.answered(Unreachable("c1", "connection lost", never_sent))
+    assert errors(book) == [("apples", 0, code)]
     assert Stale("c1", ("apples",)) in book.noted
 
 
@@ -112,7 +122,7 @@ def test_after_a_refused_batch_later_ones_wait_until_it_comes_back() -> None:
 
     first = play(world, numbered(0))
     first.answered(Unreachable("c1", "connection lost"))
-    assert errors(first) == [("apples", 0, 6)]
+    assert errors(first) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
     later = play(world, numbered(5))
     assert errors(later) == [("apples", 0, 6)]  # without asking anyone
     again = play(world, numbered(0))
@@ -120,6 +130,27 @@ def test_after_a_refused_batch_later_ones_wait_until_it_comes_back() -> None:
     assert isinstance(again.answer, RawResponse)
     last = play(world, numbered(5))
     assert len(last.asked()) == 1
+
+
+def test_refused_batches_come_back_in_their_order_whatever_was_on_its_way() -> None:
+    """A client has several batches on their way; after the first has come back, what follows is no longer in order."""
+    world = World({"c1": ["apples"]})
+
+    def numbered(sequence: int, count: int = 1) -> Playbook:
+        records = batch(producer_id=1 << 62, epoch=0, sequence=sequence, count=count)
+        return play(world, request(("apples", 0, records)))
+
+    for sequence in (5, 6, 7):
+        book = numbered(sequence)
+        if sequence == 5:
+            book.answered(Unreachable("c1", "connection lost"))
+        assert errors(book)[0][2] != 0
+    numbered(5).answered(raw(("apples", 0, 0)))
+    assert errors(numbered(8)) == [("apples", 0, 6)]
+    numbered(6, count=2).answered(raw(("apples", 0, 0)))  # librdkafka puts what was not written together anew
+    numbered(8).answered(raw(("apples", 0, 0)))
+    assert len(numbered(9).asked()) == 1
+    assert not world.memory.refusals.any(world.now)
 
 
 def test_a_refused_batch_that_went_another_way_is_not_waited_for_for_ever() -> None:
@@ -131,10 +162,12 @@ def test_a_refused_batch_that_went_another_way_is_not_waited_for_for_ever() -> N
     play(world, numbered(5)).answered(Unreachable("c1", "connection lost"))
     world.move("apples", "c2")  # the client sends the batch again to the node of c2: on another connection
     world.move("apples", "c1")
-    assert errors(play(world, numbered(500))) == [("apples", 0, 6)]
+    later = play(world, numbered(500))
+    later.answered(NOTHING_STORED)
+    assert errors(later) == [("apples", 0, 6)]
     world.now += 30 + REFUSAL_SECONDS  # 30 s: the request's own time-out
     assert len(play(world, numbered(500)).asked()) == 1
-    assert not world.session.refusals.any(world.now)
+    assert not world.memory.refusals.any(world.now)
 
 
 def test_a_leader_that_moved_counts_as_a_refusal_too() -> None:
@@ -167,6 +200,7 @@ def test_from_the_second_visit_on_producer_ids_are_patched() -> None:
     world.move("apples", "c2")
     world.move("apples", "c1")
     book = play(world, request(("apples", 0, batch(producer_id=1 << 62, epoch=0, sequence=0))))
+    book.answered(NOTHING_STORED)
     (call,) = book.asked()
     assert isinstance(call.message, Verbatim)
     frame = call.message.frame

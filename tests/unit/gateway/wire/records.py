@@ -14,7 +14,9 @@ def batch(
     count: int = 1,
     base_offset: int = 0,
     attributes: int = 0,
+    timestamp: int = 1000,
 ) -> bytearray:
-    covered = struct.pack(">hiqqqhii", attributes, count - 1, 1000, 1000, producer_id, epoch, sequence, count) + records
+    times = (timestamp, timestamp)
+    covered = struct.pack(">hiqqqhii", attributes, count - 1, *times, producer_id, epoch, sequence, count) + records
     head = struct.pack(">qiibI", base_offset, 9 + len(covered), 0, 2, crc32c(covered))
     return bytearray(head + covered)

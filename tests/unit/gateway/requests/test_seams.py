@@ -1,0 +1,144 @@
+"""A topic has moved, and a producer repeats a write whose answer was lost: it is not stored a second time."""
+
+import pytest
+
+from services.gateway.requests import produce
+from services.gateway.requests.memory import SEAM_SECONDS
+from services.gateway.requests.plan import Broker, RawResponse, Unreachable, Verbatim
+from services.gateway.requests.seams import APART_MS, WINDOW
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.batches import visit_producer_id
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from tests.unit.gateway.requests.playbook import Playbook, World
+from tests.unit.gateway.requests.test_produce import VERSION, errors, raw, request
+from tests.unit.gateway.wire.records import batch
+
+MINE = (1 << 62) + 7
+COUNT = 1
+"""Records of a batch in these tests."""
+TIME = 1_700_000_000_000
+
+
+@pytest.fixture
+def world() -> World:
+    """`apples` has lived on c1 and has moved to c2."""
+    world = World({"c1": ["apples"], "c2": []})
+    world.move("apples", "c2")
+    return world
+
+
+def produced(world: World, sequence: int, *, epoch: int = 0, time: int = TIME) -> Playbook:
+    records = batch(producer_id=MINE, epoch=epoch, sequence=sequence, timestamp=time)
+    return Playbook(produce.handle, request(("apples", 0, records)), VERSION, world.view())
+
+
+def stored(last_sequence: int, producer_id: int = MINE, *, error: int = 0) -> DescribeProducersResponse:
+    state = ProducerState(producer_id, 0, last_sequence, TIME)
+    described = PartitionResponse(0, error, None, [] if error else [state])
+    return DescribeProducersResponse(topics=[TopicResponse("apples", [described])])
+
+
+def test_the_last_cluster_is_asked_before_the_first_records_go_to_the_new_one(world: World) -> None:
+    book = produced(world, 100)
+    (question,) = book.asked()
+    assert (question.cluster, question.target) == ("c1", Broker(1))
+    assert isinstance(question.message, DescribeProducersRequest)
+    assert book.waits_for_preliminaries()
+    book.answered(stored(99))
+    (call,) = book.asked()
+    assert (call.cluster, type(call.message)) == ("c2", Verbatim)
+    assert not book.waits_for_preliminaries()
+    book.answered(raw(("apples", 0, 0)))
+    assert isinstance(book.answer, RawResponse)
+
+
+def test_a_repeat_is_answered_as_a_duplicate_and_not_sent(world: World) -> None:
+    book = produced(world, 98)
+    book.answered(stored(99))
+    assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+    again = produced(world, 99)
+    assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+
+
+def test_after_a_newer_batch_nothing_is_looked_for_any_more(world: World) -> None:
+    produced(world, 99).answered(stored(99))
+    newer = produced(world, 100)
+    newer.answered(raw(("apples", 0, 0)))
+    (call,) = produced(world, 50).asked()
+    assert call.cluster == "c2"
+
+
+def test_only_the_repeat_is_held_back_from_a_request(world: World) -> None:
+    world.move("bananas", "c2")
+    message = request(
+        ("apples", 0, batch(producer_id=MINE, epoch=0, sequence=9, timestamp=TIME)),
+        ("bananas", 0, batch(producer_id=MINE, epoch=0, sequence=0, timestamp=TIME)),
+    )
+    book = Playbook(produce.handle, message, VERSION, world.view())
+    book.answered(stored(9))
+    book.answered(raw(("bananas", 0, 0)))
+    assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER), ("bananas", 0, 0)]
+
+
+def test_ids_are_compared_as_the_last_visit_has_written_them(world: World) -> None:
+    world.move("apples", "c1")
+    world.move("apples", "c2")  # the last stay was the second one on c1
+    book = produced(world, 9)
+    book.answered(stored(9, visit_producer_id(MINE, 2)))
+    assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "epoch", "time"),
+    [
+        pytest.param(9, 1, TIME, id="another epoch"),
+        pytest.param((9 - WINDOW) % (1 << 31), 0, TIME, id="too far behind"),
+        pytest.param(9, 0, TIME + APART_MS + 1, id="another time: the sequence has begun again"),
+        pytest.param(10, 0, TIME, id="newer"),
+    ],
+)
+def test_what_is_no_repeat_goes_on(world: World, sequence: int, epoch: int, time: int) -> None:
+    book = produced(world, sequence, epoch=epoch, time=time)
+    book.answered(stored(9))
+    (call,) = book.asked()
+    assert call.cluster == "c2"
+
+
+@pytest.mark.parametrize("answer", [Unreachable("c1", "connection lost"), stored(0, error=29)])
+def test_a_last_cluster_that_does_not_tell_holds_nothing_up(
+    world: World, answer: Unreachable | DescribeProducersResponse
+) -> None:
+    book = produced(world, 9)
+    book.answered(answer)
+    (call,) = book.asked()
+    assert call.cluster == "c2"
+    book.answered(raw(("apples", 0, 0)))
+    assert [call.cluster for call in produced(world, 10).asked()] == ["c2"]
+
+
+def test_a_last_cluster_that_is_down_or_older_than_2_8_is_not_asked(world: World) -> None:
+    world.clusters["c1"].down = "connection refused"
+    assert [call.cluster for call in produced(world, 9).asked()] == ["c2"]
+    world.move("apples", "c1")
+    world.clusters["c1"].down = None
+    del world.clusters["c2"].versions[ApiKey.DESCRIBE_PRODUCERS]
+    assert [call.cluster for call in produced(world, 9).asked()] == ["c1"]
+
+
+def test_a_seam_does_not_last_for_ever(world: World) -> None:
+    produced(world, 9).answered(stored(9))
+    world.now += SEAM_SECONDS + 1
+    assert [call.cluster for call in produced(world, 9).asked()] == ["c2"]
+
+
+def test_without_acks_nobody_is_asked(world: World) -> None:
+    message = request(("apples", 0, batch(producer_id=MINE, epoch=0, sequence=9)), acks=0)
+    (call,) = Playbook(produce.handle, message, VERSION, world.view()).asked()
+    assert call.cluster == "c2"
