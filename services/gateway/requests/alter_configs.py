@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from services.gateway.requests.describe_configs import Place, Resource
 from services.gateway.requests.describe_configs import _place as place_of_described
-from services.gateway.requests.plan import Broker, Call, Command, MeshView, Plan, Request, Unreachable, ask_all
+from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request, Unreachable, ask_all
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_configs as whole
 from services.gateway.wire.messages import incremental_alter_configs as incremental
@@ -80,7 +80,7 @@ def _alter(
         else:
             parts.setdefault(place, []).append((index, _as_the_cluster_names_it(resource, place)))
     calls = [
-        Call(cluster, question([resource for _, resource in part]), version, target)
+        Call(cluster, question([resource for _, resource in part]), version, target, Lane.CLIENT)
         for (cluster, target), part in parts.items()
     ]
     outcomes = yield from ask_all(calls, answer)

@@ -3,6 +3,7 @@
 from services.gateway.requests.plan import (
     Call,
     Controller,
+    Lane,
     MeshView,
     Plan,
     Request,
@@ -42,6 +43,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             CreatePartitionsRequest(topics=topics, timeout_ms=message.timeout_ms, validate_only=message.validate_only),
             request.version,
             Controller(),
+            Lane.CLIENT,
             timeout_s=max(0, message.timeout_ms) / 1000 + TIMEOUT_SLACK_S,
         )
         for cluster, topics in parts.items()

@@ -27,6 +27,7 @@ from services.gateway.requests.plan import (
     Command,
     Coordinator,
     Forget,
+    Lane,
     MeshView,
     Plan,
     Request,
@@ -113,7 +114,9 @@ def hindrance(found: Descriptions) -> int | None:
 def _delete(wanted: Iterable[tuple[_Deletion, list[str]]], version: int) -> Generator[Command, Any, None]:
     places = [(deletion, cluster) for deletion, clusters in wanted for cluster in clusters]
     calls = [
-        Call(cluster, DeleteGroupsRequest(groups_names=[each.group_id]), version, Coordinator(each.group_id))
+        Call(
+            cluster, DeleteGroupsRequest(groups_names=[each.group_id]), version, Coordinator(each.group_id), Lane.CLIENT
+        )
         for each, cluster in places
     ]
     outcomes = yield from ask_all(calls, DeleteGroupsResponse)

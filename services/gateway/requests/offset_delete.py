@@ -23,6 +23,7 @@ from services.gateway.requests.plan import (
     Command,
     Coordinator,
     Forget,
+    Lane,
     MeshView,
     Plan,
     Request,
@@ -149,7 +150,7 @@ def _delete(deletion: _Deletion, version: int) -> Generator[Command, Any, int | 
     group_id = deletion.message.group_id
     coordinator = Coordinator(group_id)
     calls = [
-        Call(name, OffsetDeleteRequest(group_id=group_id, topics=part), version, coordinator)
+        Call(name, OffsetDeleteRequest(group_id=group_id, topics=part), version, coordinator, Lane.CLIENT)
         for name, part in deletion.parts.items()
     ]
     outcomes = yield from ask_all(calls, OffsetDeleteResponse)

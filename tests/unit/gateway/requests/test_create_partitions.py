@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.gateway.requests import create_partitions
-from services.gateway.requests.plan import Controller, Stale, Unreachable
+from services.gateway.requests.plan import Controller, Lane, Stale, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -42,6 +42,7 @@ def test_each_topic_grows_on_its_owner(world: World, version: int) -> None:
     for call, topic in zip(book.asked(), ["bananas", "apples"], strict=True):
         assert call.message == grow(topic)
         assert call.timeout_s > 30
+        assert call.lane is Lane.CLIENT, "controllers may be slow: nobody else waits for them"
     book.answered(grown("bananas", ErrorCode.INVALID_PARTITIONS), grown("apples"))
     assert errors_of(book.answer) == {"bananas": ErrorCode.INVALID_PARTITIONS, "apples": ErrorCode.NONE}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.gateway.requests import delete_groups
-from services.gateway.requests.plan import Coordinator, Forget, Unreachable
+from services.gateway.requests.plan import Coordinator, Forget, Lane, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -48,9 +48,9 @@ def clusters_asked(book: Playbook) -> list[str]:
 def test_copies_go_when_the_home_has_agreed(world: World, version: int) -> None:
     book = deleting(world, "g", version=version)
     book.answered(described(SIMPLE), described(EMPTY), described(DEAD))
-    assert [(call.cluster, call.target, call.version) for call in book.asked()] == [
-        ("c2", Coordinator("g"), version),
-        ("c3", Coordinator("g"), version),
+    assert [(call.cluster, call.target, call.version, call.lane) for call in book.asked()] == [
+        ("c2", Coordinator("g"), version, Lane.CLIENT),
+        ("c3", Coordinator("g"), version, Lane.CLIENT),
     ]
     book.answered(deleted(), deleted(ErrorCode.GROUP_ID_NOT_FOUND))
     assert clusters_asked(book) == ["c1"]
