@@ -13,6 +13,7 @@ from services.gateway.requests import (
     create_partitions,
     create_topics,
     delete_groups,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -212,6 +213,13 @@ _ROWS = (
         alter_configs.handle_incremental,
         split="as DescribeConfigs; the defaults of all brokers only in a mesh of one cluster",
         merge="resource",
+    ),
+    Handler(
+        ApiKey.DELETE_RECORDS,
+        VersionRange(0, 2),
+        delete_records.handle,
+        split="leader of each partition on its topic's owner",
+        merge="partition",
     ),
     Handler(
         ApiKey.DESCRIBE_CLUSTER,

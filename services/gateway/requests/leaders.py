@@ -1,0 +1,50 @@
+"""Questions that each partition's leader answers: split by leader on each topic's owner, one result a partition."""
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Protocol, TypeVar
+
+from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
+from services.gateway.requests.plan import Call, Command, MeshView, Stale, Unreachable, ask_all
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.schema import Struct
+
+
+class PartitionResult(Protocol):
+    partition_index: int
+    error_code: int
+
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Struct)
+P = TypeVar("P", bound=PartitionResult)
+
+
+def ask_leaders(
+    mesh: MeshView,
+    wanted: Iterable[Wanted[T]],
+    question: Callable[[Place, list[Wanted[T]]], Call],
+    answer: type[M],
+    results_of: Callable[[M], Iterable[tuple[str, P]]],
+    failed: Callable[[int, ErrorCode], P],
+) -> Generator[Command, Any, dict[tuple[str, int], P]]:
+    """The result of each wanted partition, by topic and index.
+
+    A leader that does not answer has perhaps moved: NOT_LEADER_OR_FOLLOWER makes clients look for it again.
+    """
+    located = yield from locate(mesh, wanted)
+    results = {(w.topic, w.partition): failed(w.partition, error) for w, error in located.homeless}
+    calls = [question(place, parts) for place, parts in located.places.items()]
+    outcomes = yield from ask_all(calls, answer)
+    for (place, parts), outcome in zip(located.places.items(), outcomes, strict=True):
+        told: dict[tuple[str, int], P] = {}
+        if not isinstance(outcome, Unreachable):
+            told = {(topic, result.partition_index): result for topic, result in results_of(outcome)}
+        stale: set[str] = set()
+        for w in parts:
+            result = told.get((w.topic, w.partition)) or failed(w.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            results[w.topic, w.partition] = result
+            if result.error_code in LEADER_ERRORS:
+                stale.add(w.topic)
+        if stale:
+            yield Stale(place.cluster, tuple(sorted(stale)))
+    return results
