@@ -18,6 +18,7 @@ from services.gateway.requests import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
     fetch,
     find_coordinator,
     group_member,
@@ -220,6 +221,13 @@ _ROWS = (
         delete_records.handle,
         split="leader of each partition on its topic's owner",
         merge="partition",
+    ),
+    Handler(
+        ApiKey.DESCRIBE_LOG_DIRS,
+        VersionRange(1, 5),
+        describe_log_dirs.handle,
+        split="every broker of every cluster, whichever virtual node is asked",
+        merge="directory, named `cluster/broker:path`; topics on their owner alone",
     ),
     Handler(
         ApiKey.DESCRIBE_CLUSTER,

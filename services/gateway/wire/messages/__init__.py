@@ -10,6 +10,7 @@ from services.gateway.wire.messages.delete_topics import DeleteTopicsRequest, De
 from services.gateway.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from services.gateway.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from services.gateway.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from services.gateway.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from services.gateway.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from services.gateway.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -57,6 +58,8 @@ __all__ = [
     "DescribeConfigsResponse",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
     "FetchRequest",

@@ -1,0 +1,57 @@
+"""DescribeLogDirs: the directories of all real brokers, each named `cluster/broker:path`.
+
+All virtual nodes share one address, so a request does not tell which of them it is meant for: each answers for the
+whole mesh. Topics are shown on their owner alone; what a former owner still stores counts in its volumes only.
+"""
+
+from services.gateway.requests.metadata import INTERNAL_PREFIX
+from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable, ask_all, refresh
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(DescribeLogDirsRequest)
+    results: list[DescribeLogDirsResult] = []
+    places: list[tuple[str, int]] = []
+    calls: list[Call] = []
+    for cluster in mesh.table.clusters:
+        if not mesh.clusters[cluster].brokers:
+            yield from refresh(cluster, ())
+        brokers = mesh.clusters[cluster].brokers
+        if not brokers:
+            results.append(DescribeLogDirsResult(ErrorCode.REQUEST_TIMED_OUT, f"{cluster}/?"))
+        part = _part(message, cluster, mesh)
+        places += [(cluster, broker) for broker in sorted(brokers)]
+        calls += [Call(cluster, part, request.version, Broker(b), Lane.CLIENT) for b in sorted(brokers)]
+    outcomes = yield from ask_all(calls, DescribeLogDirsResponse)
+    for (cluster, broker), outcome in zip(places, outcomes, strict=True):
+        place = f"{cluster}/{broker}"
+        if isinstance(outcome, Unreachable):
+            results.append(DescribeLogDirsResult(ErrorCode.REQUEST_TIMED_OUT, f"{place}:?"))
+        elif outcome.error_code:
+            results.append(DescribeLogDirsResult(outcome.error_code, f"{place}:?"))
+        else:
+            results += [_shown(result, place, cluster, mesh) for result in outcome.results]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _part(message: DescribeLogDirsRequest, cluster: str, mesh: MeshView) -> DescribeLogDirsRequest:
+    """What the cluster is asked: with no topic of its own it tells of its directories alone."""
+    if message.topics is None:
+        return message
+    return DescribeLogDirsRequest([t for t in message.topics if mesh.table.cluster_of(t.topic) == cluster])
+
+
+def _shown(result: DescribeLogDirsResult, place: str, cluster: str, mesh: MeshView) -> DescribeLogDirsResult:
+    result.log_dir = f"{place}:{result.log_dir}"
+    result.topics = [
+        topic
+        for topic in result.topics
+        if not topic.name.startswith(INTERNAL_PREFIX) and mesh.table.cluster_of(topic.name) == cluster
+    ]
+    return result
