@@ -19,6 +19,7 @@ from services.gateway.requests import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    elect_leaders,
     fetch,
     find_coordinator,
     group_member,
@@ -228,6 +229,13 @@ _ROWS = (
         describe_log_dirs.handle,
         split="every broker of every cluster, whichever virtual node is asked",
         merge="directory, named `cluster/broker:path`; topics on their owner alone",
+    ),
+    Handler(
+        ApiKey.ELECT_LEADERS,
+        VersionRange(0, 2),
+        elect_leaders.handle,
+        split="owner of each topic; all partitions: those that the mesh shows",
+        merge="partition",
     ),
     Handler(
         ApiKey.DESCRIBE_CLUSTER,

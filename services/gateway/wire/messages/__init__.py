@@ -12,6 +12,7 @@ from services.gateway.wire.messages.describe_configs import DescribeConfigsReque
 from services.gateway.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from services.gateway.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from services.gateway.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from services.gateway.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from services.gateway.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -62,6 +63,8 @@ __all__ = [
     "DescribeLogDirsResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
+    "ElectLeadersRequest",
+    "ElectLeadersResponse",
     "FetchRequest",
     "FetchResponse",
     "FindCoordinatorRequest",
