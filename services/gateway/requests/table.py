@@ -19,6 +19,7 @@ from services.gateway.requests import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -235,6 +236,13 @@ _ROWS = (
         VersionRange(0, 2),
         elect_leaders.handle,
         split="owner of each topic; all partitions: those that the mesh shows",
+        merge="partition",
+    ),
+    Handler(
+        ApiKey.DESCRIBE_PRODUCERS,
+        VersionRange(0, 0),
+        describe_producers.handle,
+        split="leader of each partition on its topic's owner",
         merge="partition",
     ),
     Handler(
