@@ -32,6 +32,7 @@ from services.gateway.requests import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    partition_reassignments,
     produce,
 )
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
@@ -244,6 +245,24 @@ _ROWS = (
         describe_producers.handle,
         split="leader of each partition on its topic's owner",
         merge="partition",
+    ),
+    Handler(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        VersionRange(0, 1),
+        partition_reassignments.handle_alter,
+        split="refused by the gateway: replicas lie on brokers that clients do not see",
+        merge="",
+        order=Order.AT_ONCE,
+        own=True,
+    ),
+    Handler(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        VersionRange(0, 0),
+        partition_reassignments.handle_list,
+        split="answered by the gateway: none, for the same reason",
+        merge="",
+        order=Order.AT_ONCE,
+        own=True,
     ),
     Handler(
         ApiKey.DESCRIBE_CLUSTER,

@@ -1,6 +1,10 @@
 """Kafka's messages, one module for each API. Parts of a message are imported from its module."""
 
 from services.gateway.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from services.gateway.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from services.gateway.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from services.gateway.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from services.gateway.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -25,6 +29,10 @@ from services.gateway.wire.messages.join_group import JoinGroupRequest, JoinGrou
 from services.gateway.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from services.gateway.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from services.gateway.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from services.gateway.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
 from services.gateway.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from services.gateway.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -41,6 +49,8 @@ from services.gateway.wire.messages.sync_group import SyncGroupRequest, SyncGrou
 __all__ = [
     "AlterConfigsRequest",
     "AlterConfigsResponse",
+    "AlterPartitionReassignmentsRequest",
+    "AlterPartitionReassignmentsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "CreatePartitionsRequest",
@@ -83,6 +93,8 @@ __all__ = [
     "ListGroupsResponse",
     "ListOffsetsRequest",
     "ListOffsetsResponse",
+    "ListPartitionReassignmentsRequest",
+    "ListPartitionReassignmentsResponse",
     "MetadataRequest",
     "MetadataResponse",
     "OffsetCommitRequest",
