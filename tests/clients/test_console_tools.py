@@ -1,15 +1,29 @@
-"""Kafka's own producers and consumers for the command line work against the mesh as against a cluster."""
+"""Kafka's own tools for the command line work against the mesh as against a cluster."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import cast
 
 import pytest
 
-from tests.clients.console.driver import ConsoleTools, Tool
+from tests.clients.console.driver import ConsoleAdmin, ConsoleTools, Tool
 from tests.clients.world import World
 
 PERF_RECORDS = 2_000
+
+
+class MoreTools(StrEnum):
+    """Tools that only these tests use."""
+
+    DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
+    LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+    LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+    TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
 @pytest.fixture
@@ -43,14 +57,162 @@ async def test_perf_tools_send_and_read_all_records(tools: ConsoleTools, world: 
 
 
 async def test_consumer_groups_shows_no_lag_after_reading_all(tools: ConsoleTools, world: World) -> None:
-    on_c1, on_c2 = await world.topic_on_each(partitions=1)
+    topics = await world.topic_on_each(partitions=1)
     group = world.name("group")
-    for topic in (on_c1, on_c2):
-        await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\ntwo\n")
-    either = ("--include", f"{on_c1}|{on_c2}", "--from-beginning", "--group", group)
-    await tools.run(Tool.CONSOLE_CONSUMER, *either, "--max-messages", "4", "--timeout-ms", "20000")
+    await read_two_records_of_each(tools, group, topics)
 
     described = await tools.run(Tool.CONSUMER_GROUPS, "--describe", "--offsets", "--group", group)
 
     rows = re.findall(rf"^{group}\s+(\S+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s", described, re.MULTILINE)
-    assert sorted(rows) == sorted((topic, "0", "2", "2", "0") for topic in (on_c1, on_c2))
+    assert sorted(rows) == sorted((topic, "0", "2", "2", "0") for topic in topics)
+
+
+async def test_topics_grow_on_their_clusters(tools: ConsoleTools, world: World) -> None:
+    on_c1, on_c2 = await world.topic_on_each(partitions=1)
+    for cluster, topic, count in ((world.c1, on_c1, 3), (world.c2, on_c2, 4)):
+        await tools.run(Tool.TOPICS, "--alter", "--topic", topic, "--partitions", str(count))
+        await cluster.wait_for_partitions(topic, count)
+        assert await ConsoleAdmin(world.bootstrap).partitions(topic) == count
+
+
+async def test_settings_of_topics_are_changed_and_put_back(tools: ConsoleTools, world: World) -> None:
+    admin = ConsoleAdmin(world.bootstrap)
+    for topic in await world.topic_on_each(partitions=1):
+        changing = ("--alter", "--entity-type", "topics", "--entity-name", topic)
+        before = await admin.topic_config(topic)
+
+        await tools.run(
+            Tool.CONFIGS, *changing, "--add-config", "retention.ms=86400001,cleanup.policy=[compact,delete]"
+        )
+        config = await admin.topic_config(topic)
+        assert (config["retention.ms"], config["cleanup.policy"]) == ("86400001", "compact,delete")
+
+        await tools.run(Tool.CONFIGS, *changing, "--delete-config", "retention.ms,cleanup.policy")
+        assert await admin.topic_config(topic) == before
+
+
+async def test_a_brokers_setting_is_changed_on_its_own_cluster(tools: ConsoleTools, world: World) -> None:
+    nodes = re.findall(r" \(id: (\d+) ", await tools.run(Tool.BROKER_API_VERSIONS))
+    first, *others = sorted(set(nodes))
+    setting = "log.cleaner.io.buffer.load.factor"
+
+    async def values() -> dict[str, str]:
+        found = {}
+        for node in (first, *others):
+            printed = await tools.run(
+                Tool.CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", node
+            )
+            [found[node]] = re.findall(rf"^  {re.escape(setting)}=(\S+) ", printed, re.MULTILINE)
+        return found
+
+    changing = ("--alter", "--entity-type", "brokers", "--entity-name", first)
+    before = await values()
+    await tools.run(Tool.CONFIGS, *changing, "--add-config", f"{setting}=0.8")
+    try:
+        assert await values() == before | {first: "0.8"}
+    finally:
+        await tools.run(Tool.CONFIGS, *changing, "--delete-config", setting)
+    assert await values() == before
+
+
+async def test_offsets_of_a_group_over_two_clusters_are_reset(tools: ConsoleTools, world: World) -> None:
+    topics = await world.topic_on_each(partitions=1)
+    group = world.name("group")
+    await read_two_records_of_each(tools, group, topics)
+
+    of_each = [option for topic in topics for option in ("--topic", topic)]
+    await tools.run(
+        Tool.CONSUMER_GROUPS, "--reset-offsets", "--group", group, *of_each, "--to-offset", "1", "--execute"
+    )
+
+    assert await committed(world, group, topics) == dict.fromkeys(topics, 1)
+
+
+async def test_a_group_forgets_offsets_of_one_topic(tools: ConsoleTools, world: World) -> None:
+    for first in (0, 1):
+        topics = await world.topic_on_each(partitions=1)
+        forgotten, kept = topics[first], topics[1 - first]
+        group = world.name("group")
+        await read_two_records_of_each(tools, group, topics)
+
+        printed = await tools.run(Tool.CONSUMER_GROUPS, "--delete-offsets", "--group", group, "--topic", forgotten)
+
+        assert re.search(rf"^{forgotten}\s+0\s+Successful", printed, re.MULTILINE), printed
+        assert await committed(world, group, topics) == {kept: 2}
+
+
+async def test_a_group_over_two_clusters_is_deleted(tools: ConsoleTools, world: World) -> None:
+    topics = await world.topic_on_each(partitions=1)
+    group = world.name("group")
+    await read_two_records_of_each(tools, group, topics)
+
+    printed = await tools.run(Tool.CONSUMER_GROUPS, "--delete", "--group", group)
+
+    assert "successful" in printed
+    assert group not in await ConsoleAdmin(world.bootstrap).groups()
+    assert await committed(world, group, topics) == {}
+
+
+async def test_records_are_deleted_from_the_start_of_logs(tools: ConsoleTools, world: World, tmp_path: Path) -> None:
+    topics = await world.topic_on_each(partitions=1)
+    for topic in topics:
+        await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\ntwo\nthree\n")
+    offsets = tmp_path / "offsets.json"
+    places = [{"topic": topic, "partition": 0, "offset": at} for topic, at in zip(topics, (1, 2), strict=True)]
+    offsets.write_text(json.dumps({"version": 1, "partitions": places}))
+
+    printed = await run_other(tools, MoreTools.DELETE_RECORDS, "--offset-json-file", str(offsets))
+
+    for topic, left in zip(topics, (["two", "three"], ["three"]), strict=True):
+        assert f"partition: {topic}-0\tlow_watermark: {3 - len(left)}" in printed
+        reading = ("--topic", topic, "--from-beginning", "--max-messages", str(len(left)), "--timeout-ms", "20000")
+        assert (await tools.run(Tool.CONSOLE_CONSUMER, *reading)).split() == left
+
+
+async def test_log_dirs_name_cluster_and_broker(tools: ConsoleTools, world: World) -> None:
+    topics = await world.topic_on_each(partitions=1)
+    for topic in topics:
+        await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\n")
+
+    printed = await run_other(tools, MoreTools.LOG_DIRS, "--describe", "--topic-list", ",".join(topics))
+
+    (line,) = re.findall(r"^\{.*\}$", printed, re.MULTILINE)
+    for broker in json.loads(line)["brokers"]:
+        sizes = {each["partition"]: each["size"] for logs in broker["logDirs"] for each in logs["partitions"]}
+        assert sizes.keys() == {f"{topic}-0" for topic in topics}
+        assert all(sizes.values())
+
+
+async def test_leaders_that_are_preferred_stay(tools: ConsoleTools, world: World) -> None:
+    for topic in await world.topic_on_each(partitions=1):
+        electing = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
+        printed = await run_other(tools, MoreTools.LEADER_ELECTION, *electing)
+        assert f"Valid replica already elected for partitions {topic}-0" in printed
+
+
+async def test_producers_of_partitions_are_described(tools: ConsoleTools, world: World) -> None:
+    for topic in await world.topic_on_each(partitions=1):
+        await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\n")
+        printed = await run_other(
+            tools, MoreTools.TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0"
+        )
+        assert len(re.findall(r"^\d+\s+\d+\s+", printed, re.MULTILINE)) == 1, printed
+
+
+async def run_other(tools: ConsoleTools, tool: MoreTools, *options: str) -> str:
+    return await tools.run(cast(Tool, tool), *options)
+
+
+async def read_two_records_of_each(tools: ConsoleTools, group: str, topics: Sequence[str]) -> None:
+    """Two records go to each topic, and the group reads all of them."""
+    for topic in topics:
+        await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\ntwo\n")
+    either = ("--include", "|".join(topics), "--from-beginning", "--group", group)
+    count = str(2 * len(topics))
+    await tools.run(Tool.CONSOLE_CONSUMER, *either, "--max-messages", count, "--timeout-ms", "20000")
+
+
+async def committed(world: World, group: str, topics: Sequence[str]) -> dict[str, int]:
+    """Where the group stands in the only partition of each topic that it has an offset for."""
+    found = await ConsoleAdmin(world.bootstrap).committed(group, topics)
+    return {topic: offset for (topic, _), offset in found.items()}
