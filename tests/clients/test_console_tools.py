@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -15,15 +13,6 @@ from tests.clients.console.driver import ConsoleAdmin, ConsoleTools, Tool
 from tests.clients.world import World
 
 PERF_RECORDS = 2_000
-
-
-class MoreTools(StrEnum):
-    """Tools that only these tests use."""
-
-    DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
-    LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
-    LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
-    TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
 @pytest.fixture
@@ -161,7 +150,7 @@ async def test_records_are_deleted_from_the_start_of_logs(tools: ConsoleTools, w
     places = [{"topic": topic, "partition": 0, "offset": at} for topic, at in zip(topics, (1, 2), strict=True)]
     offsets.write_text(json.dumps({"version": 1, "partitions": places}))
 
-    printed = await run_other(tools, MoreTools.DELETE_RECORDS, "--offset-json-file", str(offsets))
+    printed = await tools.run(Tool.DELETE_RECORDS, "--offset-json-file", str(offsets))
 
     for topic, left in zip(topics, (["two", "three"], ["three"]), strict=True):
         assert f"partition: {topic}-0\tlow_watermark: {3 - len(left)}" in printed
@@ -174,7 +163,7 @@ async def test_log_dirs_name_cluster_and_broker(tools: ConsoleTools, world: Worl
     for topic in topics:
         await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\n")
 
-    printed = await run_other(tools, MoreTools.LOG_DIRS, "--describe", "--topic-list", ",".join(topics))
+    printed = await tools.run(Tool.LOG_DIRS, "--describe", "--topic-list", ",".join(topics))
 
     (line,) = re.findall(r"^\{.*\}$", printed, re.MULTILINE)
     for broker in json.loads(line)["brokers"]:
@@ -186,21 +175,15 @@ async def test_log_dirs_name_cluster_and_broker(tools: ConsoleTools, world: Worl
 async def test_leaders_that_are_preferred_stay(tools: ConsoleTools, world: World) -> None:
     for topic in await world.topic_on_each(partitions=1):
         electing = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
-        printed = await run_other(tools, MoreTools.LEADER_ELECTION, *electing)
+        printed = await tools.run(Tool.LEADER_ELECTION, *electing)
         assert f"Valid replica already elected for partitions {topic}-0" in printed
 
 
 async def test_producers_of_partitions_are_described(tools: ConsoleTools, world: World) -> None:
     for topic in await world.topic_on_each(partitions=1):
         await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\n")
-        printed = await run_other(
-            tools, MoreTools.TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0"
-        )
+        printed = await tools.run(Tool.TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
         assert len(re.findall(r"^\d+\s+\d+\s+", printed, re.MULTILINE)) == 1, printed
-
-
-async def run_other(tools: ConsoleTools, tool: MoreTools, *options: str) -> str:
-    return await tools.run(cast(Tool, tool), *options)
 
 
 async def read_two_records_of_each(tools: ConsoleTools, group: str, topics: Sequence[str]) -> None:

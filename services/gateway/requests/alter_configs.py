@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from services.gateway.requests import describe_configs
 from services.gateway.requests.describe_configs import Place, Resource
-from services.gateway.requests.describe_configs import _place as place_of_described
 from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request, Unreachable, ask_all
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_configs as whole
@@ -108,7 +108,7 @@ def _place(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, Plac
         )
         return Verdict(ErrorCode.INVALID_REQUEST, text)
     described = DescribeConfigsResource(resource_type=kind, resource_name=name)
-    found = yield from place_of_described(described, mesh)
+    found = yield from describe_configs.place_of(described, mesh)
     if isinstance(found, DescribeConfigsResult):
         return Verdict(found.error_code, found.error_message)
     return found

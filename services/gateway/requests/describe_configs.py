@@ -50,7 +50,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     calls: list[Call] = []
     called: list[int] = []
     for index, resource in enumerate(message.resources):
-        found = yield from _place(resource, mesh)
+        found = yield from place_of(resource, mesh)
         if isinstance(found, DescribeConfigsResult):
             results.append(found)
             continue
@@ -75,7 +75,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     return DescribeConfigsResponse(results=[result for result in results if result is not None])
 
 
-def _place(resource: DescribeConfigsResource, mesh: MeshView) -> Generator[Command, Any, Place | DescribeConfigsResult]:
+def place_of(
+    resource: DescribeConfigsResource, mesh: MeshView
+) -> Generator[Command, Any, Place | DescribeConfigsResult]:
     match resource.resource_type:
         case Resource.TOPIC:
             owner = mesh.table.cluster_of(resource.resource_name)
@@ -88,7 +90,9 @@ def _place(resource: DescribeConfigsResource, mesh: MeshView) -> Generator[Comma
         case Resource.GROUP:
             home = yield from find_home(resource.resource_name, mesh)
             if home is None:
-                return _failed(resource, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster is registered with the mesh")
+                return _failed(
+                    resource, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows where the group lives, for now"
+                )
             return home, Coordinator(resource.resource_name)
         case other:
             return _failed(resource, ErrorCode.INVALID_REQUEST, f"resources of type {other} are not served by the mesh")

@@ -29,6 +29,10 @@ class Tool(StrEnum):
     CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
     PRODUCER_PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
     CONSUMER_PERF_TEST = "org.apache.kafka.tools.ConsumerPerformance"
+    DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
+    LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+    LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+    TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
 class ConsoleTools:
