@@ -19,31 +19,29 @@ from local.layout import STATE_FOLDER
 from local.ports import free_block
 from local.services import PORTS, SERVICES
 from tests.fixtures.meshes import BIN, Mesh, running_mesh
+from tests.fixtures.waiting import wait_until
 
 SECOND_START_S = 20.0
 LINE_TIMEOUT_S = 60.0
+PRINTED_S = 10.0
 
 
 @pytest.mark.timeout(400)
 def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: Path) -> None:
-    state, elsewhere = tmp_path / STATE_FOLDER, tmp_path / "elsewhere"
-    elsewhere.mkdir()
+    state = tmp_path / STATE_FOLDER
     with running_mesh(state) as mesh:
-        printed = mesh.output.read_text(encoding="utf-8")
+        wait_until(lambda: "Ctrl-C stops all" in output(mesh), "all is printed", PRINTED_S)
+        printed = output(mesh)
         for service in SERVICES:
             if not service.is_step:
                 assert re.search(rf"{re.escape(service.what)}.*ready", printed), service.name
-        find, produce, consume, change, why = lines_to_paste(printed)
+        produce, consume, change, why = lines_to_paste(printed)
 
-        def pasted(line: str) -> str:
-            """In a folder that knows nothing of this mesh."""
-            return paste(f"{find}; {line}", elsewhere)
-
-        pasted(produce)
-        assert pasted(consume).strip() == "hello"
-        assert "c1" in pasted(why)
-        pasted(change)
-        assert "c2" in pasted(why)
+        paste(produce, tmp_path)
+        assert paste(consume, tmp_path).strip() == "hello"
+        assert "c1" in paste(why, tmp_path)
+        paste(change, tmp_path)
+        assert "c2" in paste(why, tmp_path)
 
         pids = [row["pid"] for row in mesh.processes().values() if row["pid"]]
         assert mesh.end(signal.SIGINT) == 0
@@ -55,11 +53,14 @@ def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: 
         assert "c2" in mesh.meshctl("explain", "apples").stdout
 
 
+def output(mesh: Mesh) -> str:
+    return mesh.output.read_text(encoding="utf-8")
+
+
 def lines_to_paste(printed: str) -> list[str]:
-    """How to find the mesh, because its state is not where one stands; then the four lines."""
     _, _, after = printed.partition("Paste into another terminal:")
     lines = [line.strip() for line in after.splitlines() if line.startswith("  ")]
-    assert len(lines) == 5, printed
+    assert len(lines) == 4, printed
     return lines
 
 
