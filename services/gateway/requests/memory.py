@@ -41,9 +41,14 @@ class BoundedCache(Generic[K, V]):
         if len(self._entries) > self.capacity:
             self._entries.popitem(last=False)
 
-    def has(self, key: K, now: float) -> bool:
-        entry = self._entries.get(key)
-        return entry is not None and now - entry[0] <= self.life_s
+    def any(self, now: float) -> bool:
+        """Whether an entry still counts; those that no longer do leave."""
+        while self._entries:
+            key, (written, _) = next(iter(self._entries.items()))
+            if now - written <= self.life_s:
+                return True
+            del self._entries[key]
+        return False
 
     def drop(self, key: K) -> None:
         self._entries.pop(key, None)
@@ -184,7 +189,7 @@ class Memory:
     )
     """Group id -> name of the cluster whose coordinator it uses."""
     seams: Seams = field(default_factory=Seams)
-    doubts: BoundedCache[BatchKey, None] = field(default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS))
+    doubts: BoundedCache[BatchKey, bool] = field(default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS))
     """Producers, by partition, one of whose batches was sent and got no answer."""
     refusals: Refusals = field(default_factory=Refusals)
 

@@ -82,7 +82,7 @@ class _Produce:
         batch = self.batches.get(slot)
         if batch is not None:
             if self.results[slot].error_code == MAYBE_WRITTEN:
-                self.mesh.memory.doubts.put(_key(slot, batch), None, self.mesh.now)
+                self.mesh.memory.doubts.put(_key(slot, batch), True, self.mesh.now)
             answered_by = self.mesh.now + max(0, self.scan.timeout_ms) / 1000
             self.refusals.refuse(_key(slot, batch), batch.base_sequence, answered_by)
 
@@ -185,10 +185,10 @@ def _doubted(produce: _Produce) -> set[Slot]:
     """Partitions whose producer comes back after a batch without an answer; from here on it is in no doubt."""
     doubts = produce.mesh.memory.doubts
     found: set[Slot] = set()
-    for wanted in _partitions(produce.scan) if len(doubts) else ():
+    for wanted in _partitions(produce.scan) if doubts.any(produce.mesh.now) else ():
         slot = (wanted.topic, wanted.partition)
         batch = _note_batch(produce, wanted)
-        if batch is not None and doubts.has(_key(slot, batch), produce.mesh.now):
+        if batch is not None and doubts.get(_key(slot, batch), produce.mesh.now):
             doubts.drop(_key(slot, batch))
             found.add(slot)
     return found

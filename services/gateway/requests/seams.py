@@ -55,7 +55,7 @@ def is_open(topic: str, partition: int, route: Route, mesh: MeshView) -> bool:
     if route.before is None:
         return False
     memory = mesh.memory
-    return len(memory.doubts) > 0 or not memory.seams.is_closed(seam_of(topic, partition, route), mesh.now)
+    return memory.doubts.any(mesh.now) or not memory.seams.is_closed(seam_of(topic, partition, route), mesh.now)
 
 
 def is_repeat(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from services.gateway.requests import produce
-from services.gateway.requests.memory import SEAM_SECONDS
+from services.gateway.requests.memory import DOUBT_SECONDS, SEAM_SECONDS
 from services.gateway.requests.plan import Broker, RawResponse, Unreachable, Verbatim
 from services.gateway.requests.seams import APART_MS, WINDOW
 from services.gateway.wire.apis import ApiKey
@@ -142,3 +142,13 @@ def test_without_acks_nobody_is_asked(world: World) -> None:
     message = request(("apples", 0, batch(producer_id=MINE, epoch=0, sequence=9)), acks=0)
     (call,) = Playbook(produce.handle, message, VERSION, world.view()).asked()
     assert call.cluster == "c2"
+
+
+def test_a_doubt_about_a_producer_that_is_gone_does_not_last_for_ever(world: World) -> None:
+    produced(world, 10).answered(stored(9))
+    book = produced(world, 11)
+    book.answered(Unreachable("c2", "connection lost"))
+    assert world.memory.doubts.any(world.now)
+    world.now += DOUBT_SECONDS + 1
+    assert not world.memory.doubts.any(world.now)
+    assert len(world.memory.doubts) == 0
