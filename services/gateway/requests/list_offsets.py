@@ -1,7 +1,10 @@
 """ListOffsets: offsets by time or end, from the leaders. Times and isolation mean what they mean on the broker."""
 
-from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
-from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Stale, Unreachable, ask_all
+from collections.abc import Iterator
+
+from services.gateway.requests.leaders import ask_leaders
+from services.gateway.requests.placement import Place, Wanted
+from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -20,23 +23,13 @@ TIMEOUT_S = 35.0
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ListOffsetsRequest)
     wanted = [Wanted(topic.name, p.partition_index, p) for topic in message.topics for p in topic.partitions]
-    located = yield from locate(mesh, wanted)
-    results = {(w.topic, w.partition): _failed(w.partition, error) for w, error in located.homeless}
-    calls = [_call(message, request.version, place, parts) for place, parts in located.places.items()]
-    answers = yield from ask_all(calls, ListOffsetsResponse)
-    for (place, parts), answer in zip(located.places.items(), answers, strict=True):
-        told: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
-        if not isinstance(answer, Unreachable):
-            told = {(t.name, p.partition_index): p for t in answer.topics for p in t.partitions}
-        stale: set[str] = set()
-        for w in parts:
-            result = told.get((w.topic, w.partition)) or _failed(w.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            result.leader_epoch = NO_EPOCH
-            results[w.topic, w.partition] = result
-            if result.error_code in LEADER_ERRORS:
-                stale.add(w.topic)
-        if stale:
-            yield Stale(place.cluster, tuple(stale))
+
+    def question(place: Place, parts: list[Wanted[ListOffsetsPartition]]) -> Call:
+        return _call(message, request.version, place, parts)
+
+    results = yield from ask_leaders(mesh, wanted, question, ListOffsetsResponse, _results_of, _failed)
+    for result in results.values():
+        result.leader_epoch = NO_EPOCH
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(topic.name, [results[topic.name, p.partition_index] for p in topic.partitions])
@@ -54,6 +47,10 @@ def _call(message: ListOffsetsRequest, version: int, place: Place, parts: list[W
         message.replica_id, message.isolation_level, list(topics.values()), timeout_ms=message.timeout_ms
     )
     return Call(place.cluster, part, version, Broker(place.broker_id), Lane.CLIENT, timeout_s=TIMEOUT_S)
+
+
+def _results_of(answer: ListOffsetsResponse) -> Iterator[tuple[str, ListOffsetsPartitionResponse]]:
+    return ((topic.name, partition) for topic in answer.topics for partition in topic.partitions)
 
 
 def _failed(partition: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
