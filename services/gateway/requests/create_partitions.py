@@ -9,6 +9,7 @@ from services.gateway.requests.plan import (
     Request,
     Stale,
     Unreachable,
+    admin_timeout_s,
     ask_all,
 )
 from services.gateway.wire.errors import ErrorCode
@@ -18,9 +19,6 @@ from services.gateway.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-
-TIMEOUT_SLACK_S = 5.0
-"""On top of the time that the client gives the broker."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -44,7 +42,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             request.version,
             Controller(),
             Lane.CLIENT,
-            timeout_s=max(0, message.timeout_ms) / 1000 + TIMEOUT_SLACK_S,
+            timeout_s=admin_timeout_s(message.timeout_ms),
         )
         for cluster, topics in parts.items()
     ]

@@ -1,7 +1,16 @@
 """CreateTopics: each topic is created on the cluster that the rules give it to."""
 
 from mesh.topics import is_topic_name
-from services.gateway.requests.plan import Call, Controller, MeshView, Plan, Request, Unreachable, ask_all
+from services.gateway.requests.plan import (
+    Call,
+    Controller,
+    MeshView,
+    Plan,
+    Request,
+    Unreachable,
+    admin_timeout_s,
+    ask_all,
+)
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import (
     CreatableTopic,
@@ -10,8 +19,6 @@ from services.gateway.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-TIMEOUT_SLACK_S = 5.0
-"""On top of the time that the client gives the broker."""
 BROKER_DEFAULT = -1
 
 
@@ -33,7 +40,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             CreateTopicsRequest(topics=topics, timeout_ms=message.timeout_ms, validate_only=message.validate_only),
             request.version,
             Controller(),
-            timeout_s=max(0, message.timeout_ms) / 1000 + TIMEOUT_SLACK_S,
+            timeout_s=admin_timeout_s(message.timeout_ms),
         )
         for cluster, topics in parts.items()
     ]

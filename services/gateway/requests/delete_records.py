@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from services.gateway.requests.leaders import ask_leaders
 from services.gateway.requests.placement import Place, Wanted
-from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request
+from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, admin_timeout_s
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -16,8 +16,6 @@ from services.gateway.wire.messages.delete_records import (
 )
 
 NO_LOW_WATERMARK = -1
-TIMEOUT_SLACK_S = 5.0
-"""On top of the time that the client gives the replicas to follow."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -28,7 +26,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         for w in parts:
             topics.setdefault(w.topic, DeleteRecordsTopic(w.topic)).partitions.append(w.item)
         part = DeleteRecordsRequest(list(topics.values()), message.timeout_ms)
-        timeout_s = max(0, message.timeout_ms) / 1000 + TIMEOUT_SLACK_S
+        timeout_s = admin_timeout_s(message.timeout_ms)
         return Call(place.cluster, part, request.version, Broker(place.broker_id), Lane.CLIENT, timeout_s)
 
     wanted = [Wanted(topic.name, p.partition_index, p) for topic in message.topics for p in topic.partitions]

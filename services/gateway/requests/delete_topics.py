@@ -12,6 +12,7 @@ from services.gateway.requests.plan import (
     Request,
     Stale,
     Unreachable,
+    admin_timeout_s,
     ask_all,
 )
 from services.gateway.wire.apis import ApiKey
@@ -25,8 +26,6 @@ from services.gateway.wire.messages.delete_topics import (
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from services.gateway.wire.schema import NO_UUID
 
-TIMEOUT_SLACK_S = 5.0
-"""On top of the time that the client gives the broker."""
 BY_ID_SINCE = 6
 METADATA_BY_ID = 12
 
@@ -69,7 +68,7 @@ def _delete(
             ),
             version,
             Controller(),
-            timeout_s=max(0, timeout_ms) / 1000 + TIMEOUT_SLACK_S,
+            timeout_s=admin_timeout_s(timeout_ms),
         )
         for cluster, topics in parts.items()
     ]

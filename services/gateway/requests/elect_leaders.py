@@ -18,6 +18,7 @@ from services.gateway.requests.plan import (
     Plan,
     Request,
     Unreachable,
+    admin_timeout_s,
     ask_all,
 )
 from services.gateway.wire.apis import ApiKey
@@ -31,8 +32,6 @@ from services.gateway.wire.messages.elect_leaders import (
 )
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-TIMEOUT_SLACK_S = 5.0
-"""On top of the time that the client gives the election."""
 TOP_LEVEL_ERROR_SINCE = 1
 
 Verdict = tuple[int, str | None]
@@ -61,7 +60,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             request.version,
             Controller(),
             Lane.CLIENT,
-            timeout_s=max(0, message.timeout_ms) / 1000 + TIMEOUT_SLACK_S,
+            timeout_s=admin_timeout_s(message.timeout_ms),
         )
         for cluster, topics in parts.items()
     ]

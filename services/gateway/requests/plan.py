@@ -31,6 +31,8 @@ M = TypeVar("M", bound=Struct)
 
 CALL_TIMEOUT_S = 10.0
 """Bound of a call that names none: the brokers' answer to anything that does not wait by design."""
+ADMIN_SLACK_S = 5.0
+"""On top of the time that a client gives the broker for an administrative request."""
 
 
 # --- what comes in -----------------------------------------------------------------------------------------------
@@ -319,6 +321,11 @@ def ask(call: Call, cls: type[M]) -> Generator[Command, Any, M | Unreachable]:
     """One call."""
     (outcome,) = yield Ask((call,))
     return _typed(outcome, cls)
+
+
+def admin_timeout_s(timeout_ms: int) -> float:
+    """How long to wait for a broker that was given so long by the client."""
+    return max(0, timeout_ms) / 1000 + ADMIN_SLACK_S
 
 
 def ask_all(calls: Sequence[Call], cls: type[M]) -> Generator[Command, Any, list[M | Unreachable]]:
