@@ -30,7 +30,7 @@ from services.gateway.upstream.cluster import decoded
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.lanes import Lanes, LeftBehind, Taker
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.schema import Kind, Struct, message_of, spec_of
+from services.gateway.wire.schema import Kind, Struct, message_of
 
 log = structlog.get_logger(__name__)
 
@@ -256,8 +256,7 @@ def _kept(call: Call, outcome: Outcome, owned: bool, now: bool) -> Outcome:
 
 
 def _message(call: Call, raw: RawResponse) -> Struct | Unreachable:
-    key = spec_of(type(call.message)).api_key if isinstance(call.message, Struct) else call.api_key
-    spec = message_of(-1 if key is None else key, Kind.RESPONSE)
+    spec = message_of(call.key, Kind.RESPONSE)
     if spec is None:
-        raise TypeError(f"no response is declared for api key {key}")
+        raise TypeError(f"no response is declared for api key {call.key}")
     return decoded(raw, spec.cls, call.cluster)

@@ -25,7 +25,7 @@ from services.gateway.requests.nodes import VirtualNodes
 from services.gateway.wire.codec import decode, decode_prefix
 from services.gateway.wire.frames import RequestHeader
 from services.gateway.wire.primitives import Buffer
-from services.gateway.wire.schema import Struct
+from services.gateway.wire.schema import Struct, api_key_of
 
 M = TypeVar("M", bound=Struct)
 
@@ -168,6 +168,11 @@ class Call:
     resume_key: object = None
     """For `Gather`: a call that was left behind unanswered is taken up again by the next one of the same lane with an
     equal key, instead of being sent twice."""
+
+    @property
+    def key(self) -> int:
+        """The API's, whatever the message is."""
+        return api_key_of(self.message) if isinstance(self.message, Struct) else self.api_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from services.gateway.requests.plan import (
     Sent,
     Unreachable,
 )
-from services.gateway.upstream.connection import BrokerConnection, Settle
+from services.gateway.upstream.connection import OUR_CLIENT_ID, BrokerConnection, Settle
 from services.gateway.upstream.coordinators import Coordinators
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import LaneKey, Lanes
@@ -50,7 +50,7 @@ from services.gateway.wire.messages import (
 )
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.schema import Struct, spec_of
+from services.gateway.wire.schema import Struct
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +59,6 @@ FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.2, 5.0
 """Pauses between visits to a cluster that is down."""
 BROKER_REST_S = 1.0
 """After a failed connection, calls to that broker fail at once for so long."""
-OUR_CLIENT_ID = "kafka-mesh-gateway"
 METADATA_VERSIONS = VersionRange(4, 12)
 """From 4 on a client can forbid that asking creates a topic; we never ask otherwise."""
 BOOTSTRAP_ID = -1
@@ -137,7 +136,7 @@ class Cluster:
 
     def submit(self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle) -> None:
         """Send a call on its way. `settle` is called exactly once, maybe before this returns."""
-        api_key = _api_key(call)
+        api_key = call.key
         refused = self._refusal(call, api_key)
         if refused is not None:
             settle(refused, True)
@@ -363,7 +362,7 @@ class Cluster:
                 answer.set_result(known)
 
         timed = replace(call, timeout_s=self._limits.request_timeout_s)
-        connection.submit(timed, _api_key(call), OUR_CLIENT_ID, settle)
+        connection.submit(timed, call.key, OUR_CLIENT_ID, settle)
         outcome = await answer
         if isinstance(outcome, Unreachable):
             raise CallFailedError(outcome.reason)
@@ -375,13 +374,6 @@ class Cluster:
 
 class CallFailedError(Exception):
     """A call of the gateway's own got no answer."""
-
-
-def _api_key(call: Call) -> int:
-    if isinstance(call.message, Struct):
-        key = spec_of(type(call.message)).api_key
-        return -1 if key is None else key
-    return call.api_key
 
 
 def decoded(response: RawResponse, cls: type[M], cluster: str) -> M | Unreachable:

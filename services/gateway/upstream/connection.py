@@ -34,7 +34,7 @@ from services.gateway.wire.frames import (
 )
 from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import patch_correlation_id
-from services.gateway.wire.schema import Struct, spec_of
+from services.gateway.wire.schema import Struct, api_key_of
 
 Settle = Callable[[RawResponse | Unreachable | Sent, bool], None]
 """Takes the outcome of a call, and whether the buffer behind it is the taker's own."""
@@ -46,7 +46,7 @@ LOGIN_TIMEOUT_S: Final = 30.0
 """For each answer; those to requests sent before come first."""
 
 
-LOGIN_CLIENT_ID: Final = "kafka-mesh-gateway"
+OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
 
 
 class ConnectionEndedError(Exception):
@@ -219,9 +219,9 @@ class BrokerConnection(FrameStream):
 
         self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
         deadline = self._loop.time() + LOGIN_TIMEOUT_S
-        self._pending.append(_Pending(correlation_id, _key_of(step), step.version, deadline, settle))
+        self._pending.append(_Pending(correlation_id, api_key_of(step.message), step.version, deadline, settle))
         self._watch(deadline)
-        frame = encode_request(step.message, step.version, correlation_id, LOGIN_CLIENT_ID)
+        frame = encode_request(step.message, step.version, correlation_id, OUR_CLIENT_ID)
         self._sent_bytes.inc(len(frame))
         self.send(frame)
         answer = await told
@@ -366,8 +366,3 @@ class BrokerConnection(FrameStream):
 
     def _count(self, kind: str) -> None:
         metrics.upstream_errors.labels(self.cluster, kind).inc()
-
-
-def _key_of(step: Step) -> int:
-    key = spec_of(type(step.message)).api_key
-    return -1 if key is None else key

@@ -120,6 +120,12 @@ def spec_of(cls: type) -> MessageSpec:
         raise TypeError(f"{cls.__name__} is not a message: @message is missing") from None
 
 
+def api_key_of(message: Struct) -> int:
+    """-1 for a message of no API."""
+    key = spec_of(type(message)).api_key
+    return -1 if key is None else key
+
+
 def messages() -> list[MessageSpec]:
     """All messages that have been imported."""
     return list(_specs.values())
