@@ -1,5 +1,7 @@
 """Kafka's messages, one module for each API. Parts of a message are imported from its module."""
 
+from services.gateway.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from services.gateway.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from services.gateway.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from services.gateway.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -16,7 +18,12 @@ from services.gateway.wire.messages.describe_configs import DescribeConfigsReque
 from services.gateway.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from services.gateway.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from services.gateway.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from services.gateway.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from services.gateway.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from services.gateway.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -33,6 +40,7 @@ from services.gateway.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from services.gateway.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
 from services.gateway.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from services.gateway.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -45,8 +53,14 @@ from services.gateway.wire.messages.produce import ProduceRequest, ProduceRespon
 from services.gateway.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from services.gateway.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from services.gateway.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from services.gateway.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from services.gateway.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 __all__ = [
+    "AddOffsetsToTxnRequest",
+    "AddOffsetsToTxnResponse",
+    "AddPartitionsToTxnRequest",
+    "AddPartitionsToTxnResponse",
     "AlterConfigsRequest",
     "AlterConfigsResponse",
     "AlterPartitionReassignmentsRequest",
@@ -73,8 +87,12 @@ __all__ = [
     "DescribeLogDirsResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
+    "DescribeTransactionsRequest",
+    "DescribeTransactionsResponse",
     "ElectLeadersRequest",
     "ElectLeadersResponse",
+    "EndTxnRequest",
+    "EndTxnResponse",
     "FetchRequest",
     "FetchResponse",
     "FindCoordinatorRequest",
@@ -95,6 +113,8 @@ __all__ = [
     "ListOffsetsResponse",
     "ListPartitionReassignmentsRequest",
     "ListPartitionReassignmentsResponse",
+    "ListTransactionsRequest",
+    "ListTransactionsResponse",
     "MetadataRequest",
     "MetadataResponse",
     "OffsetCommitRequest",
@@ -113,4 +133,8 @@ __all__ = [
     "SaslHandshakeResponse",
     "SyncGroupRequest",
     "SyncGroupResponse",
+    "TxnOffsetCommitRequest",
+    "TxnOffsetCommitResponse",
+    "WriteTxnMarkersRequest",
+    "WriteTxnMarkersResponse",
 ]
