@@ -159,7 +159,7 @@ def _least_field_size(spec: FieldSpec, version: int, flexible: bool) -> int:
     if spec.repeated:
         return 1 if flexible else 4
     if spec.struct is not None:
-        return _least_size(spec.struct, version, flexible)
+        return 1 if spec.nullable(version) else _least_size(spec.struct, version, flexible)
     if spec.kind.fixed:
         return Packing(">" + spec.kind.value).size
     return 1 if flexible else {Type.STRING: 2, Type.BYTES: 4}[spec.kind]
@@ -250,6 +250,11 @@ class _ReaderSource(_Source):
             self._array(indent, name, spec, label)
         elif spec.struct is not None:
             read = self.bind("read", _reader(spec.struct, self.version, self.flexible))
+            if spec.nullable(self.version):
+                self.add(indent, f"v_{name} = None")
+                self.add(indent, f"there, at = read_presence(view, at, end, {label})")
+                self.add(indent, "if there:")
+                indent += 1
             self.add(indent, f"v_{name}, at = {read}(view, at, end, budget)")
         elif spec.kind.fixed:
             packing = Packing(">" + spec.kind.value)
@@ -345,6 +350,10 @@ class _WriterSource(_Source):
             self._array(indent, out, value, spec, label)
         elif spec.struct is not None:
             write = self.bind("write", _writer(spec.struct, self.version, self.flexible))
+            if spec.nullable(self.version):
+                self.add(indent, f"write_presence({out}, {value})")
+                self.add(indent, f"if {value} is not None:")
+                indent += 1
             self.add(indent, f"{write}({out}, {value})")
         elif spec.kind.fixed:
             packing = Packing(">" + spec.kind.value)

@@ -223,6 +223,13 @@ def read_compact_count(buffer: Buffer, position: int, end: int, field: str, elem
     return count - 1, after
 
 
+def read_presence(buffer: Buffer, position: int, end: int, field: str) -> tuple[bool, int]:
+    """Before a struct that may be null: whether it follows."""
+    if position >= end:
+        raise truncated(field, position, 1, end)
+    return buffer[position] < 0x80, position + 1
+
+
 def read_tag_section(view: memoryview, position: int, end: int, field: str) -> tuple[list[tuple[int, int, int]], int]:
     """All tagged fields of a struct as (tag, start, stop), and where the section ends."""
     count, position = read_uvarint(view, position, end, field)
@@ -254,6 +261,11 @@ def skip_tags(buffer: Buffer, position: int, end: int, field: str) -> int:
 
 
 # --- writing ---------------------------------------------------------------------------------------------------
+
+
+def write_presence(out: bytearray, value: object) -> None:
+    """Before a struct that may be null: -1 for null, else 1."""
+    out.append(0xFF if value is None else 1)
 
 
 def write_uvarint(out: bytearray, value: int) -> None:

@@ -222,10 +222,14 @@ def struct(
     *,
     since: int = 0,
     until: int | None = None,
+    nullable_since: int | None = None,
     ignorable: bool = False,
     tag: int | None = None,
 ) -> T:
-    spec = FieldSpec(Type.STRUCT, since, until, None, ignorable, tag, cast(type[Struct], element))
+    """A part with fields of its own. Where `nullable_since` is given, its default is None: declare the attribute so."""
+    spec = FieldSpec(Type.STRUCT, since, until, nullable_since, ignorable, tag, cast(type[Struct], element))
+    if nullable_since is not None:
+        return cast(T, field(default=None, metadata={"wire": spec}))
     return field(default_factory=element, metadata={"wire": spec})
 
 
@@ -268,6 +272,7 @@ def _list_of(kind: Type) -> Callable[..., list[Any]]:
 
 
 int8s: Callable[..., list[int]] = _list_of(Type.INT8)
+int16s: Callable[..., list[int]] = _list_of(Type.INT16)
 int32s: Callable[..., list[int]] = _list_of(Type.INT32)
 int64s: Callable[..., list[int]] = _list_of(Type.INT64)
 strings: Callable[..., list[str]] = _list_of(Type.STRING)

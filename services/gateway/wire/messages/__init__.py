@@ -7,17 +7,37 @@ from services.gateway.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from services.gateway.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from services.gateway.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from services.gateway.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from services.gateway.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from services.gateway.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from services.gateway.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from services.gateway.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from services.gateway.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from services.gateway.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
 from services.gateway.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from services.gateway.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from services.gateway.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from services.gateway.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from services.gateway.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from services.gateway.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from services.gateway.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
 from services.gateway.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -52,6 +72,18 @@ from services.gateway.wire.messages.offset_for_leader_epoch import (
 from services.gateway.wire.messages.produce import ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from services.gateway.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from services.gateway.wire.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from services.gateway.wire.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from services.gateway.wire.messages.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from services.gateway.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from services.gateway.wire.messages.streams_group_describe import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+)
+from services.gateway.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
 from services.gateway.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from services.gateway.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from services.gateway.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -65,8 +97,14 @@ __all__ = [
     "AlterConfigsResponse",
     "AlterPartitionReassignmentsRequest",
     "AlterPartitionReassignmentsResponse",
+    "AlterShareGroupOffsetsRequest",
+    "AlterShareGroupOffsetsResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
+    "ConsumerGroupDescribeRequest",
+    "ConsumerGroupDescribeResponse",
+    "ConsumerGroupHeartbeatRequest",
+    "ConsumerGroupHeartbeatResponse",
     "CreatePartitionsRequest",
     "CreatePartitionsResponse",
     "CreateTopicsRequest",
@@ -75,6 +113,8 @@ __all__ = [
     "DeleteGroupsResponse",
     "DeleteRecordsRequest",
     "DeleteRecordsResponse",
+    "DeleteShareGroupOffsetsRequest",
+    "DeleteShareGroupOffsetsResponse",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
     "DescribeClusterRequest",
@@ -87,6 +127,8 @@ __all__ = [
     "DescribeLogDirsResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
+    "DescribeShareGroupOffsetsRequest",
+    "DescribeShareGroupOffsetsResponse",
     "DescribeTransactionsRequest",
     "DescribeTransactionsResponse",
     "ElectLeadersRequest",
@@ -131,6 +173,18 @@ __all__ = [
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
     "SaslHandshakeResponse",
+    "ShareAcknowledgeRequest",
+    "ShareAcknowledgeResponse",
+    "ShareFetchRequest",
+    "ShareFetchResponse",
+    "ShareGroupDescribeRequest",
+    "ShareGroupDescribeResponse",
+    "ShareGroupHeartbeatRequest",
+    "ShareGroupHeartbeatResponse",
+    "StreamsGroupDescribeRequest",
+    "StreamsGroupDescribeResponse",
+    "StreamsGroupHeartbeatRequest",
+    "StreamsGroupHeartbeatResponse",
     "SyncGroupRequest",
     "SyncGroupResponse",
     "TxnOffsetCommitRequest",

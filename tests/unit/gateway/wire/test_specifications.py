@@ -147,6 +147,8 @@ def our_type(spec: FieldSpec) -> str:
 
 @pytest.mark.parametrize("spec", messages(), ids=message_id)
 def test_fields_are_those_of_the_specification(kafka: Kafka, spec: MessageSpec) -> None:
+    if kafka.version == OLDEST and spec.cls.__name__ not in kafka.messages:
+        return  # an API younger than it
     theirs = kafka.messages[spec.cls.__name__]
     commons = {part["name"]: part["fields"] for part in theirs.get("commonStructs", [])}
     assert spec.api_key == theirs.get("apiKey")

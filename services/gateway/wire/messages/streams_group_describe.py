@@ -1,0 +1,120 @@
+"""StreamsGroupDescribe (key 89): topology, members and tasks of streams groups (KIP-1071)."""
+
+from dataclasses import dataclass
+
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    int32s,
+    int64,
+    message,
+    string,
+    strings,
+    struct,
+    uint16,
+)
+
+
+@message(api_key=89, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
+@dataclass(slots=True)
+class StreamsGroupDescribeRequest(Struct):
+    group_ids: list[str] = strings()
+    include_authorized_operations: bool = boolean()
+
+
+@dataclass(slots=True)
+class KeyValue(Struct):
+    key: str = string()
+    value: str = string()
+
+
+@dataclass(slots=True)
+class TopicInfo(Struct):
+    name: str = string()
+    partitions: int = int32()
+    replication_factor: int = int16()
+    topic_configs: list[KeyValue] = array(KeyValue)
+
+
+@dataclass(slots=True)
+class Subtopology(Struct):
+    subtopology_id: str = string()
+    source_topics: list[str] = strings()
+    repartition_sink_topics: list[str] = strings()
+    state_changelog_topics: list[TopicInfo] = array(TopicInfo)
+    repartition_source_topics: list[TopicInfo] = array(TopicInfo)
+
+
+@dataclass(slots=True)
+class Topology(Struct):
+    epoch: int = int32()
+    subtopologies: list[Subtopology] | None = array(Subtopology, nullable_since=0, default=None)
+
+
+@dataclass(slots=True)
+class Endpoint(Struct):
+    host: str = string()
+    port: int = uint16()
+
+
+@dataclass(slots=True)
+class TaskOffset(Struct):
+    subtopology_id: str = string()
+    partition: int = int32()
+    offset: int = int64()
+
+
+@dataclass(slots=True)
+class TaskIds(Struct):
+    subtopology_id: str = string()
+    partitions: list[int] = int32s()
+
+
+@dataclass(slots=True)
+class Assignment(Struct):
+    active_tasks: list[TaskIds] = array(TaskIds)
+    standby_tasks: list[TaskIds] = array(TaskIds)
+    warmup_tasks: list[TaskIds] = array(TaskIds)
+
+
+@dataclass(slots=True)
+class Member(Struct):
+    member_id: str = string()
+    member_epoch: int = int32()
+    instance_id: str | None = string(nullable_since=0, default=None)
+    rack_id: str | None = string(nullable_since=0, default=None)
+    client_id: str = string()
+    client_host: str = string()
+    topology_epoch: int = int32()
+    process_id: str = string()
+    user_endpoint: Endpoint | None = struct(Endpoint, nullable_since=0)
+    client_tags: list[KeyValue] = array(KeyValue)
+    task_offsets: list[TaskOffset] = array(TaskOffset)
+    task_end_offsets: list[TaskOffset] = array(TaskOffset)
+    assignment: Assignment = struct(Assignment)
+    target_assignment: Assignment = struct(Assignment)
+    is_classic: bool = boolean()
+
+
+@dataclass(slots=True)
+class DescribedGroup(Struct):
+    error_code: int = int16()
+    error_message: str | None = string(nullable_since=0, default=None)
+    group_id: str = string()
+    group_state: str = string()
+    group_epoch: int = int32()
+    assignment_epoch: int = int32()
+    topology: Topology | None = struct(Topology, nullable_since=0)
+    members: list[Member] = array(Member)
+    authorized_operations: int = int32(default=-0x8000_0000)
+
+
+@message(api_key=89, kind=Kind.RESPONSE, versions=(0, 0), flexible=0)
+@dataclass(slots=True)
+class StreamsGroupDescribeResponse(Struct):
+    throttle_time_ms: int = int32()
+    groups: list[DescribedGroup] = array(DescribedGroup)
