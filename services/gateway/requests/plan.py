@@ -199,6 +199,8 @@ class Unreachable:
     cluster: str
     reason: str
     never_sent: bool = False
+    unsupported: bool = False
+    """The cluster answers, but does not speak a version that says all of the call: asking again does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +304,18 @@ class Order(Enum):
     """Immediately: needs no upstream and changes nothing."""
 
 
+class Reach(Enum):
+    """How far requests of an API go, and so which of its versions can be offered."""
+
+    OWN = "always"
+    """The client's version never reaches a broker: what the table says, whatever the clusters speak."""
+    ALL_CLUSTERS = "if all clusters speak it"
+    """One request concerns several clusters: what they have in common."""
+    ONE_OWNER = "if any cluster speaks it"
+    """Each item has one owner: what any cluster speaks. For the others `versions.ask_fitting` takes an older version
+    if no field is lost by it, else the item is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """A row of the table of APIs."""
@@ -316,7 +330,12 @@ class Handler:
     """How the answers become one."""
     order: Order = Order.ONE_BY_ONE
     own: bool = False
-    """The client's version never reaches a broker: `versions` is offered whatever the clusters speak."""
+    """Short for `Reach.OWN`."""
+    reach: Reach = Reach.ALL_CLUSTERS
+
+    @property
+    def offered(self) -> Reach:
+        return Reach.OWN if self.own else self.reach
 
 
 # --- typed shorthand ---------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from services.gateway.requests import (
@@ -36,7 +36,7 @@ from services.gateway.requests import (
     produce,
 )
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
-from services.gateway.requests.plan import Handler, Order
+from services.gateway.requests.plan import Handler, Order, Reach
 from services.gateway.wire.apis import ApiKey, api_name
 
 _ROWS = (
@@ -182,6 +182,7 @@ _ROWS = (
         create_topics.handle,
         split="owner of each topic",
         merge="topic; one that no rule matches is refused by name",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.DELETE_TOPICS,
@@ -196,6 +197,7 @@ _ROWS = (
         create_partitions.handle,
         split="owner of each topic",
         merge="topic; replicas can't be assigned by hand",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.DESCRIBE_CONFIGS,
@@ -203,6 +205,7 @@ _ROWS = (
         describe_configs.handle,
         split="topic: its owner; broker: a real broker of the virtual node's cluster; group: its home",
         merge="resource",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.ALTER_CONFIGS,
@@ -210,6 +213,7 @@ _ROWS = (
         alter_configs.handle,
         split="as DescribeConfigs; the defaults of all brokers only in a mesh of one cluster",
         merge="resource",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
@@ -217,6 +221,7 @@ _ROWS = (
         alter_configs.handle_incremental,
         split="as DescribeConfigs; the defaults of all brokers only in a mesh of one cluster",
         merge="resource",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.DELETE_RECORDS,
@@ -224,6 +229,7 @@ _ROWS = (
         delete_records.handle,
         split="leader of each partition on its topic's owner",
         merge="partition",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.DESCRIBE_LOG_DIRS,
@@ -238,6 +244,7 @@ _ROWS = (
         elect_leaders.handle,
         split="owner of each topic; all partitions: those that the mesh shows",
         merge="partition",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.DESCRIBE_PRODUCERS,
@@ -245,6 +252,7 @@ _ROWS = (
         describe_producers.handle,
         split="leader of each partition on its topic's owner",
         merge="partition",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -279,27 +287,38 @@ HANDLERS: Mapping[int, Handler] = {row.api_key: row for row in _ROWS}
 
 
 def served_ranges(clusters: Iterable[ClusterKnowledge]) -> dict[int, VersionRange]:
-    """API key -> versions to offer: each row's range, cut down to what every cluster that we know of speaks.
-
-    A cluster that has never been reached cuts nothing; an API that one cluster lacks altogether is not offered.
-    """
+    """API key -> versions to offer, as each row's reach tells. A cluster that has never been reached cuts nothing."""
     known = [cluster.versions for cluster in clusters if cluster.versions]
     served: dict[int, VersionRange] = {}
     for handler in HANDLERS.values():
-        offered: VersionRange | None = handler.versions
-        for versions in () if handler.own else known:
-            spoken = versions.get(handler.api_key)
-            offered = offered.intersection(spoken) if offered and spoken else None
+        offered = _offered(handler, [versions.get(handler.api_key) for versions in known])
         if offered is not None:
             served[handler.api_key] = offered
     return served
 
 
+def _offered(handler: Handler, spoken: Sequence[VersionRange | None]) -> VersionRange | None:
+    """`spoken`: by each known cluster, None by one that lacks the API."""
+    ranges = [each for each in spoken if each is not None]
+    if not spoken or handler.offered is Reach.OWN:
+        return handler.versions
+    if not ranges or (handler.offered is Reach.ALL_CLUSTERS and len(ranges) < len(spoken)):
+        return None
+    if handler.offered is Reach.ONE_OWNER:
+        hull = VersionRange(min(low for low, _ in ranges), max(high for _, high in ranges))
+        return handler.versions.intersection(hull)
+    common: VersionRange | None = handler.versions
+    for each in ranges:
+        common = common.intersection(each) if common else None
+    return common
+
+
 def markdown() -> str:
     """The table for the README."""
-    lines = ["| key | API | versions | goes to | answers become one by |", "| --- | --- | --- | --- | --- |"]
+    head = ["key", "API", "versions", "offered", "goes to", "answers become one by"]
+    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     lines += [
-        f"| {key} | {api_name(key)} | {row.versions} | {row.split} | {row.merge or '-'} |"
+        f"| {key} | {api_name(key)} | {row.versions} | {row.offered.value} | {row.split} | {row.merge or '-'} |"
         for key, row in sorted(HANDLERS.items())
     ]
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from services.gateway.requests import api_versions, init_producer_id
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.requests.plan import Reach
 from services.gateway.requests.table import HANDLERS, served_ranges
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, InitProducerIdRequest
@@ -22,8 +23,18 @@ def test_ranges_are_what_all_known_clusters_speak() -> None:
     assert served_ranges([modern, unknown]) == everything
     old = ClusterKnowledge("c3", versions={key: VersionRange(low, low) for key, (low, _) in everything.items()})
     narrowed = served_ranges([modern, unknown, old])
-    assert all(narrowed[key] == handler.versions for key, handler in HANDLERS.items() if handler.own)
-    assert all(found.low == found.high for key, found in narrowed.items() if not HANDLERS[key].own)
+    for key, handler in HANDLERS.items():
+        lowest = VersionRange(handler.versions.low, handler.versions.low)
+        assert narrowed[key] == (lowest if handler.offered is Reach.ALL_CLUSTERS else handler.versions)
+
+
+def test_what_one_cluster_lacks_is_offered_where_each_item_has_one_owner() -> None:
+    everything = {handler.api_key: handler.versions for handler in HANDLERS.values()}
+    lacking = ClusterKnowledge("c1", versions={ApiKey.METADATA: VersionRange(0, 9)})
+    everywhere = served_ranges([ClusterKnowledge("c2", versions=everything), lacking])
+    assert everywhere.keys() == {key for key, row in HANDLERS.items() if row.offered is not Reach.ALL_CLUSTERS}
+    nowhere = served_ranges([lacking])
+    assert nowhere.keys() == {key for key, row in HANDLERS.items() if row.offered is Reach.OWN}
 
 
 def test_an_unknown_version_is_answered_in_version_0_with_error_35() -> None:
