@@ -11,6 +11,7 @@ from services.gateway.requests.plan import (
     admin_timeout_s,
     ask_all,
 )
+from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import (
     CreatableTopic,
@@ -18,6 +19,7 @@ from services.gateway.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from services.gateway.wire.schema import NO_UUID
 
 BROKER_DEFAULT = -1
 
@@ -50,7 +52,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             text = f"cluster {cluster} can't be reached: {outcome.reason}"
             results |= {t.name: _failed(t.name, ErrorCode.REQUEST_TIMED_OUT, text) for t in topics}
         else:
-            results |= {result.name: result for result in outcome.topics}
+            for result in outcome.topics:
+                result.topic_id = NO_UUID if result.error_code else mesh_topic_id(mesh.mesh_id, result.name)
+                results[result.name] = result
     return CreateTopicsResponse(
         topics=[
             results.get(t.name) or _failed(t.name, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer left it out")

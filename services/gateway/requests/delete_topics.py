@@ -15,7 +15,7 @@ from services.gateway.requests.plan import (
     admin_timeout_s,
     ask_all,
 )
-from services.gateway.wire.apis import ApiKey
+from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -23,17 +23,15 @@ from services.gateway.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from services.gateway.wire.schema import NO_UUID
 
 BY_ID_SINCE = 6
-METADATA_BY_ID = 12
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(DeleteTopicsRequest)
     wanted = message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
-    names = yield from _names([state.topic_id for state in wanted if state.name is None], mesh)
+    names = yield from topic_names(mesh, [state.topic_id for state in wanted if state.name is None])
     results: list[DeletableTopicResult | None] = []
     parts: dict[str, list[str]] = {}
     for state in wanted:
@@ -49,8 +47,14 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         if results[place] is None:
             name = state.name if state.name is not None else names[state.topic_id]
             answer = answers[name]
+            if state.name is None and answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                results[place] = _unknown(state)
+                continue
             results[place] = DeletableTopicResult(
-                name=name, topic_id=state.topic_id, error_code=answer.error_code, error_message=answer.error_message
+                name=name,
+                topic_id=mesh_topic_id(mesh.mesh_id, name),
+                error_code=answer.error_code,
+                error_message=answer.error_message,
             )
     return DeleteTopicsResponse(responses=[result for result in results if result is not None])
 
@@ -86,28 +90,6 @@ def _delete(
             answers |= {result.name: result for result in outcome.responses if result.name is not None}
             yield Stale(cluster, tuple(topics))
     return answers
-
-
-def _names(ids: list[bytes], mesh: MeshView) -> Generator[Command, Any, dict[bytes, str]]:
-    """Names of topics by id, from the clusters that own them; ids that nobody owns are left out."""
-    if not ids:
-        return {}
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids], allow_auto_topic_creation=False
-    )
-    clusters = [
-        name
-        for name in mesh.table.clusters
-        if METADATA_BY_ID in mesh.clusters[name].versions.get(ApiKey.METADATA, range(0))
-    ]
-    outcomes = yield from ask_all([Call(name, request, METADATA_BY_ID) for name in clusters], MetadataResponse)
-    return {
-        topic.topic_id: topic.name
-        for cluster, outcome in zip(clusters, outcomes, strict=True)
-        if not isinstance(outcome, Unreachable)
-        for topic in outcome.topics
-        if topic.name and not topic.error_code and mesh.table.cluster_of(topic.name) == cluster
-    }
 
 
 def _unknown(state: DeleteTopicState) -> DeletableTopicResult:

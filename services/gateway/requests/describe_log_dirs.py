@@ -4,8 +4,8 @@ All virtual nodes share one address, so a request does not tell which of them it
 whole mesh. Topics are shown on their owner alone; what a former owner still stores counts in its volumes only.
 """
 
-from services.gateway.requests.metadata import INTERNAL_PREFIX
 from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable, ask_all, refresh
+from services.gateway.requests.topic_ids import is_internal
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -50,8 +50,6 @@ def _part(message: DescribeLogDirsRequest, cluster: str, mesh: MeshView) -> Desc
 def _shown(result: DescribeLogDirsResult, place: str, cluster: str, mesh: MeshView) -> DescribeLogDirsResult:
     result.log_dir = f"{place}:{result.log_dir}"
     result.topics = [
-        topic
-        for topic in result.topics
-        if not topic.name.startswith(INTERNAL_PREFIX) and mesh.table.cluster_of(topic.name) == cluster
+        topic for topic in result.topics if not is_internal(topic.name) and mesh.table.cluster_of(topic.name) == cluster
     ]
     return result

@@ -8,7 +8,6 @@ from collections.abc import Generator
 from typing import Any
 
 from services.gateway.requests.group_home import highest_version
-from services.gateway.requests.metadata import INTERNAL_PREFIX, UPSTREAM_VERSIONS
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -21,6 +20,7 @@ from services.gateway.requests.plan import (
     admin_timeout_s,
     ask_all,
 )
+from services.gateway.requests.topic_ids import HIGHEST_METADATA, is_internal
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.elect_leaders import (
@@ -86,7 +86,7 @@ def _all_partitions(mesh: MeshView) -> Generator[Command, Any, tuple[list[TopicP
         Call(
             cluster,
             MetadataRequest(topics=None, allow_auto_topic_creation=False),
-            highest_version(mesh, cluster, ApiKey.METADATA, UPSTREAM_VERSIONS[1]),
+            highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA),
         )
         for cluster in clusters
     ]
@@ -99,7 +99,7 @@ def _all_partitions(mesh: MeshView) -> Generator[Command, Any, tuple[list[TopicP
             continue
         for topic in outcome.topics:
             name = topic.name
-            if name and not name.startswith(INTERNAL_PREFIX) and mesh.table.cluster_of(name) == cluster:
+            if name and not is_internal(name) and mesh.table.cluster_of(name) == cluster:
                 found.append(TopicPartitions(name, [p.partition_index for p in topic.partitions]))
     return found, silent
 

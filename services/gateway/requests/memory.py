@@ -1,5 +1,6 @@
 """What outlives a request: per client connection (`Session`), per gateway process (`Memory`). No I/O, all bounded."""
 
+import math
 from bisect import insort
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -180,6 +181,13 @@ class Refusals:
             self._waiting.popitem(last=False)
 
 
+TOPIC_NAMES_REMEMBERED = 200_000
+"""Topics whose name one gateway finds by their id: about 50 MB."""
+STRANGE_TOPIC_IDS_REMEMBERED = 10_000
+STRANGE_TOPIC_ID_SECONDS = 2.0
+"""So long clusters are not asked again for an id that none of them knew: clients try unknown ids again and again."""
+
+
 @dataclass(slots=True)
 class Memory:
     """One for each gateway process."""
@@ -192,6 +200,14 @@ class Memory:
     doubts: BoundedCache[BatchKey, bool] = field(default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS))
     """Producers, by partition, one of whose batches was sent and got no answer."""
     refusals: Refusals = field(default_factory=Refusals)
+    topic_names: BoundedCache[bytes, str] = field(
+        default_factory=lambda: BoundedCache(TOPIC_NAMES_REMEMBERED, math.inf)
+    )
+    """Mesh topic id -> name."""
+    strange_topic_ids: BoundedCache[bytes, bool] = field(
+        default_factory=lambda: BoundedCache(STRANGE_TOPIC_IDS_REMEMBERED, STRANGE_TOPIC_ID_SECONDS)
+    )
+    """Topic ids that no cluster knew when all were asked."""
 
 
 @dataclass(slots=True)

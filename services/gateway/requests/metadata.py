@@ -2,8 +2,8 @@
 
 Theory of operation
 1. A named topic is asked of the cluster that owns it, and of no other; "all topics" is asked of every cluster that can
-   be reached, and each contributes only the topics that it owns. Topics whose names begin with `__` are the clusters'
-   own business and are left out of "all topics".
+   be reached, and each contributes only the topics that it owns, but for internal ones. Ids are the mesh's own
+   (`topic_ids`), in questions as in answers.
 2. Asking never creates a topic, but for one case: the client names a missing topic and allows creation. Then its owner
    is asked again, with that permission, or is told to create it with the cluster's `partition_count`.
 3. Brokers, controller, leaders and replicas are virtual nodes, leader epochs are -1: nothing that clients keep from
@@ -18,6 +18,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.gateway.requests.group_home import highest_version
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -29,6 +30,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     ask_all,
 )
+from services.gateway.requests.topic_ids import HIGHEST_METADATA, is_internal, mesh_topic_id, topic_names
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -42,12 +44,9 @@ from services.gateway.wire.messages.metadata import (
 )
 from services.gateway.wire.schema import NO_UUID
 
-UPSTREAM_VERSIONS = (4, 12)
-"""From 4 on creation can be forbidden; 12 is the last without a top-level error, which we have no use for."""
 AUTHORIZED_OPERATIONS_SINCE = 8
 IDS_USABLE_SINCE = 12
 """Versions 10 and 11 carry topic ids in requests, but no broker accepts them."""
-INTERNAL_PREFIX = "__"
 CREATE_TIMEOUT_MS = 5_000
 CREATE_VERSION = 4
 RETRY_PAUSE_S = 0.1
@@ -60,6 +59,12 @@ class _Wanted:
 
     message: MetadataRequest
     topics: dict[str, MetadataResponseTopic] = field(default_factory=dict)
+    by_id: set[str] = field(default_factory=set)
+    """Names of the topics that are asked for by their ids."""
+
+    def may_be_created(self, name: str) -> bool:
+        """An id is none of a topic that is not there."""
+        return self.topics[name].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name not in self.by_id
 
     def unknown(self, name: str, error: ErrorCode) -> None:
         self.topics[name] = MetadataResponseTopic(error_code=error, name=name)
@@ -73,9 +78,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         yield from _all_topics(mesh, wanted)
         topics = [wanted.topics[name] for name in sorted(wanted.topics)]
     else:
-        names, topics = _names(mesh, message.topics or [], request.version)
+        names, topics = yield from _names(mesh, wanted, message.topics or [], request.version)
         yield from _named_topics(mesh, wanted, names)
-        topics += [wanted.topics[name] for name in names]
+        topics += [_answer_to_id(mesh, wanted.topics[name], name in wanted.by_id) for name in names]
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node.node_id, node.host, node.port) for node in mesh.nodes.all],
         cluster_id=mesh.mesh_id,
@@ -85,9 +90,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _call(mesh: MeshView, cluster: str, topics: list[str] | None, wanted: _Wanted, *, create: bool = False) -> Call:
-    low, high = UPSTREAM_VERSIONS
-    spoken = mesh.clusters[cluster].versions.get(ApiKey.METADATA)
-    version = max(low, min(high, spoken.high if spoken else high))
+    version = highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA)
     operations = wanted.message.include_topic_authorized_operations and version >= AUTHORIZED_OPERATIONS_SINCE
     message = MetadataRequest(
         topics=None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics],
@@ -106,39 +109,38 @@ def _all_topics(mesh: MeshView, wanted: _Wanted) -> Generator[Command, Any, None
             continue
         for topic in answer.topics:
             name = topic.name
-            if name is not None and not name.startswith(INTERNAL_PREFIX) and mesh.table.cluster_of(name) == cluster:
+            if name is not None and not is_internal(name) and mesh.table.cluster_of(name) == cluster:
                 wanted.topics[name] = _shown(mesh, cluster, topic)
 
 
 def _names(
-    mesh: MeshView, topics: list[MetadataRequestTopic], version: int
-) -> tuple[list[str], list[MetadataResponseTopic]]:
+    mesh: MeshView, wanted: _Wanted, topics: list[MetadataRequestTopic], version: int
+) -> Generator[Command, Any, tuple[list[str], list[MetadataResponseTopic]]]:
     """The names asked for, those of topic ids included; and the answers for ids that nobody knows."""
+    by_id = yield from topic_names(mesh, [t.topic_id for t in topics if t.name is None and version >= IDS_USABLE_SINCE])
     names: list[str] = []
     failed: list[MetadataResponseTopic] = []
     for topic in topics:
-        if topic.name is not None:
-            names.append(topic.name)
+        name = by_id.get(topic.topic_id) if topic.name is None else topic.name
+        if name is not None:
+            names.append(name)
+            if topic.name is None:
+                wanted.by_id.add(name)
         elif topic.topic_id == NO_UUID or version < IDS_USABLE_SINCE:
             failed.append(MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=None))
         else:
-            name = _name_of(mesh, topic.topic_id)
-            if name is None:
-                failed.append(
-                    MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id)
-                )
-            else:
-                names.append(name)
+            failed.append(_unknown_id(topic.topic_id))
     return list(dict.fromkeys(names)), failed
 
 
-def _name_of(mesh: MeshView, topic_id: bytes) -> str | None:
-    """The topic of this id, if it lives where the id comes from."""
-    for cluster in mesh.table.clusters:
-        name = mesh.clusters[cluster].topic_names.get(topic_id)
-        if name is not None and mesh.table.cluster_of(name) == cluster:
-            return name
-    return None
+def _unknown_id(topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+
+
+def _answer_to_id(mesh: MeshView, topic: MetadataResponseTopic, by_id: bool) -> MetadataResponseTopic:
+    """Who asks by id is not told the name of a topic that is gone."""
+    gone = by_id and topic.name is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _unknown_id(mesh_topic_id(mesh.mesh_id, str(topic.name))) if gone else topic
 
 
 def _named_topics(mesh: MeshView, wanted: _Wanted, names: list[str]) -> Generator[Command, Any, None]:
@@ -157,8 +159,7 @@ def _named_topics(mesh: MeshView, wanted: _Wanted, names: list[str]) -> Generato
     missing = {
         cluster: gone
         for cluster, owned in by_cluster.items()
-        if mesh.clusters[cluster].available
-        and (gone := [n for n in owned if wanted.topics[n].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+        if mesh.clusters[cluster].available and (gone := [name for name in owned if wanted.may_be_created(name)])
     }
     if missing:
         yield from _create(mesh, wanted, missing)
@@ -187,7 +188,7 @@ def _seen_last(mesh: MeshView, cluster: str, name: str, wanted: _Wanted) -> Meta
         error = ErrorCode.LEADER_NOT_AVAILABLE if creates else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return MetadataResponseTopic(error_code=error, name=name)
     partitions = [MetadataResponsePartition(partition_index=n, leader_id=0) for n in range(len(known.leaders))]
-    return _shown(mesh, cluster, MetadataResponseTopic(0, name, known.topic_id, partitions=partitions))
+    return _shown(mesh, cluster, MetadataResponseTopic(0, name, partitions=partitions))
 
 
 def _create(mesh: MeshView, wanted: _Wanted, missing: dict[str, list[str]]) -> Generator[Command, Any, None]:
@@ -218,10 +219,12 @@ def _create(mesh: MeshView, wanted: _Wanted, missing: dict[str, list[str]]) -> G
 def _shown(mesh: MeshView, cluster: str, topic: MetadataResponseTopic) -> MetadataResponseTopic:
     """A topic of `cluster` as clients see it."""
     node = mesh.nodes.of_cluster(cluster)
+    exists = topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic_id = mesh_topic_id(mesh.mesh_id, str(topic.name)) if exists else NO_UUID
     return MetadataResponseTopic(
         error_code=topic.error_code,
         name=topic.name,
-        topic_id=topic.topic_id,
+        topic_id=topic_id,
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(

@@ -9,6 +9,7 @@ import pytest
 from mesh.routing import RoutingTable
 from services.gateway.requests import create_topics, delete_topics, describe_cluster, describe_configs
 from services.gateway.requests.plan import AnyBroker, Broker, Controller, Unreachable
+from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -30,10 +31,7 @@ from services.gateway.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from services.gateway.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tests.unit.gateway.requests.playbook import Playbook, World
-
-TOPIC_ID = bytes(range(16))
 
 
 @pytest.fixture
@@ -114,22 +112,25 @@ def test_topics_are_deleted_by_name_on_their_owners_only(world: World, version: 
     ]
 
 
-def test_topics_are_deleted_by_id_where_the_cluster_that_has_it_is_the_owner(world: World) -> None:
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=TOPIC_ID)], timeout_ms=1000)
+def test_topics_are_deleted_by_the_meshs_own_id_and_on_their_owner(world: World) -> None:
+    topic_id = mesh_topic_id("mesh-id", "bananas")
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=1000)
     book = Playbook(delete_topics.handle, request, 6, world.view())
-    found = MetadataResponse(topics=[MetadataResponseTopic(name="bananas", topic_id=TOPIC_ID)])
-    book.answered(MetadataResponse(), found)
-    assert [call.cluster for call in book.asked()] == ["c2"]
-    book.answered(DeleteTopicsResponse(responses=[DeletableTopicResult(name="bananas")]))
-    assert [(r.name, r.topic_id, r.error_code) for r in book.answer.responses] == [("bananas", TOPIC_ID, 0)]
+    (call,) = book.asked()
+    assert call.cluster == "c2"
+    assert isinstance(call.message, DeleteTopicsRequest)
+    assert [topic.name for topic in call.message.topics] == ["bananas"]
+    book.answered(DeleteTopicsResponse(responses=[DeletableTopicResult(name="bananas", topic_id=b"c" * 16)]))
+    assert [(r.name, r.topic_id, r.error_code) for r in book.answer.responses] == [("bananas", topic_id, 0)]
 
 
-def test_a_topic_id_whose_cluster_does_not_own_the_topic_is_unknown(world: World) -> None:
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=TOPIC_ID)], timeout_ms=1000)
+def test_a_topic_that_is_gone_has_no_id(world: World) -> None:
+    topic_id = mesh_topic_id("mesh-id", "bananas")
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=1000)
     book = Playbook(delete_topics.handle, request, 6, world.view())
-    stray = MetadataResponse(topics=[MetadataResponseTopic(name="bananas", topic_id=TOPIC_ID)])
-    book.answered(stray, MetadataResponse())
-    assert [r.error_code for r in book.answer.responses] == [ErrorCode.UNKNOWN_TOPIC_ID]
+    gone = DeletableTopicResult(name="bananas", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    book.answered(DeleteTopicsResponse(responses=[gone]))
+    assert [(r.name, r.error_code) for r in book.answer.responses] == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
 
 def config(kind: int, name: str) -> DescribeConfigsResource:

@@ -4,6 +4,7 @@ import pytest
 
 from services.gateway.requests import metadata
 from services.gateway.requests.plan import Gather, Unreachable
+from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import CreateTopicsRequest, CreateTopicsResponse, MetadataRequest, MetadataResponse
 from services.gateway.wire.messages.metadata import (
@@ -137,10 +138,38 @@ def test_creation_uses_the_partition_count_of_the_cluster() -> None:
     assert book.answer.topics[0].error_code == 0
 
 
-def test_topic_ids_are_understood_from_version_12_on() -> None:
-    world = World({"c1": ["apples"]})
-    known, unknown = b"apples".ljust(16), b"?" * 16
-    message = MetadataRequest([MetadataRequestTopic(known, None), MetadataRequestTopic(unknown, None)], False)
-    book = Playbook(metadata.handle, message, 12, world.view())
+def by_id(world: World, *ids: bytes) -> Playbook:
+    message = MetadataRequest([MetadataRequestTopic(topic_id, None) for topic_id in ids], True)
+    return Playbook(metadata.handle, message, 12, world.view())
+
+
+def test_ids_are_the_meshs_own_in_questions_and_answers() -> None:
+    apples = mesh_topic_id("mesh-id", "apples")
+    book = by_id(World({"c1": ["apples"]}), apples)
+    book.answered(told("apples"))
+    assert [(t.name, t.topic_id, t.error_code) for t in book.answer.topics] == [("apples", apples, 0)]
+
+
+def test_an_id_that_nobody_knows_is_told_once_all_clusters_were_asked() -> None:
+    world = World({"c1": ["apples"], "c2": []})
+    book = by_id(world, mesh_topic_id("mesh-id", "apples"), b"?" * 16)
+    assert [(call.cluster, getattr(call.message, "topics", [])) for call in book.asked()] == [
+        ("c1", None),
+        ("c2", None),
+    ]
+    book.answered(MetadataResponse(), MetadataResponse())
     book.answered(told("apples"))
     assert {(t.name, t.error_code) for t in book.answer.topics} == {("apples", 0), (None, 100)}
+
+
+def test_an_id_creates_no_topic_and_has_no_name_once_its_topic_is_gone() -> None:
+    apples = mesh_topic_id("mesh-id", "apples")
+    book = by_id(World({"c1": ["apples"]}), apples)
+    book.answered(told("apples", error=3))
+    assert [(t.name, t.topic_id, t.error_code) for t in book.answer.topics] == [(None, apples, 100)]
+
+
+def test_before_version_12_no_broker_takes_ids() -> None:
+    message = MetadataRequest([MetadataRequestTopic(mesh_topic_id("mesh-id", "apples"), None)], False)
+    book = Playbook(metadata.handle, message, 11, World({"c1": ["apples"]}).view())
+    assert [t.error_code for t in book.answer.topics] == [ErrorCode.INVALID_REQUEST]

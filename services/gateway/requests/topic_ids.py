@@ -1,0 +1,83 @@
+"""Topic ids: one for each topic of the mesh, whichever cluster it lives on.
+
+Theory of operation
+1. The id of a topic is a pure function of the mesh's id and the topic's name. So it is the same on every gateway, after
+   every restart and wherever the topic moves. The ids that clusters gave never reach a client.
+2. What goes to a cluster goes by name; a name is found again among the topics that the clusters have shown. A gateway
+   that has just started, or has not seen a new topic yet, asks all clusters once.
+3. A topic that is deleted and created again has the same id as before: clients can't tell that it is another one.
+"""
+
+import uuid
+from collections.abc import Generator, Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from services.gateway.requests.group_home import highest_version
+from services.gateway.requests.memory import TOPIC_NAMES_REMEMBERED
+from services.gateway.requests.plan import Call, Command, MeshView, ask_all
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
+from services.gateway.wire.schema import NO_UUID
+
+HIGHEST_METADATA: Final = 12
+"""Of what clusters are asked: the last version without a top-level error, which we have no use for."""
+_NAMESPACE: Final = uuid.UUID("6b61666b-612d-5d65-9368-746f70696373")
+_LIKE_A_DASH: Final = 0b111110
+"""First six bits that base64 writes as a dash, which command lines take for an option: Kafka gives no such ids."""
+
+
+@lru_cache(maxsize=TOPIC_NAMES_REMEMBERED)
+def mesh_topic_id(mesh_id: str, topic: str) -> bytes:
+    """What clients are told is the topic's id; never `NO_UUID`."""
+    found = uuid.uuid5(uuid.uuid5(_NAMESPACE, mesh_id), topic).bytes
+    return bytes((found[0] ^ 0x80, *found[1:])) if found[0] >> 2 == _LIKE_A_DASH else found
+
+
+def is_internal(topic: str) -> bool:
+    """Whether the topic is its cluster's own business: it is left out where all topics are listed."""
+    return topic.startswith("__")
+
+
+def topic_name(mesh: MeshView, topic_id: bytes) -> str | None:
+    """The topic of this id, if a cluster has shown it; asks nobody."""
+    names = mesh.memory.topic_names
+    found = names.get(topic_id, mesh.now)
+    if found is None and topic_id != NO_UUID:
+        for knowledge in mesh.clusters.values():
+            for name in knowledge.topics:
+                names.put(mesh_topic_id(mesh.mesh_id, name), name, mesh.now)
+        found = names.get(topic_id, mesh.now)
+    return found
+
+
+def topic_names(mesh: MeshView, topic_ids: Iterable[bytes]) -> Generator[Command, Any, dict[bytes, str]]:
+    """Names by id; ids that no reachable cluster knows are left out, after all were asked once."""
+    wanted = set(topic_ids)
+    found = {topic_id: name for topic_id in wanted if (name := topic_name(mesh, topic_id)) is not None}
+    strange = mesh.memory.strange_topic_ids
+    asked_for = [each for each in wanted - found.keys() - {NO_UUID} if strange.get(each, mesh.now) is None]
+    if not asked_for:
+        return found
+    yield from _look_around(mesh)
+    for topic_id in asked_for:
+        name = topic_name(mesh, topic_id)
+        if name is None:
+            strange.put(topic_id, True, mesh.now)
+        else:
+            found[topic_id] = name
+    return found
+
+
+def _look_around(mesh: MeshView) -> Generator[Command, Any, None]:
+    """Have every cluster tell all its topics; they are learnt as the answers pass by."""
+    calls = [
+        Call(
+            cluster,
+            MetadataRequest(topics=None, allow_auto_topic_creation=False),
+            highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA),
+        )
+        for cluster in mesh.table.clusters
+        if mesh.clusters[cluster].available
+    ]
+    yield from ask_all(calls, MetadataResponse)
