@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, boolean, float64, int32, message, string
+from services.gateway.wire.schema import Kind, Struct, array, boolean, float64, int16, int32, message, string
 
 
 @dataclass(slots=True)
