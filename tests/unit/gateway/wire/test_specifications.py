@@ -21,6 +21,8 @@ from tests.unit.gateway.wire.strategies import every_version, message_id
 Row = tuple[str, str, bool, bool, int | None, object, object]
 """name, type, nullable, ignorable, tag, default, rows of the struct"""
 
+THEIR_NAMES = {"EntryResult": "EntryData"}
+"""Where Kafka calls two structs of one API the same."""
 NEWEST = "4.3.1"
 OLDEST = "3.9.1"
 
@@ -142,6 +144,7 @@ def layout(row: Row) -> tuple[object, ...]:
 
 def our_type(spec: FieldSpec) -> str:
     name = spec.struct.__name__ if spec.struct else spec.kind.name.lower()
+    name = THEIR_NAMES.get(name, name)
     return f"[]{name}" if spec.repeated else name
 
 
