@@ -1,30 +1,37 @@
 """The routing domain: clusters, ordered rules, the numbered table, and how the table follows from events. No I/O."""
 
+from mesh.routing.errors import InvalidRuleError
 from mesh.routing.fold import LogGapError, RoutingState, fold
 from mesh.routing.rules import (
-    ExactTopic,
+    ExactName,
     ForwardingRule,
-    InvalidRuleError,
     Match,
+    NamePrefix,
+    NameRegex,
+    NodeView,
     RuleVersion,
-    TopicPrefix,
-    TopicRegex,
+    Subject,
+    field_of,
 )
-from mesh.routing.table import Route, RoutingTable, UpstreamCluster, may_move_topics
+from mesh.routing.table import Route, RoutingTable, Stay, UpstreamCluster, may_move_topics
 
 __all__ = [
-    "ExactTopic",
+    "ExactName",
     "ForwardingRule",
     "InvalidRuleError",
     "LogGapError",
     "Match",
+    "NamePrefix",
+    "NameRegex",
+    "NodeView",
     "Route",
     "RoutingState",
     "RoutingTable",
     "RuleVersion",
-    "TopicPrefix",
-    "TopicRegex",
+    "Stay",
+    "Subject",
     "UpstreamCluster",
+    "field_of",
     "fold",
     "may_move_topics",
 ]

@@ -2,40 +2,69 @@
 
 from __future__ import annotations
 
-from mesh.routing.rules import ExactTopic, ForwardingRule, InvalidRuleError, Match, RuleVersion, TopicPrefix, TopicRegex
+from mesh.routing.errors import InvalidRuleError
+from mesh.routing.rules import (
+    ExactName,
+    ForwardingRule,
+    Match,
+    NamePrefix,
+    NameRegex,
+    NodeView,
+    RuleVersion,
+    Subject,
+    field_of,
+)
 from mesh.routing.table import RoutingTable, UpstreamCluster
 from mesh.rpc import routing
+
+_KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
+    f"{subject.value}{kind.suffix}": (kind, subject)
+    for subject in Subject
+    for kind in (ExactName, NamePrefix, NameRegex)
+}
+_NODE_VIEWS = {
+    routing.NODE_VIEW_UNSPECIFIED: NodeView.BY_SOFTWARE,
+    routing.NODE_VIEW_SINGLE: NodeView.SINGLE,
+    routing.NODE_VIEW_PER_CLUSTER: NodeView.PER_CLUSTER,
+}
+_NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 
 
 def match_from_proto(message: routing.RuleMatch) -> Match:
     """The match; InvalidRuleError when none is set or it can't be."""
-    match message.WhichOneof("kind"):
-        case "topic":
-            return ExactTopic(message.topic)
-        case "topic_prefix":
-            return TopicPrefix(message.topic_prefix)
-        case "topic_regex":
-            return TopicRegex(message.topic_regex)
-        case _:
-            raise InvalidRuleError("match", "a rule needs a match: one of topic, topic_prefix, topic_regex")
+    field = message.WhichOneof("kind")
+    if field is None:
+        raise InvalidRuleError("match", f"a rule needs a match: one of {', '.join(_KINDS)}")
+    kind, subject = _KINDS[field]
+    return kind(getattr(message, field), subject)
 
 
 def match_to_proto(match: Match) -> routing.RuleMatch:
-    match match:
-        case ExactTopic(topic):
-            return routing.RuleMatch(topic=topic)
-        case TopicPrefix(prefix):
-            return routing.RuleMatch(topic_prefix=prefix)
-        case TopicRegex(pattern):
-            return routing.RuleMatch(topic_regex=pattern)
+    return routing.RuleMatch(**{field_of(match).removeprefix("match."): match.text})
 
 
 def rule_from_proto(message: routing.RuleSpec) -> ForwardingRule:
-    return ForwardingRule(message.rule_id, match_from_proto(message.match), message.target_cluster)
+    return ForwardingRule(
+        message.rule_id,
+        match_from_proto(message.match),
+        message.target_cluster,
+        upstream_topic=message.upstream_topic,
+        shadow_topics=message.shadow_topics,
+        span_clusters=message.span_clusters,
+        node_view=_NODE_VIEWS.get(message.node_view, NodeView.BY_SOFTWARE),
+    )
 
 
 def rule_to_proto(rule: ForwardingRule) -> routing.RuleSpec:
-    return routing.RuleSpec(rule_id=rule.rule_id, match=match_to_proto(rule.match), target_cluster=rule.target_cluster)
+    return routing.RuleSpec(
+        rule_id=rule.rule_id,
+        match=match_to_proto(rule.match),
+        target_cluster=rule.target_cluster,
+        upstream_topic=rule.upstream_topic,
+        shadow_topics=rule.shadow_topics,
+        span_clusters=rule.span_clusters,
+        node_view=_NODE_VIEW_VALUES[rule.node_view],
+    )
 
 
 def cluster_from_proto(message: routing.UpstreamCluster) -> UpstreamCluster:

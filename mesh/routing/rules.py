@@ -1,101 +1,179 @@
-"""Forwarding rules: what a rule matches on, where its topics live, and the versions of a rule over time."""
+"""Rules: what a rule matches on, what it decides for the names that match, and the versions of a rule over time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import re2
 
-MAX_TOPIC_NAME = 249
-"""Longest topic name that Kafka accepts, in characters (org.apache.kafka.common.internals.Topic)."""
+from mesh.routing.errors import InvalidRuleError
+from mesh.routing.templates import TopicTemplate
+
+MAX_NAME = 249
+"""Characters of the longest topic name that Kafka accepts (org.apache.kafka.common.internals.Topic)."""
 
 
-class InvalidRuleError(ValueError):
-    """A rule that can't be: says which field, what was wrong and what would be right."""
+class Subject(Enum):
+    """What the names are that a rule matches; the value is the field of RuleMatch in routing.proto."""
 
-    def __init__(self, field_name: str, message: str) -> None:
-        super().__init__(message)
-        self.field_name = field_name
+    TOPIC = "topic"
+    """A topic: the rule says on which cluster it lives."""
+    GROUP = "group"
+    """A consumer, share or streams group: the rule says which cluster coordinates it."""
+    TRANSACTIONAL_ID = "transactional_id"
+    """A transactional producer: the rule says which cluster coordinates its transactions."""
+    CLIENT_SOFTWARE = "client_software"
+    """A client library as "name/version" (KIP-511), like "librdkafka/2.10.0": the rule says which nodes it is shown."""
+
+
+class NodeView(Enum):
+    """Which virtual nodes a client sees."""
+
+    BY_SOFTWARE = "by software"
+    """As the gateway knows the client's software."""
+    SINGLE = "single"
+    PER_CLUSTER = "per cluster"
 
 
 @dataclass(frozen=True, slots=True)
-class ExactTopic:
-    """Matches the topic of exactly this name."""
+class ExactName:
+    """Matches exactly this name."""
 
-    topic: str
+    text: str
+    subject: Subject = Subject.TOPIC
+    suffix: ClassVar[str] = ""
+    """Of the field of RuleMatch, after the subject's."""
 
     def __post_init__(self) -> None:
-        if not self.topic or len(self.topic) > MAX_TOPIC_NAME:
+        if not self.text or len(self.text) > MAX_NAME:
+            subject = self.subject.value.replace("_", " ")
+            raise InvalidRuleError(field_of(self), f"{subject} must have 1 to {MAX_NAME} characters, got {self.text!r}")
+
+    def matches(self, name: str) -> bool:
+        return name == self.text
+
+    def __str__(self) -> str:
+        return f"{self.subject.value} {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class NamePrefix:
+    """Matches every name that begins with this."""
+
+    text: str
+    subject: Subject = Subject.TOPIC
+    suffix: ClassVar[str] = "_prefix"
+
+    def __post_init__(self) -> None:
+        if not self.text or len(self.text) > MAX_NAME:
             raise InvalidRuleError(
-                "match.topic", f"topic name must have 1 to {MAX_TOPIC_NAME} characters, got {self.topic!r}"
+                field_of(self),
+                f"prefix must have 1 to {MAX_NAME} characters, got {self.text!r}; for all use regex '.*'",
             )
 
-    def matches(self, topic: str) -> bool:
-        return topic == self.topic
+    def matches(self, name: str) -> bool:
+        return name.startswith(self.text)
 
     def __str__(self) -> str:
-        return f"topic {self.topic}"
+        return f"{_of(self.subject)}prefix {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPrefix:
-    """Matches every topic whose name begins with the prefix."""
+class NameRegex:
+    """Matches every name that matches an RE2 expression as a whole (linear time; no look-around, back-references)."""
 
-    prefix: str
-
-    def __post_init__(self) -> None:
-        if not self.prefix or len(self.prefix) > MAX_TOPIC_NAME:
-            raise InvalidRuleError(
-                "match.topic_prefix",
-                f"prefix must have 1 to {MAX_TOPIC_NAME} characters, got {self.prefix!r}; for all use regex '.*'",
-            )
-
-    def matches(self, topic: str) -> bool:
-        return topic.startswith(self.prefix)
-
-    def __str__(self) -> str:
-        return f"prefix {self.prefix}"
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRegex:
-    """Matches every topic whose whole name matches an RE2 expression (linear time; no look-around, back-references)."""
-
-    pattern: str
+    text: str
+    subject: Subject = Subject.TOPIC
+    suffix: ClassVar[str] = "_regex"
 
     def __post_init__(self) -> None:
-        _compiled(self.pattern)
+        try:
+            _compiled(self.text)
+        except re2.error as error:
+            reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
+            raise InvalidRuleError(field_of(self), f"{self.text!r} is not an RE2 expression: {reason}") from None
 
-    def matches(self, topic: str) -> bool:
-        return _compiled(self.pattern).fullmatch(topic) is not None
+    def matches(self, name: str) -> bool:
+        return _compiled(self.text).fullmatch(name) is not None
 
     def __str__(self) -> str:
-        return f"regex {self.pattern}"
+        return f"{_of(self.subject)}regex {self.text}"
 
 
-Match = ExactTopic | TopicPrefix | TopicRegex
+Match = ExactName | NamePrefix | NameRegex
+
+
+def field_of(match: Match) -> str:
+    """The match's field in a rule, as error messages name it."""
+    return f"match.{match.subject.value}{match.suffix}"
+
+
+def _of(subject: Subject) -> str:
+    return "" if subject is Subject.TOPIC else f"{subject.value} "
 
 
 @lru_cache(maxsize=65536)
 def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-        raise InvalidRuleError("match.topic_regex", f"{pattern!r} is not an RE2 expression: {reason}") from None
+    return re2.compile(pattern, options)
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardingRule:
-    """Topics that match live on the target cluster."""
+    """What matches is at home on the target cluster."""
 
     rule_id: str
     match: Match
     target_cluster: str
+    """Empty only in rules about client software."""
+    upstream_topic: str = ""
+    """Topics: what they are called on their cluster, as a template (`templates`); empty means by the same name."""
+    shadow_topics: bool = False
+    """Groups: members may subscribe to topics of several clusters by the consumer protocol (KIP-848); the home cluster
+    gets an empty topic for each foreign one, which the mesh makes, keeps in step and hides."""
+    span_clusters: bool = False
+    """Transactional ids: transactions may write to several clusters, atomic on each of them, not over all."""
+    node_view: NodeView = NodeView.BY_SOFTWARE
+    """Client software: the virtual nodes that it is shown."""
+    template: TopicTemplate | None = field(init=False, compare=False, repr=False)
+    """Of `upstream_topic`."""
+
+    def __post_init__(self) -> None:
+        subject = self.match.subject
+        for given, name, meant in (
+            (bool(self.upstream_topic), "upstream_topic", Subject.TOPIC),
+            (self.shadow_topics, "shadow_topics", Subject.GROUP),
+            (self.span_clusters, "span_clusters", Subject.TRANSACTIONAL_ID),
+            (self.node_view is not NodeView.BY_SOFTWARE, "node_view", Subject.CLIENT_SOFTWARE),
+        ):
+            if given and subject is not meant:
+                raise InvalidRuleError(
+                    name, f"only rules about a {meant.value} have {name}; this one is about a {subject.value}"
+                )
+        object.__setattr__(self, "template", self._template())
+
+    def _template(self) -> TopicTemplate | None:
+        if not self.upstream_topic:
+            return None
+        prefix = self.match.text if isinstance(self.match, NamePrefix) else None
+        pattern = self.match.text if isinstance(self.match, NameRegex) else None
+        return TopicTemplate.of(self.upstream_topic, prefix=prefix, pattern=pattern)
+
+    def upstream_name(self, topic: str) -> str:
+        """What a topic that matches is called on its cluster."""
+        return topic if self.template is None else self.template.upstream(topic)
+
+    def virtual_name(self, upstream_topic: str) -> str | None:
+        """A name that this rule would lead to `upstream_topic`, if there is one; whether it does, the table says."""
+        if self.template is None:
+            return upstream_topic
+        if isinstance(self.match, ExactName):
+            return self.match.text if self.template.upstream(self.match.text) == upstream_topic else None
+        return self.template.virtual(upstream_topic)
 
 
 @dataclass(frozen=True, slots=True)

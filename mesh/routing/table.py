@@ -1,10 +1,12 @@
 """The routing table: immutable, numbered, looked up for every request.
 
 Theory of operation
-1. A table holds every version of every rule: the living ones decide, the past ones only count visits.
-2. A look-up gathers the versions that match a topic (one dict hit for exact names, one per prefix length in use, then
+1. A table holds every version of every rule: the living ones decide, the past ones only count visits. Rules about
+   topics, groups, transactional ids and client software are looked up apart from each other.
+2. A look-up gathers the versions that match a name (one dict hit for exact names, one per prefix length in use, then
    the regular expressions) and takes the living one of lowest rank. Answers are cached per table.
-3. A topic's visits to a cluster follow from the lives of the versions that match it: walking over their revisions gives
+3. A topic may have another name on its cluster (`upstream_topic`). Two names of one cluster are two places to live.
+   A topic's visits to a place follow from the lives of the versions that match it: walking over their revisions gives
    the sequence of clusters the topic has lived on. All gateways with the same table come to the same number.
    Time without a route does not end a visit: nothing can be written then.
    Why visits count: a broker remembers a producer's last sequence per partition. A producer that comes back with its
@@ -13,12 +15,13 @@ Theory of operation
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from mesh.routing.rules import ExactTopic, ForwardingRule, RuleVersion, TopicPrefix
+from mesh.routing.rules import ExactName, ForwardingRule, Match, NamePrefix, RuleVersion, Subject
+from mesh.topics import is_topic_name
 
 ROUTE_CACHE_LIMIT = 200_000
 """Topics whose route one table remembers; the cache starts afresh when it is full (bounds memory to about 50 MB)."""
@@ -38,22 +41,31 @@ class UpstreamCluster:
     home: bool = False
 
 
+class Place(NamedTuple):
+    """Where a topic can live: a cluster, and the name that the topic has there."""
+
+    cluster: str
+    upstream_topic: str
+
+
 class Stay(NamedTuple):
-    """A topic's time on a cluster: which one, and how many times it has lived there by then (from 1)."""
+    """A topic's time at a place: which one, and how many times it has lived there by then (from 1)."""
 
     cluster: str
     visit: int
+    upstream_topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic lives: the cluster, the rule that says so, how many times it has lived there (from 1), and where it
-    has lived just before, if it has moved at all."""
+    """Where a topic lives: the cluster, the rule that says so, how many times it has lived there (from 1), where it
+    has lived just before, if it has moved at all, and what it is called there."""
 
     cluster: str
     rule: ForwardingRule
     visit: int
-    before: Stay | None = None
+    before: Stay | None
+    upstream_topic: str
 
 
 class _Index:
@@ -67,29 +79,29 @@ class _Index:
         self._regexes: list[RuleVersion] = []
         for version in versions:
             match version.rule.match:
-                case ExactTopic(topic):
-                    self._exact.setdefault(topic, []).append(version)
-                case TopicPrefix(prefix):
+                case ExactName(name):
+                    self._exact.setdefault(name, []).append(version)
+                case NamePrefix(prefix):
                     self._prefixes.setdefault(prefix, []).append(version)
                 case _:
                     self._regexes.append(version)
         self._prefix_lengths = sorted({len(prefix) for prefix in self._prefixes})
 
-    def matching(self, topic: str) -> list[RuleVersion]:
-        """Every version, living or past, that matches the topic."""
-        found = list(self._exact.get(topic, ()))
+    def matching(self, name: str) -> list[RuleVersion]:
+        """Every version, living or past, that matches the name."""
+        found = list(self._exact.get(name, ()))
         for length in self._prefix_lengths:
-            if length > len(topic):
+            if length > len(name):
                 break
-            found.extend(self._prefixes.get(topic[:length], ()))
-        found.extend(version for version in self._regexes if version.rule.match.matches(topic))
+            found.extend(self._prefixes.get(name[:length], ()))
+        found.extend(version for version in self._regexes if version.rule.match.matches(name))
         return found
 
 
 class RoutingTable:
     """Clusters and rules at one revision. Build a new one to change anything."""
 
-    __slots__ = ("_cache", "_index", "clusters", "revision", "versions")
+    __slots__ = ("_cache", "_indexes", "_renames", "_virtual", "clusters", "revision", "versions")
 
     def __init__(
         self, revision: int = 0, clusters: Iterable[UpstreamCluster] = (), versions: Iterable[RuleVersion] = ()
@@ -97,8 +109,12 @@ class RoutingTable:
         self.revision = revision
         self.clusters: dict[str, UpstreamCluster] = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         self.versions: tuple[RuleVersion, ...] = tuple(sorted(versions, key=attrgetter("rank", "from_revision")))
-        self._index: _Index | None = None
+        self._indexes: dict[Subject, _Index] = {}
+        """Made when first asked: most tables that a fold passes through never are."""
         self._cache: dict[str, Route | None] = {}
+        self._virtual: dict[Place, str | None] = {}
+        self._renames: dict[str, list[ForwardingRule]] | None = None
+        """Cluster -> living rules that give its topics other names."""
 
     @property
     def rules(self) -> tuple[ForwardingRule, ...]:
@@ -131,18 +147,84 @@ class RoutingTable:
         route = self.route(topic)
         return None if route is None else route.cluster
 
+    def virtual_topic(self, cluster: str, upstream_topic: str) -> str | None:
+        """What clients call the topic that has this name on the cluster; None where no name leads to it."""
+        place = Place(cluster, upstream_topic)
+        try:
+            return self._virtual[place]
+        except KeyError:
+            pass
+        if len(self._virtual) >= ROUTE_CACHE_LIMIT:
+            self._virtual.clear()
+        found = next((name for name in self._candidates(place) if self._leads_to(name, place)), None)
+        self._virtual[place] = found
+        return found
+
+    def renames(self, cluster: str) -> bool:
+        """Whether any topic of the cluster may have another name there than clients know."""
+        return bool(self._renaming(cluster))
+
+    def group_rule(self, group: str) -> ForwardingRule | None:
+        """The rule that says which cluster coordinates the group."""
+        return self._home_rule(Subject.GROUP, group)
+
+    def transaction_rule(self, transactional_id: str) -> ForwardingRule | None:
+        """The rule that says which cluster coordinates the transactions of this id."""
+        return self._home_rule(Subject.TRANSACTIONAL_ID, transactional_id)
+
+    def client_rule(self, software_name: str, software_version: str) -> ForwardingRule | None:
+        """The rule about this client software."""
+        return self._first(Subject.CLIENT_SOFTWARE, f"{software_name}/{software_version}")
+
+    def _home_rule(self, subject: Subject, name: str) -> ForwardingRule | None:
+        rule = self._first(subject, name)
+        return rule if rule is not None and rule.target_cluster in self.clusters else None
+
+    def _first(self, subject: Subject, name: str) -> ForwardingRule | None:
+        living = (version for version in self._matching(subject, name) if version.alive)
+        winner = min(living, key=attrgetter("rank"), default=None)
+        return None if winner is None else winner.rule
+
+    def _matching(self, subject: Subject, name: str) -> list[RuleVersion]:
+        index = self._indexes.get(subject)
+        if index is None:
+            index = _Index(version for version in self.versions if version.rule.match.subject is subject)
+            self._indexes[subject] = index
+        return index.matching(name)
+
     def _look_up(self, topic: str) -> Route | None:
-        if self._index is None:  # most tables that a fold passes through are never asked
-            self._index = _Index(self.versions)
-        matching = self._index.matching(topic)
+        matching = self._matching(Subject.TOPIC, topic)
         winner = min((v for v in matching if v.alive), key=attrgetter("rank"), default=None)
         if winner is None or winner.rule.target_cluster not in self.clusters:
             return None
-        target = winner.rule.target_cluster
-        visits = _visits(matching)
-        *earlier, last = visits[:-1] or [""]
-        before = Stay(last, earlier.count(last) + 1) if last else None
-        return Route(target, winner.rule, visits.count(target), before)
+        here = _place(winner.rule, topic)
+        if winner.rule.template is not None and not is_topic_name(here.upstream_topic):
+            return None
+        visits = _visits(matching, topic)
+        before = None
+        if len(visits) > 1:
+            *earlier, last = visits[:-1]
+            before = Stay(last.cluster, earlier.count(last) + 1, last.upstream_topic)
+        return Route(here.cluster, winner.rule, visits.count(here), before, here.upstream_topic)
+
+    def _candidates(self, place: Place) -> Iterator[str]:
+        yield place.upstream_topic
+        for rule in self._renaming(place.cluster):
+            name = rule.virtual_name(place.upstream_topic)
+            if name is not None:
+                yield name
+
+    def _leads_to(self, topic: str, place: Place) -> bool:
+        route = self.route(topic)
+        return route is not None and (route.cluster, route.upstream_topic) == place
+
+    def _renaming(self, cluster: str) -> list[ForwardingRule]:
+        if self._renames is None:
+            self._renames = {}
+            for rule in self.rules:
+                if rule.template is not None:
+                    self._renames.setdefault(rule.target_cluster, []).append(rule)
+        return self._renames.get(cluster, [])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):
@@ -155,17 +237,22 @@ class RoutingTable:
         return f"RoutingTable(revision={self.revision}, clusters={list(self.clusters)}, rules={len(self.living)})"
 
 
-def _visits(matching: list[RuleVersion]) -> list[str]:
-    """Clusters that a topic has lived on, in order, without repeats in a row; `matching` is what ever matched it."""
+def _place(rule: ForwardingRule, topic: str) -> Place:
+    return Place(rule.target_cluster, rule.upstream_name(topic))
+
+
+def _visits(matching: list[RuleVersion], topic: str) -> list[Place]:
+    """Where a topic has lived, in order, without repeats in a row; `matching` is what ever matched it."""
     if len(matching) == 1:
-        return [matching[0].rule.target_cluster]
+        return [_place(matching[0].rule, topic)]
     revisions = {v.from_revision for v in matching}
     revisions |= {v.until_revision for v in matching if v.until_revision is not None}
-    sequence: list[str] = []
+    sequence: list[Place] = []
     for revision in sorted(revisions):
         winner = min((v for v in matching if v.counts_at(revision)), key=attrgetter("rank"), default=None)
-        if winner is not None and (not sequence or sequence[-1] != winner.rule.target_cluster):
-            sequence.append(winner.rule.target_cluster)
+        place = None if winner is None else _place(winner.rule, topic)
+        if place is not None and (not sequence or sequence[-1] != place):
+            sequence.append(place)
     return sequence
 
 
@@ -175,5 +262,13 @@ def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:
     Exact for the common case, a rule added behind all others, and careful otherwise: a hold costs milliseconds,
     a wrong "no" costs records.
     """
-    old, new = before.rules, after.rules
-    return [(r.match, r.target_cluster) for r in new[: len(old)]] != [(r.match, r.target_cluster) for r in old]
+    old, new = ([_moving(rule) for rule in table.rules if _is_about_topics(rule)] for table in (before, after))
+    return new[: len(old)] != old
+
+
+def _is_about_topics(rule: ForwardingRule) -> bool:
+    return rule.match.subject is Subject.TOPIC
+
+
+def _moving(rule: ForwardingRule) -> tuple[Match, str, str]:
+    return rule.match, rule.target_cluster, rule.upstream_topic

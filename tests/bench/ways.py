@@ -20,7 +20,7 @@ from local.leash import on_leash
 from local.ports import free_block
 from local.processes import log_tail
 from local.readiness import Condition, HttpReady, KafkaReady
-from mesh.routing import ForwardingRule, RoutingTable, RuleVersion, TopicPrefix, UpstreamCluster
+from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import last_table
 from tests.clients import maven
 from tests.fixtures.toolchains import need
@@ -80,7 +80,7 @@ def gateway(broker: str, topics: str, folder: Path) -> Iterator[Way]:
 def _table(broker: str, topics: str) -> RoutingTable:
     prefixes = [*(f"{topics}-elsewhere-{number}-" for number in range(OTHER_RULES)), topics]
     rules = [
-        RuleVersion(ForwardingRule(f"r-{rank}", TopicPrefix(prefix), "c1"), float(rank), 1)
+        RuleVersion(ForwardingRule(f"r-{rank}", NamePrefix(prefix), "c1"), float(rank), 1)
         for rank, prefix in enumerate(prefixes)
     ]
     return RoutingTable(1, [UpstreamCluster("c1", (broker,), 1, home=True)], rules)

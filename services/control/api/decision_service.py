@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mesh.routing.rules import MAX_TOPIC_NAME
+from mesh.routing.rules import MAX_NAME
 from mesh.rpc import admin, admin_grpc, events
 from services.control.api import pages, shapes
 from services.control.decisions.members import Members
@@ -29,8 +29,8 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
     async def Explain(self, request: admin.ExplainRequest, context: Any) -> admin.ExplainResponse:
         self._journal.require_loaded()
         topic = request.topic
-        if not 1 <= len(topic) <= MAX_TOPIC_NAME:
-            raise InvalidField("topic", f"needs 1 to {MAX_TOPIC_NAME} characters, got {len(topic)}")
+        if not 1 <= len(topic) <= MAX_NAME:
+            raise InvalidField("topic", f"needs 1 to {MAX_NAME} characters, got {len(topic)}")
         if not TOPIC_CHARACTERS.fullmatch(topic):
             raise InvalidField("topic", f"{topic!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
         view = self._journal.view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, TopicPrefix
+from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ def tried_rules(table: RoutingTable, topic: str) -> list[Tried]:
     """Rules in the order tried; the last one matched, unless none did."""
     tried: list[Tried] = []
     for rule in table.rules:
+        if rule.match.subject is not Subject.TOPIC:
+            continue
         matched = rule.match.matches(topic)
         tried.append(Tried(rule, matched, _reason(rule, topic, matched)))
         if matched:
@@ -29,11 +31,9 @@ def tried_rules(table: RoutingTable, topic: str) -> list[Tried]:
 
 def _reason(rule: ForwardingRule, topic: str, matched: bool) -> str:
     match rule.match:
-        case ExactTopic(name):
+        case ExactName(name):
             return f"the topic is {name!r}" if matched else f"the topic is not {name!r}"
-        case TopicPrefix(prefix):
+        case NamePrefix(prefix):
             return f"the topic begins with {prefix!r}" if matched else f"the topic does not begin with {prefix!r}"
         case regex:
-            return (
-                f"the whole name matches {regex.pattern!r}" if matched else f"the name does not match {regex.pattern!r}"
-            )
+            return f"the whole name matches {regex.text!r}" if matched else f"the name does not match {regex.text!r}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mesh.routing import ExactTopic, ForwardingRule, Match, RoutingTable, TopicPrefix
+from mesh.routing import ExactName, ForwardingRule, Match, NamePrefix, RoutingTable
 from services.control.domain.errors import NotAllowed
 
 INTERNAL_PREFIX = "__"
@@ -63,12 +63,14 @@ def clusters_that_may_lose(before: RoutingTable, after: RoutingTable) -> set[str
 
 def may_overlap(one: Match, other: Match) -> bool:
     """Whether a topic could match both; says yes where a regular expression makes it unclear."""
+    if one.subject is not other.subject:
+        return False
     match one, other:
-        case ExactTopic(topic), _:
+        case ExactName(topic), _:
             return other.matches(topic)
-        case _, ExactTopic(topic):
+        case _, ExactName(topic):
             return one.matches(topic)
-        case TopicPrefix(a), TopicPrefix(b):
+        case NamePrefix(a), NamePrefix(b):
             return a.startswith(b) or b.startswith(a)
         case _:
             return True

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from mesh.routing import ExactTopic, ForwardingRule, Match, RoutingTable, TopicPrefix, may_move_topics
+from mesh.routing import ExactName, ForwardingRule, Match, NamePrefix, RoutingTable, may_move_topics
 from mesh.routing.fold import with_changes
 from mesh.rpc import events
 from mesh.topics import is_topic_name
@@ -194,11 +194,11 @@ def _check_rule(rule: ForwardingRule, table: RoutingTable) -> None:
     if not RULE_ID.fullmatch(rule.rule_id):
         raise InvalidField("rule.rule_id", f"{rule.rule_id!r} is not 1 to 63 characters of a-z, 0-9 and '-'")
     match rule.match:
-        case ExactTopic(name) if not is_topic_name(name):
+        case ExactName(name) if not is_topic_name(name):
             raise InvalidField(
                 "rule.match.topic", f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'"
             )
-        case TopicPrefix(prefix) if not TOPIC_CHARACTERS.fullmatch(prefix):
+        case NamePrefix(prefix) if not TOPIC_CHARACTERS.fullmatch(prefix):
             raise InvalidField(
                 "rule.match.topic_prefix",
                 f"no topic begins with {prefix!r}: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'",
@@ -233,12 +233,12 @@ def _with_id(rule: ForwardingRule, taken: set[str]) -> ForwardingRule:
     if rule.rule_id:
         return rule
     match rule.match:
-        case ExactTopic(text):
+        case ExactName(text):
             suffix = ""
-        case TopicPrefix(text):
+        case NamePrefix(text):
             suffix = "-prefix"
         case other:
-            text, suffix = other.pattern, "-regex"
+            text, suffix = other.text, "-regex"
     stem = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST_DERIVED_ID].strip("-")
     base = f"{stem}{suffix}".strip("-") or "rule"
     rule_id, number = base, 1

@@ -18,7 +18,7 @@ from sqlalchemy import Table, delete, insert, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mesh.routing import ExactTopic, RuleVersion, TopicPrefix, UpstreamCluster
+from mesh.routing import RuleVersion, UpstreamCluster, field_of
 from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events
 from services.control.domain.view import MeshView
@@ -99,18 +99,11 @@ def _rule_rows(view: MeshView) -> dict[str, Row]:
 
 def _rule_row(view: MeshView, version: RuleVersion) -> Row:
     rule, origin = version.rule, view.rule_origins[version.rule.rule_id]
-    match rule.match:
-        case ExactTopic(text):
-            kind = "topic"
-        case TopicPrefix(text):
-            kind = "topic_prefix"
-        case other:
-            kind, text = "topic_regex", other.pattern
     return {
         "rule_id": rule.rule_id,
         "rank": version.rank,
-        "match_kind": kind,
-        "match": text,
+        "match_kind": field_of(rule.match).removeprefix("match."),
+        "match": rule.match.text,
         "target_cluster": rule.target_cluster,
         "revision": origin.revision,
         "actor": origin.actor,

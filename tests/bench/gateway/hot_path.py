@@ -8,7 +8,7 @@ import asyncio
 import time
 from typing import Any
 
-from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
@@ -64,7 +64,7 @@ def measure(record_bytes: int) -> float:
     knowledge = ClusterKnowledge("c1", {1: BrokerAddress(1, "bench", 1, None)}, down=None)
     knowledge.topics["apples"] = TopicKnowledge("apples", bytes(16), (1,))
     mesh = Mesh(OneBroker(upstream, knowledge), "bench", ClientLimits())
-    rule = RuleVersion(ForwardingRule("r", ExactTopic("apples"), "c1"), 0.0, 1)
+    rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
     mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("bench:1",), 1)], [rule]))
     client = _deaf(ClientConnection(mesh, set(), Advertised("bench", 1)))
     best = float("inf")

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 
-from mesh.routing import ExactTopic
+from mesh.routing import ExactName
 from mesh.rpc import admin
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS
 from services.control.domain.view import RULES_STREAM
@@ -152,7 +152,7 @@ async def test_a_rollout_that_nobody_sees_through_is_given_up(apples_on_c1: Worl
     elsewhere = Journal(pool)
     elsewhere.why_not_leading = ""
     await elsewhere.catch_up()
-    decision = elsewhere.view.rule_set.set(ExactTopic("apples"), "c2")
+    decision = elsewhere.view.rule_set.set(ExactName("apples"), "c2")
     assert decision.event is not None
     draft = Draft(RULES_STREAM, decision.event)
     await elsewhere.append([draft], Caller("a call that failed"), rests_on=lambda view: view.routing_position)

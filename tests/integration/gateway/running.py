@@ -10,7 +10,7 @@ import uvloop
 
 from local.ports import free_block
 from mesh.lifecycle import Lifecycle
-from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
@@ -34,7 +34,7 @@ class Rules:
         """The next revision, in which these topics live on `cluster`."""
         revision = self.table.revision + 1
         for topic in topics:
-            match = ExactTopic(topic)
+            match = ExactName(topic)
             self._versions = [
                 RuleVersion(v.rule, v.rank, v.from_revision, revision) if v.alive and v.rule.match == match else v
                 for v in self._versions

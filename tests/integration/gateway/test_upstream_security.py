@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from tests.fixtures.certificates import Authority
 from tests.fixtures.secured_kafka import PASSWORD, SHORT_LIFE_MS, WAYS, SecuredKafka, Way
 from tests.fixtures.waiting import wait_until
@@ -23,7 +23,7 @@ VALUES = [f"value {n}" for n in range(200)]
 def one_cluster(way: Way, topic: str) -> RoutingTable:
     """`topic` on a cluster that is connected to in this way."""
     cluster = UpstreamCluster("secured", (way.bootstrap,), 1, home=True, producer_config=way.properties)
-    return RoutingTable(2, [cluster], [RuleVersion(ForwardingRule("r-1", ExactTopic(topic), "secured"), 1.0, 2)])
+    return RoutingTable(2, [cluster], [RuleVersion(ForwardingRule("r-1", ExactName(topic), "secured"), 1.0, 2)])
 
 
 def is_up() -> bool:

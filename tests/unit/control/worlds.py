@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mesh.routing import (
-    ExactTopic,
+    ExactName,
     ForwardingRule,
     Match,
+    NamePrefix,
+    NameRegex,
     RoutingTable,
     RuleVersion,
-    TopicPrefix,
-    TopicRegex,
     UpstreamCluster,
 )
 from mesh.routing.fold import with_changes
@@ -19,8 +19,8 @@ from services.control.domain.rules import RuleSet, RuleSetDecision
 
 def match(text: str) -> Match:
     if text.startswith("~"):
-        return TopicRegex(text[1:])
-    return TopicPrefix(text[:-1]) if text.endswith("*") else ExactTopic(text)
+        return NameRegex(text[1:])
+    return NamePrefix(text[:-1]) if text.endswith("*") else ExactName(text)
 
 
 def rule(text: str, rule_id: str = "") -> ForwardingRule:
@@ -45,7 +45,7 @@ def rule_set(*rules: str, ranks: tuple[float, ...] = ()) -> RuleSet:
 
 def written(rules: RoutingTable) -> list[str]:
     """The rules of a table, as `rule` reads them."""
-    marks = {ExactTopic: "{0.topic}", TopicPrefix: "{0.prefix}*", TopicRegex: "~{0.pattern}"}
+    marks = {ExactName: "{0.text}", NamePrefix: "{0.text}*", NameRegex: "~{0.text}"}
     return [f"{marks[type(each.match)].format(each.match)}->{each.target_cluster}" for each in rules.rules]
 
 

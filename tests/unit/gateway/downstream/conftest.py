@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mesh.lifecycle import Lifecycle
-from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
@@ -35,7 +35,7 @@ class Stage:
             for ordinal, (name, found) in enumerate((("c1", self.c1), ("c2", self.c2)), start=1)
         ]
         rules = [
-            RuleVersion(ForwardingRule(topic, ExactTopic(topic), cluster), float(rank), 1)
+            RuleVersion(ForwardingRule(topic, ExactName(topic), cluster), float(rank), 1)
             for rank, (topic, cluster) in enumerate(topics.items())
         ]
         return RoutingTable(revision, clusters, rules)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from mesh.routing import ExactTopic, ForwardingRule, RoutingTable, RuleVersion, TopicPrefix, UpstreamCluster
+from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge, VersionRange
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised, virtual_nodes
@@ -66,7 +66,7 @@ class World:
             knowledge.brokers = {ordinal: BrokerAddress(ordinal, cluster, 9092, None)}
             knowledge.controller_id = ordinal
             for name in names:
-                match = TopicPrefix(name[:-1]) if name.endswith("*") else ExactTopic(name)
+                match = NamePrefix(name[:-1]) if name.endswith("*") else ExactName(name)
                 rules.append(RuleVersion(ForwardingRule(f"r{len(rules)}", match, cluster), len(rules), 1))
                 if not name.endswith("*"):
                     knowledge.topics[name] = TopicKnowledge(name, name.encode().ljust(16), (ordinal,) * self.partitions)
@@ -78,10 +78,10 @@ class World:
         """A rule change sends the topic to another cluster, where it exists too."""
         revision = self.table.revision + 1
         versions = [
-            replace(v, until_revision=revision) if v.alive and v.rule.match == ExactTopic(topic) else v
+            replace(v, until_revision=revision) if v.alive and v.rule.match == ExactName(topic) else v
             for v in self.table.versions
         ]
-        rule = ForwardingRule(f"r{revision}", ExactTopic(topic), cluster)
+        rule = ForwardingRule(f"r{revision}", ExactName(topic), cluster)
         versions.append(RuleVersion(rule, float(revision), revision))
         self.table = RoutingTable(revision, self.table.clusters.values(), versions)
         there = self.clusters[cluster]
