@@ -1,5 +1,7 @@
-"""AddPartitionsToTxn (key 24): partitions that a transaction is about to write to. Clients send versions 0 to 3; brokers
-4 and 5 among themselves, for several transactions at once."""
+"""AddPartitionsToTxn (key 24): partitions that a transaction is about to write to.
+
+Clients send versions 0 to 3; brokers send 4 and 5 among themselves, for several transactions at once.
+"""
 
 from dataclasses import dataclass
 
