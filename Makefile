@@ -54,7 +54,7 @@ run: env ## the whole mesh on this machine: ARGS="--cluster ..." for options
 	@$(BIN)/kafka-mesh up $(ARGS)
 
 test: env ## everything that the project promises
-	@$(BIN)/pytest $(if $(ARGS),$(ARGS),tests --ignore=tests/soak --ignore=tests/bench)
+	@$(BIN)/$(if $(ARGS),pytest $(ARGS),python -m tests.side_by_side)
 
 check: env ## style, types, and who may import whom
 	@$(BIN)/ruff check .

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import errno
-import random
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import psutil
 
 from local.services import HOST
-
-BLOCK_RANGE = (20_000, 32_000)  # below the ports that kernels give to outgoing connections
 
 
 def is_free(port: int) -> bool:
@@ -53,16 +50,3 @@ def taken(ports: Mapping[str, int]) -> list[str]:
     return [
         f"port {port} ({purpose}) is held by {holder(port)}" for purpose, port in ports.items() if not is_free(port)
     ]
-
-
-def free_block(size: int) -> int:
-    """The first port of `size` free ones in a row; what asks must be ready to lose a race."""
-    for _ in range(200):
-        first = random.randrange(*BLOCK_RANGE)
-        if all_free(range(first, first + size)):
-            return first
-    raise OSError(f"no {size} free ports in a row on {HOST}")
-
-
-def all_free(ports: Iterable[int]) -> bool:
-    return all(is_free(port) for port in ports)

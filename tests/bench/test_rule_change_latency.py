@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from local.ports import free_block
 from mesh.rpc import admin, admin_grpc, routing
 from mesh.rpc.server import open_channel
 from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
+from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 from tests.integration.router.parts import DataPlane, ServiceProcess, revision_of
 

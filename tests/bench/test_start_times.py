@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from local.layout import STATE_FOLDER
-from local.ports import free_block
 from local.services import PORTS
 from tests.bench.figures import Sheet, Table, spread
 from tests.fixtures.meshes import SPARE_PORTS, running_mesh
+from tests.fixtures.ports import free_block
 
 FOLDERS = int(os.environ.get("MESH_BENCH_STARTS", "2"))
 GOAL_OF_SECOND_S = 20

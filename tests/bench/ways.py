@@ -17,12 +17,12 @@ from pathlib import Path
 import psutil
 
 from local.leash import on_leash
-from local.ports import free_block
 from local.processes import log_tail
 from local.readiness import Condition, HttpReady, KafkaReady
 from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import last_table
 from tests.clients import maven
+from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
 from tests.fixtures.waiting import wait_unless
 

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from local.layout import STATE_FOLDER
-from local.ports import free_block
 from local.services import PORTS, SERVICES
 from tests.fixtures.meshes import BIN, Mesh, running_mesh
+from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
 SECOND_START_S = 20.0

@@ -7,10 +7,10 @@ import os
 import signal
 import sys
 
-from local.ports import free_block
 from mesh.rpc import admin, admin_grpc, routing
 from mesh.rpc.server import open_channel
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.ports import free_block
 
 START, STOP = 60.0, 20.0
 

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from local.ports import free_block
 from mesh.lifecycle import Lifecycle
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
+from tests.fixtures.ports import free_block
 
 T = TypeVar("T")
 START_S = STOP_S = 20.0

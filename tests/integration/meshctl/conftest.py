@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from local.leash import on_leash
-from local.ports import free_block
 from local.processes import log_tail
 from local.readiness import HttpReady
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
+from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_unless
 
 START_TIMEOUT_S = 60.0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from local.ports import free_block
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 from tests.integration.router.parts import WITHIN_S, PublishedLog, ServiceProcess
 

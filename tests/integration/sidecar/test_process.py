@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from local.ports import free_block
+from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import NOWHERE, WITHIN_SECONDS, Instance, Kafka
 

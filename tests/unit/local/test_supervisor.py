@@ -18,9 +18,9 @@ import pytest
 
 from local.layout import Layout
 from local.leash import on_leash
-from local.ports import free_block
 from local.services import PORTS, Service
 from local.supervisor import DOWN_FOLDER, PROCESSES_FILE, Change, StartError, State, Supervisor
+from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from local.layout import Layout, parse_ports
-from local.ports import free_block
 from local.services import PORTS
 from local.up import EXIT_NOT_STARTED, up
+from tests.fixtures.ports import free_block
 
 
 def test_a_given_cluster_that_does_not_answer_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

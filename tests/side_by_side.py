@@ -1,0 +1,77 @@
+"""The whole suite as pytest runs side by side, each with its own servers and ports: the tests mostly wait.
+
+The output of the last run is shown as it comes, that of the others when they are done. Ends with the worst exit code;
+at an interrupt all runs are stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fixtures.ports import PORTS
+
+HERE = Path(__file__).parent
+STOP_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One pytest run: folders of `tests`, and the ports that it may take."""
+
+    folders: tuple[str, ...]
+    ports: str
+
+
+PARTS = (
+    Part(("unit", "fuzz", "integration"), "20000-25999"),
+    Part(("e2e", "clients", "chaos", "compose"), "26000-31999"),
+)
+ELSEWHERE = ("bench", "soak")
+"""`make bench`, `make soak`."""
+
+
+def main() -> int:
+    """Runs all parts; the exit code."""
+    *others, last = PARTS
+    with tempfile.TemporaryDirectory(prefix="kafka-mesh-tests-") as logs:
+        outputs = [Path(logs) / f"{index}.log" for index, _ in enumerate(others)]
+        runs = [_started(part, output) for part, output in zip(others, outputs, strict=True)]
+        try:
+            shown = _started(last, None)
+            runs.append(shown)
+            shown.wait()
+            for run, output in zip(runs, outputs, strict=False):
+                run.wait()
+                sys.stdout.write(output.read_text(errors="replace"))
+        except KeyboardInterrupt:
+            return _interrupted(runs)
+    codes = [abs(int(run.returncode)) for run in runs]
+    return max(codes)
+
+
+def _started(part: Part, output: Path | None) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pytest", *(str(HERE / folder) for folder in part.folders)]
+    environment = {**os.environ, PORTS: part.ports}
+    if output is None:
+        return subprocess.Popen(command, env=environment)
+    with output.open("wb") as stream:
+        return subprocess.Popen(command, env=environment, stdout=stream, stderr=subprocess.STDOUT)
+
+
+def _interrupted(runs: Sequence[subprocess.Popen[bytes]]) -> int:
+    for run in runs:  # the interrupt reached them too; who does not end by itself is killed
+        try:
+            run.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            run.kill()
+    return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
