@@ -7,7 +7,6 @@ alone. As on one cluster, such an answer leaves out partitions that needed no el
 from collections.abc import Generator
 from typing import Any
 
-from services.gateway.requests.group_home import highest_version
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -21,6 +20,7 @@ from services.gateway.requests.plan import (
     ask_all,
 )
 from services.gateway.requests.topic_ids import HIGHEST_METADATA, is_internal
+from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.elect_leaders import (

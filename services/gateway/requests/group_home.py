@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from services.gateway.requests.plan import Call, Command, Coordinator, Forget, MeshView, Unreachable, ask_all
+from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_groups import (
@@ -132,10 +133,3 @@ def _sole_owner(subscription: Sequence[str], mesh: MeshView) -> str | None:
 def _mesh_home(mesh: MeshView) -> str | None:
     home = mesh.table.home
     return None if home is None else home.name
-
-
-def highest_version(mesh: MeshView, cluster: str, api_key: ApiKey, ours: int) -> int:
-    """The version for a question of our own: `ours`, or the cluster's newest where that is older."""
-    knowledge = mesh.clusters.get(cluster)
-    spoken = knowledge.versions.get(api_key) if knowledge else None
-    return min(ours, spoken.high) if spoken else ours

@@ -18,7 +18,6 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.gateway.requests.group_home import highest_version
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -31,6 +30,7 @@ from services.gateway.requests.plan import (
     ask_all,
 )
 from services.gateway.requests.topic_ids import HIGHEST_METADATA, is_internal, mesh_topic_id, topic_names
+from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from services.gateway.requests.group_home import COORDINATOR_MOVED, find_home, highest_version
+from services.gateway.requests.group_home import COORDINATOR_MOVED, find_home
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -30,6 +30,7 @@ from services.gateway.requests.plan import (
     ask,
     ask_all,
 )
+from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -13,9 +13,9 @@ from collections.abc import Generator, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from services.gateway.requests.group_home import highest_version
 from services.gateway.requests.memory import TOPIC_NAMES_REMEMBERED
 from services.gateway.requests.plan import Call, Command, MeshView, ask_all
+from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
 from services.gateway.wire.schema import NO_UUID
@@ -59,7 +59,7 @@ def topic_names(mesh: MeshView, topic_ids: Iterable[bytes]) -> Generator[Command
     asked_for = [each for each in wanted - found.keys() - {NO_UUID} if strange.get(each, mesh.now) is None]
     if not asked_for:
         return found
-    yield from _look_around(mesh)
+    yield from look_around(mesh)
     for topic_id in asked_for:
         name = topic_name(mesh, topic_id)
         if name is None:
@@ -69,7 +69,7 @@ def topic_names(mesh: MeshView, topic_ids: Iterable[bytes]) -> Generator[Command
     return found
 
 
-def _look_around(mesh: MeshView) -> Generator[Command, Any, None]:
+def look_around(mesh: MeshView) -> Generator[Command, Any, None]:
     """Have every cluster tell all its topics; they are learnt as the answers pass by."""
     calls = [
         Call(

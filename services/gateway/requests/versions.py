@@ -41,6 +41,13 @@ def fitted(call: Call, mesh: MeshView) -> Call | Unreachable:
     return _unsupported(call, f"it speaks {api_name(call.key)} {versions}, not {call.version}: {loss}")
 
 
+def highest_version(mesh: MeshView, cluster: str, api_key: int, ours: int) -> int:
+    """The version for a question of our own: `ours`, or the cluster's newest where that is older."""
+    knowledge = mesh.clusters.get(cluster)
+    spoken = knowledge.versions.get(api_key) if knowledge else None
+    return min(ours, spoken.high) if spoken else ours
+
+
 def _unsupported(call: Call, why: str) -> Unreachable:
     return Unreachable(call.cluster, why, never_sent=True, unsupported=True)
 
