@@ -48,9 +48,9 @@ class ExactName:
     """Of the field of RuleMatch, after the subject's."""
 
     def __post_init__(self) -> None:
-        if not self.text or len(self.text) > MAX_NAME:
+        if not _has_fitting_length(self):
             subject = self.subject.value.replace("_", " ")
-            raise InvalidRuleError(field_of(self), f"{subject} must have 1 to {MAX_NAME} characters, got {self.text!r}")
+            raise InvalidRuleError(field_of(self), f"{subject} must have {_length(self.subject)}, got {self.text!r}")
 
     def matches(self, name: str) -> bool:
         return name == self.text
@@ -68,10 +68,9 @@ class NamePrefix:
     suffix: ClassVar[str] = "_prefix"
 
     def __post_init__(self) -> None:
-        if not self.text or len(self.text) > MAX_NAME:
+        if not _has_fitting_length(self):
             raise InvalidRuleError(
-                field_of(self),
-                f"prefix must have 1 to {MAX_NAME} characters, got {self.text!r}; for all use regex '.*'",
+                field_of(self), f"prefix must have {_length(self.subject)}, got {self.text!r}; for all use regex '.*'"
             )
 
     def matches(self, name: str) -> bool:
@@ -109,6 +108,15 @@ Match = ExactName | NamePrefix | NameRegex
 def field_of(match: Match) -> str:
     """The match's field in a rule, as error messages name it."""
     return f"match.{match.subject.value}{match.suffix}"
+
+
+def _has_fitting_length(match: ExactName | NamePrefix) -> bool:
+    """Kafka bounds the names of topics only; those of groups and transactional ids are texts of any length."""
+    return bool(match.text) and (match.subject is not Subject.TOPIC or len(match.text) <= MAX_NAME)
+
+
+def _length(subject: Subject) -> str:
+    return f"1 to {MAX_NAME} characters" if subject is Subject.TOPIC else "at least 1 character"
 
 
 def _of(subject: Subject) -> str:
@@ -162,6 +170,15 @@ class ForwardingRule:
         prefix = self.match.text if isinstance(self.match, NamePrefix) else None
         pattern = self.match.text if isinstance(self.match, NameRegex) else None
         return TopicTemplate.of(self.upstream_topic, prefix=prefix, pattern=pattern)
+
+    @property
+    def upstream_head(self) -> str:
+        """How the names begin that this rule's topics have on their cluster; the whole name where it is known."""
+        if self.template is None:
+            return ""
+        if isinstance(self.match, ExactName):
+            return self.template.upstream(self.match.text)
+        return self.template.pieces[0]
 
     def upstream_name(self, topic: str) -> str:
         """What a topic that matches is called on its cluster."""

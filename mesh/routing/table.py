@@ -5,10 +5,12 @@ Theory of operation
    topics, groups, transactional ids and client software are looked up apart from each other.
 2. A look-up gathers the versions that match a name (one dict hit for exact names, one per prefix length in use, then
    the regular expressions) and takes the living one of lowest rank. Answers are cached per table.
-3. A topic may have another name on its cluster (`upstream_topic`). Two names of one cluster are two places to live.
-   A topic's visits to a place follow from the lives of the versions that match it: walking over their revisions gives
-   the sequence of clusters the topic has lived on. All gateways with the same table come to the same number.
-   Time without a route does not end a visit: nothing can be written then.
+3. A topic may have another name on its cluster (`upstream_topic`), and clients know it by one name only: the first
+   rule that renames a topic to what the cluster calls it gives the name, and any other name that would lead there, the
+   cluster's own included, leads nowhere.
+4. Two names of one cluster are two places to live. A topic's visits to a place follow from the lives of the versions
+   that match it: walking over their revisions gives the sequence of clusters the topic has lived on. All gateways with
+   the same table come to the same number. Time without a route does not end a visit: nothing can be written then.
    Why visits count: a broker remembers a producer's last sequence per partition. A producer that comes back with its
    topic has a gap there, so from the second visit on its batches carry another producer id.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from mesh.routing.rules import ExactName, ForwardingRule, Match, NamePrefix, RuleVersion, Subject
@@ -98,6 +100,26 @@ class _Index:
         return found
 
 
+class _Renames:
+    """A cluster's living rules that give topics other names there, by how those names begin."""
+
+    __slots__ = ("_by_head", "_lengths")
+
+    def __init__(self, rules: Iterable[ForwardingRule]) -> None:
+        self._by_head: dict[str, list[tuple[int, ForwardingRule]]] = {}
+        for order, rule in enumerate(rules):
+            self._by_head.setdefault(rule.upstream_head, []).append((order, rule))
+        self._lengths = sorted({len(head) for head in self._by_head})
+
+    def leading_to(self, upstream_topic: str) -> Iterator[tuple[ForwardingRule, str]]:
+        """Rules with the name that each would call this topic, first rule first."""
+        heads = (upstream_topic[:length] for length in self._lengths if length <= len(upstream_topic))
+        for _, rule in sorted((each for head in heads for each in self._by_head.get(head, ())), key=itemgetter(0)):
+            name = rule.virtual_name(upstream_topic)
+            if name is not None:
+                yield rule, name
+
+
 class RoutingTable:
     """Clusters and rules at one revision. Build a new one to change anything."""
 
@@ -113,8 +135,8 @@ class RoutingTable:
         """Made when first asked: most tables that a fold passes through never are."""
         self._cache: dict[str, Route | None] = {}
         self._virtual: dict[Place, str | None] = {}
-        self._renames: dict[str, list[ForwardingRule]] | None = None
-        """Cluster -> living rules that give its topics other names."""
+        self._renames: dict[str, _Renames] | None = None
+        """Of each cluster that has some; made when first asked, too."""
 
     @property
     def rules(self) -> tuple[ForwardingRule, ...]:
@@ -156,13 +178,16 @@ class RoutingTable:
             pass
         if len(self._virtual) >= ROUTE_CACHE_LIMIT:
             self._virtual.clear()
-        found = next((name for name in self._candidates(place) if self._leads_to(name, place)), None)
-        self._virtual[place] = found
-        return found
+        name = self._renamed(place)
+        if name is None:
+            route = self.route(upstream_topic)
+            name = upstream_topic if route is not None and (route.cluster, route.upstream_topic) == place else None
+        self._virtual[place] = name
+        return name
 
     def renames(self, cluster: str) -> bool:
         """Whether any topic of the cluster may have another name there than clients know."""
-        return bool(self._renaming(cluster))
+        return cluster in self._renaming
 
     def group_rule(self, group: str) -> ForwardingRule | None:
         """The rule that says which cluster coordinates the group."""
@@ -181,9 +206,7 @@ class RoutingTable:
         return rule if rule is not None and rule.target_cluster in self.clusters else None
 
     def _first(self, subject: Subject, name: str) -> ForwardingRule | None:
-        living = (version for version in self._matching(subject, name) if version.alive)
-        winner = min(living, key=attrgetter("rank"), default=None)
-        return None if winner is None else winner.rule
+        return _winner(self._matching(subject, name))
 
     def _matching(self, subject: Subject, name: str) -> list[RuleVersion]:
         index = self._indexes.get(subject)
@@ -194,37 +217,46 @@ class RoutingTable:
 
     def _look_up(self, topic: str) -> Route | None:
         matching = self._matching(Subject.TOPIC, topic)
-        winner = min((v for v in matching if v.alive), key=attrgetter("rank"), default=None)
-        if winner is None or winner.rule.target_cluster not in self.clusters:
+        rule = _winner(matching)
+        if rule is None or rule.target_cluster not in self.clusters:
             return None
-        here = _place(winner.rule, topic)
-        if winner.rule.template is not None and not is_topic_name(here.upstream_topic):
+        here = _place(rule, topic)
+        if rule.template is not None and not is_topic_name(here.upstream_topic):
+            return None
+        if self.renames(here.cluster) and self._renamed(here) not in (None, topic):
             return None
         visits = _visits(matching, topic)
         before = None
         if len(visits) > 1:
             *earlier, last = visits[:-1]
             before = Stay(last.cluster, earlier.count(last) + 1, last.upstream_topic)
-        return Route(here.cluster, winner.rule, visits.count(here), before, here.upstream_topic)
+        return Route(here.cluster, rule, visits.count(here), before, here.upstream_topic)
 
-    def _candidates(self, place: Place) -> Iterator[str]:
-        yield place.upstream_topic
-        for rule in self._renaming(place.cluster):
-            name = rule.virtual_name(place.upstream_topic)
-            if name is not None:
-                yield name
+    def _renamed(self, place: Place) -> str | None:
+        """The name that the first rule gives which renames a topic to this."""
+        renames = self._renaming.get(place.cluster)
+        if renames is None:
+            return None
+        candidates = renames.leading_to(place.upstream_topic)
+        return next((name for rule, name in candidates if self._leads(name, rule, place)), None)
 
-    def _leads_to(self, topic: str, place: Place) -> bool:
-        route = self.route(topic)
-        return route is not None and (route.cluster, route.upstream_topic) == place
+    def _leads(self, topic: str, rule: ForwardingRule, place: Place) -> bool:
+        """Whether this rule decides about the topic, and leads there."""
+        return (
+            self._first(Subject.TOPIC, topic) is rule
+            and rule.upstream_name(topic) == place.upstream_topic
+            and is_topic_name(topic)
+        )
 
-    def _renaming(self, cluster: str) -> list[ForwardingRule]:
+    @property
+    def _renaming(self) -> dict[str, _Renames]:
         if self._renames is None:
-            self._renames = {}
+            by_cluster: dict[str, list[ForwardingRule]] = {}
             for rule in self.rules:
                 if rule.template is not None:
-                    self._renames.setdefault(rule.target_cluster, []).append(rule)
-        return self._renames.get(cluster, [])
+                    by_cluster.setdefault(rule.target_cluster, []).append(rule)
+            self._renames = {cluster: _Renames(rules) for cluster, rules in by_cluster.items()}
+        return self._renames
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):
@@ -235,6 +267,12 @@ class RoutingTable:
 
     def __repr__(self) -> str:
         return f"RoutingTable(revision={self.revision}, clusters={list(self.clusters)}, rules={len(self.living)})"
+
+
+def _winner(matching: Iterable[RuleVersion]) -> ForwardingRule | None:
+    """The living rule of lowest rank."""
+    version = min((version for version in matching if version.alive), key=attrgetter("rank"), default=None)
+    return None if version is None else version.rule
 
 
 def _place(rule: ForwardingRule, topic: str) -> Place:
@@ -257,17 +295,18 @@ def _visits(matching: list[RuleVersion], topic: str) -> list[Place]:
 
 
 def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:
-    """Whether any topic name could live on another cluster after the change than before.
+    """Whether any topic name could live on another cluster after the change than before, or under another name.
 
     Exact for the common case, a rule added behind all others, and careful otherwise: a hold costs milliseconds,
     a wrong "no" costs records.
     """
-    old, new = ([_moving(rule) for rule in table.rules if _is_about_topics(rule)] for table in (before, after))
-    return new[: len(old)] != old
-
-
-def _is_about_topics(rule: ForwardingRule) -> bool:
-    return rule.match.subject is Subject.TOPIC
+    old, new = ([rule for rule in table.rules if rule.match.subject is Subject.TOPIC] for table in (before, after))
+    added = new[len(old) :]
+    if [_moving(rule) for rule in new[: len(old)]] != [_moving(rule) for rule in old]:
+        return True
+    # a rule that renames takes the cluster's own name of a topic away from clients, wherever it stands in the order
+    used = {rule.target_cluster for rule in old}
+    return any(rule.template is not None and rule.target_cluster in used for rule in added)
 
 
 def _moving(rule: ForwardingRule) -> tuple[Match, str, str]:

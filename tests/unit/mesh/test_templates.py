@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from mesh.routing import (
     ExactName,
@@ -19,6 +21,7 @@ from mesh.routing import (
     may_move_topics,
 )
 from mesh.routing.codec import table_from_proto, table_to_proto
+from mesh.topics import is_topic_name
 
 C1 = UpstreamCluster("c1", ("127.0.0.1:9092",), ordinal=1, home=True)
 C2 = UpstreamCluster("c2", ("127.0.0.1:9093",), ordinal=2)
@@ -53,13 +56,68 @@ def test_a_name_leads_to_the_cluster_and_back(match: Match, template: str, topic
     assert routes.virtual_topic("c2", upstream) is None
 
 
-def test_a_topic_that_no_name_leads_to_has_none() -> None:
+def test_a_topic_has_one_name_and_that_of_the_rule_which_renames_counts() -> None:
     routes = table(renaming(NamePrefix("eu."), "tenant-a.{topic}"), ForwardingRule("all", NameRegex(".*"), "c1"))
-    assert routes.virtual_topic("c1", "tenant-a.eu.orders") in ("eu.orders", "tenant-a.eu.orders")
+    assert routes.virtual_topic("c1", "tenant-a.eu.orders") == "eu.orders"
+    assert routes.route("tenant-a.eu.orders") is None, "clients know it as eu.orders"
     assert routes.virtual_topic("c1", "eu.orders") is None, "clients' eu.orders is another topic"
     assert routes.virtual_topic("c1", "us.orders") == "us.orders"
+    assert routes.virtual_topic("c1", "tenant-a.us.orders") == "tenant-a.us.orders"
     assert routes.renames("c1")
     assert not routes.renames("c2")
+
+
+def test_of_two_rules_that_rename_to_one_topic_the_first_one_names_it() -> None:
+    routes = table(renaming(ExactName("orders"), "shop.orders"), renaming(NamePrefix("ord"), "shop.ord{suffix}"))
+    assert routes.virtual_topic("c1", "shop.orders") == "orders"
+    routes = table(renaming(ExactName("a"), "shop.orders"), renaming(NamePrefix("ord"), "shop.ord{suffix}"))
+    assert routes.virtual_topic("c1", "shop.orders") == "a"
+    assert routes.route("orders") is None
+    assert routes.route("order") is not None
+
+
+def test_a_rule_that_renames_may_take_a_topic_s_own_name_away_and_is_held() -> None:
+    plain = ForwardingRule("shop", NamePrefix("shop."), "c1")
+    assert may_move_topics(table(plain), table(plain, renaming(ExactName("orders"), "shop.orders")))
+    assert not may_move_topics(table(plain), table(plain, renaming(ExactName("orders"), "shop.orders", "c2")))
+
+
+PARTS = st.sampled_from(["a", "b", "-", ".", "ab"])
+NAMES = st.lists(PARTS, min_size=1, max_size=4).map("".join)
+RENAMING = st.one_of(
+    st.builds(renaming, NAMES.map(ExactName), NAMES, st.sampled_from(["c1", "c2"])),
+    st.builds(
+        renaming,
+        NAMES.map(NamePrefix),
+        st.sampled_from(["{topic}", "a{topic}", "{topic}-b", "{suffix}", "b.{suffix}"]),
+        st.sampled_from(["c1", "c2"]),
+    ),
+    st.builds(
+        renaming,
+        st.sampled_from([r"(.*)-(.*)", r"(a*)b(.*)", r"(.+)\.(.+)"]).map(NameRegex),
+        st.sampled_from(["{1}.{2}", "{2}{1}", "{topic}.a"]),
+        st.just("c1"),
+    ),
+    st.builds(
+        lambda match, target: ForwardingRule("r", match, target), NAMES.map(NamePrefix), st.sampled_from(["c1", "c2"])
+    ),
+)
+
+
+@given(st.lists(RENAMING, max_size=6), NAMES, st.sampled_from(["c1", "c2"]))
+def test_whatever_the_rules_a_topic_of_a_cluster_has_at_most_one_name_and_it_leads_there(
+    rules: list[ForwardingRule], name: str, cluster: str
+) -> None:
+    assume(is_topic_name(name))
+    routes = table(*rules)
+    virtual = routes.virtual_topic(cluster, name)
+    if virtual is not None:
+        route = routes.route(virtual)
+        assert route is not None
+        assert (route.cluster, route.upstream_topic) == (cluster, name)
+    route = routes.route(name)
+    if route is not None and all(isinstance(rule.match, ExactName | NamePrefix) for rule in rules):
+        assert routes.virtual_topic(route.cluster, route.upstream_topic) == name
 
 
 def test_a_name_that_is_too_long_for_kafka_leads_nowhere() -> None:
@@ -111,6 +169,15 @@ def test_rules_about_one_subject_do_not_see_the_names_of_another() -> None:
     assert routes.client_rule("librdkafka", "1.9.0") is None
     assert not may_move_topics(table(), routes)
     assert table_from_proto(table_to_proto(routes)) == routes
+
+
+@pytest.mark.parametrize("subject", [Subject.GROUP, Subject.TRANSACTIONAL_ID, Subject.CLIENT_SOFTWARE])
+def test_names_of_other_things_than_topics_are_texts_of_any_length(subject: Subject) -> None:
+    text = "\N{GREEK SMALL LETTER PI} / " * 100
+    assert ExactName(text, subject).matches(text)
+    assert NamePrefix(text, subject).matches(text + "x")
+    with pytest.raises(InvalidRuleError, match="at least 1 character"):
+        ExactName("", subject)
 
 
 def test_a_home_that_is_not_registered_counts_as_none() -> None:
