@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from services.gateway.requests import (
+    acls,
     alter_configs,
     api_versions,
     create_partitions,
@@ -270,6 +271,30 @@ _ROWS = (
         split="answered by the gateway: none, for the same reason",
         merge="",
         order=Order.AT_ONCE,
+        own=True,
+    ),
+    Handler(
+        ApiKey.DESCRIBE_ACLS,
+        VersionRange(0, 3),
+        acls.handle_describe,
+        split="one topic: its owner; everything else: every cluster",
+        merge="right, each once; rights on one topic from its owner alone",
+        own=True,
+    ),
+    Handler(
+        ApiKey.CREATE_ACLS,
+        VersionRange(0, 3),
+        acls.handle_create,
+        split="one topic: its owner; everything else, groups and transactional ids too: every cluster",
+        merge="right; an error names the clusters that failed",
+        own=True,
+    ),
+    Handler(
+        ApiKey.DELETE_ACLS,
+        VersionRange(0, 3),
+        acls.handle_delete,
+        split="as DescribeAcls, then each right that it shows where it lies",
+        merge="right, each once; an error names the clusters that failed",
         own=True,
     ),
     Handler(

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from services.gateway.requests.plan import Call, Command, MeshView, Unreachable, ask_all
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.codec import encode
-from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Struct
 
@@ -57,10 +56,3 @@ def ask_fitting(mesh: MeshView, calls: Sequence[Call], cls: type[M]) -> Generato
     fitting = [fitted(call, mesh) for call in calls]
     answers = iter((yield from ask_all([call for call in fitting if isinstance(call, Call)], cls)))
     return [call if isinstance(call, Unreachable) else next(answers) for call in fitting]
-
-
-def failure(outcome: Unreachable) -> tuple[ErrorCode, str]:
-    """What an item is told whose cluster gave no answer."""
-    if outcome.unsupported:
-        return ErrorCode.UNSUPPORTED_VERSION, f"cluster {outcome.cluster} can't be asked this: {outcome.reason}"
-    return ErrorCode.REQUEST_TIMED_OUT, f"cluster {outcome.cluster} can't be reached: {outcome.reason}"

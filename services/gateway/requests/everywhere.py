@@ -1,0 +1,49 @@
+"""What has no owner is asked of every cluster: quotas, SCRAM users, tokens, features, most access rights.
+
+Nothing is taken back when one cluster fails: the item is answered with an error then, and a sentence that names the
+clusters that failed and those where it is done (`verdicts.joined`). All of these requests may be sent again.
+"""
+
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
+
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    AnyBroker,
+    Call,
+    Command,
+    Lane,
+    MeshView,
+    Target,
+    Unreachable,
+)
+from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.schema import Struct
+
+M = TypeVar("M", bound=Struct)
+
+
+def ask_each(
+    mesh: MeshView,
+    questions: Mapping[str, Struct],
+    version: int,
+    answer: type[M],
+    target: Target = AnyBroker(),  # noqa: B008  # frozen
+    lane: Lane = Lane.CLIENT,
+    timeout_s: float = CALL_TIMEOUT_S,
+) -> Generator[Command, Any, dict[str, M | Unreachable]]:
+    """What each cluster answers to its question, by name."""
+    calls = [Call(name, question, version, target, lane, timeout_s) for name, question in questions.items()]
+    outcomes = yield from ask_fitting(mesh, calls, answer)
+    return dict(zip(questions, outcomes, strict=True))
+
+
+def ask_everywhere(
+    mesh: MeshView,
+    question: Struct,
+    version: int,
+    answer: type[M],
+    target: Target = AnyBroker(),  # noqa: B008
+) -> Generator[Command, Any, dict[str, M | Unreachable]]:
+    """What every cluster answers to the same question."""
+    return (yield from ask_each(mesh, dict.fromkeys(mesh.table.clusters, question), version, answer, target))

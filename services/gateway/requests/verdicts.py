@@ -1,0 +1,45 @@
+"""What becomes of one item of an administrative request: an error code and a sentence, from one cluster or several."""
+
+from collections.abc import Container, Mapping
+from typing import NamedTuple
+
+from services.gateway.requests.plan import Unreachable
+from services.gateway.wire.errors import ErrorCode, error_name
+
+
+class Verdict(NamedTuple):
+    code: int
+    text: str | None = None
+
+
+DONE = Verdict(ErrorCode.NONE)
+LEFT_OUT = Verdict(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer left it out")
+NO_CLUSTER = Verdict(ErrorCode.INVALID_REQUEST, "the mesh has no cluster yet")
+
+
+def silence(outcome: Unreachable) -> Verdict:
+    """Of a cluster that gave no answer."""
+    if outcome.unsupported:
+        return Verdict(
+            ErrorCode.UNSUPPORTED_VERSION, f"cluster {outcome.cluster} can't be asked this: {outcome.reason}"
+        )
+    return Verdict(ErrorCode.REQUEST_TIMED_OUT, f"cluster {outcome.cluster} can't be reached: {outcome.reason}")
+
+
+def joined(verdicts: Mapping[str, Verdict], unless_unanimous: Container[int] = ()) -> Verdict:
+    """One verdict out of those of several clusters: the first error, and a sentence that names who failed and who
+    has done it. Codes in `unless_unanimous` are no errors unless no cluster says anything else."""
+    if not verdicts:
+        return NO_CLUSTER
+    failed = {name: verdict for name, verdict in verdicts.items() if verdict.code}
+    serious = {name: verdict for name, verdict in failed.items() if verdict.code not in unless_unanimous}
+    if not serious:
+        if len(failed) < len(verdicts):
+            return DONE
+        serious = failed
+    first = next(iter(serious.values()))
+    if len(verdicts) == 1:
+        return first
+    done = [name for name, verdict in verdicts.items() if not verdict.code]
+    text = "; ".join(f"{name}: {verdict.text or error_name(verdict.code)}" for name, verdict in serious.items())
+    return Verdict(first.code, f"{text} (done on {', '.join(done)})" if done else text)
