@@ -62,6 +62,8 @@ class FieldSpec:
     tag: int | None = None
     struct: type["Struct"] | None = None
     repeated: bool = False
+    names_topic: bool = False
+    """Whether the text is a topic's name, as the specifications say (`entityType`)."""
 
     def present(self, version: int) -> bool:
         return version >= self.since and (self.until is None or version <= self.until)
@@ -204,6 +206,20 @@ def string(
     return _field(cast(str, default), FieldSpec(Type.STRING, since, until, nullable_since, ignorable, tag))
 
 
+def topic_name(
+    *,
+    since: int = 0,
+    until: int | None = None,
+    nullable_since: int | None = None,
+    default: str | None = "",
+    ignorable: bool = False,
+    tag: int | None = None,
+) -> str:
+    """Text that is the name of a topic."""
+    spec = FieldSpec(Type.STRING, since, until, nullable_since, ignorable, tag, names_topic=True)
+    return _field(cast(str, default), spec)
+
+
 def data(
     *,
     since: int = 0,
@@ -256,7 +272,7 @@ def _list(default: tuple[()] | None, spec: FieldSpec) -> list[Any]:
     return cast(list[Any], field(default_factory=list, metadata={"wire": spec}))
 
 
-def _list_of(kind: Type) -> Callable[..., list[Any]]:
+def _list_of(kind: Type, *, names_topic: bool = False) -> Callable[..., list[Any]]:
     def make(
         *,
         since: int = 0,
@@ -266,7 +282,8 @@ def _list_of(kind: Type) -> Callable[..., list[Any]]:
         ignorable: bool = False,
         tag: int | None = None,
     ) -> list[Any]:
-        return _list(default, FieldSpec(kind, since, until, nullable_since, ignorable, tag, repeated=True))
+        spec = FieldSpec(kind, since, until, nullable_since, ignorable, tag, repeated=True, names_topic=names_topic)
+        return _list(default, spec)
 
     return make
 
@@ -276,4 +293,5 @@ int16s: Callable[..., list[int]] = _list_of(Type.INT16)
 int32s: Callable[..., list[int]] = _list_of(Type.INT32)
 int64s: Callable[..., list[int]] = _list_of(Type.INT64)
 strings: Callable[..., list[str]] = _list_of(Type.STRING)
+topic_names: Callable[..., list[str]] = _list_of(Type.STRING, names_topic=True)
 uuids: Callable[..., list[bytes]] = _list_of(Type.UUID)

@@ -5,12 +5,24 @@ Clients send versions 0 to 3; brokers send 4 and 5 among themselves, for several
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, boolean, int16, int32, int32s, int64, message, string
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    int32s,
+    int64,
+    message,
+    string,
+    topic_name,
+)
 
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[int] = int32s()
 
 
@@ -41,7 +53,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
 
 @dataclass(slots=True)
 class AddPartitionsToTxnTopicResult(Struct):
-    name: str = string()
+    name: str = topic_name()
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult)
 
 

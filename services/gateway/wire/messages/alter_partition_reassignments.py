@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, boolean, int16, int32, int32s, message, string
+from services.gateway.wire.schema import Kind, Struct, array, boolean, int16, int32, int32s, message, string, topic_name
 
 
 @dataclass(slots=True)
@@ -13,7 +13,7 @@ class ReassignablePartition(Struct):
 
 @dataclass(slots=True)
 class ReassignableTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
@@ -34,7 +34,7 @@ class ReassignablePartitionResponse(Struct):
 
 @dataclass(slots=True)
 class ReassignableTopicResponse(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 

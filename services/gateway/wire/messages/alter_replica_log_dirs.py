@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int32s, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int32s, message, string, topic_name
 
 
 @dataclass(slots=True)
 class AlterReplicaLogDirTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[int] = int32s()
 
 
@@ -31,7 +31,7 @@ class AlterReplicaLogDirPartitionResult(Struct):
 
 @dataclass(slots=True)
 class AlterReplicaLogDirTopicResult(Struct):
-    topic_name: str = string()
+    topic_name: str = topic_name()
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, uuid
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, topic_name, uuid
 
 
 @dataclass(slots=True)
@@ -13,7 +13,7 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
 
 @dataclass(slots=True)
 class AlterShareGroupOffsetsRequestTopic(Struct):
-    topic_name: str = string()
+    topic_name: str = topic_name()
     partitions: list[AlterShareGroupOffsetsRequestPartition] = array(AlterShareGroupOffsetsRequestPartition)
 
 
@@ -33,7 +33,7 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
 
 @dataclass(slots=True)
 class AlterShareGroupOffsetsResponseTopic(Struct):
-    topic_name: str = string()
+    topic_name: str = topic_name()
     topic_id: bytes = uuid()
     partitions: list[AlterShareGroupOffsetsResponsePartition] = array(AlterShareGroupOffsetsResponsePartition)
 

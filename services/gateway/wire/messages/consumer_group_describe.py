@@ -15,6 +15,8 @@ from services.gateway.wire.schema import (
     string,
     strings,
     struct,
+    topic_name,
+    topic_names,
     uuid,
 )
 
@@ -29,7 +31,7 @@ class ConsumerGroupDescribeRequest(Struct):
 @dataclass(slots=True)
 class TopicPartitions(Struct):
     topic_id: bytes = uuid()
-    topic_name: str = string()
+    topic_name: str = topic_name()
     partitions: list[int] = int32s()
 
 
@@ -46,7 +48,7 @@ class Member(Struct):
     member_epoch: int = int32()
     client_id: str = string()
     client_host: str = string()
-    subscribed_topic_names: list[str] = strings()
+    subscribed_topic_names: list[str] = topic_names()
     subscribed_topic_regex: str | None = string(nullable_since=0, default=None)
     assignment: Assignment = struct(Assignment)
     target_assignment: Assignment = struct(Assignment)

@@ -11,8 +11,8 @@ from services.gateway.wire.schema import (
     int32s,
     message,
     string,
-    strings,
     struct,
+    topic_names,
     uuid,
 )
 
@@ -32,7 +32,7 @@ class ConsumerGroupHeartbeatRequest(Struct):
     instance_id: str | None = string(nullable_since=0, default=None)
     rack_id: str | None = string(nullable_since=0, default=None)
     rebalance_timeout_ms: int = int32(default=-1)
-    subscribed_topic_names: list[str] | None = strings(nullable_since=0, default=None)
+    subscribed_topic_names: list[str] | None = topic_names(nullable_since=0, default=None)
     subscribed_topic_regex: str | None = string(since=1, nullable_since=1, default=None)
     server_assignor: str | None = string(nullable_since=0, default=None)
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable_since=0, default=None)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, boolean, int16, int32, int32s, message, string
+from services.gateway.wire.schema import Kind, Struct, array, boolean, int16, int32, int32s, message, string, topic_name
 
 
 @dataclass(slots=True)
@@ -12,7 +12,7 @@ class CreatePartitionsAssignment(Struct):
 
 @dataclass(slots=True)
 class CreatePartitionsTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     count: int = int32()
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable_since=0)
 
@@ -27,7 +27,7 @@ class CreatePartitionsRequest(Struct):
 
 @dataclass(slots=True)
 class CreatePartitionsTopicResult(Struct):
-    name: str = string()
+    name: str = topic_name()
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0, default=None)
 

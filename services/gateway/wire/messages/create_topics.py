@@ -2,7 +2,20 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, boolean, int8, int16, int32, int32s, message, string, uuid
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int32s,
+    message,
+    string,
+    topic_name,
+    uuid,
+)
 
 
 @dataclass(slots=True)
@@ -19,7 +32,7 @@ class CreatableTopicConfig(Struct):
 
 @dataclass(slots=True)
 class CreatableTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     num_partitions: int = int32()
     replication_factor: int = int16()
     assignments: list[CreatableReplicaAssignment] = array(CreatableReplicaAssignment)
@@ -45,7 +58,7 @@ class CreatableTopicConfigs(Struct):
 
 @dataclass(slots=True)
 class CreatableTopicResult(Struct):
-    name: str = string()
+    name: str = topic_name()
     topic_id: bytes = uuid(since=7, ignorable=True)
     error_code: int = int16()
     error_message: str | None = string(since=1, nullable_since=1, ignorable=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, topic_name
 
 
 @dataclass(slots=True)
@@ -13,7 +13,7 @@ class DeleteRecordsPartition(Struct):
 
 @dataclass(slots=True)
 class DeleteRecordsTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
@@ -33,7 +33,7 @@ class DeleteRecordsPartitionResult(Struct):
 
 @dataclass(slots=True)
 class DeleteRecordsTopicResult(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 

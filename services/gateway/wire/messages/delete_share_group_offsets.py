@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string, uuid
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string, topic_name, uuid
 
 
 @dataclass(slots=True)
 class DeleteShareGroupOffsetsRequestTopic(Struct):
-    topic_name: str = string()
+    topic_name: str = topic_name()
 
 
 @message(api_key=92, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
@@ -19,7 +19,7 @@ class DeleteShareGroupOffsetsRequest(Struct):
 
 @dataclass(slots=True)
 class DeleteShareGroupOffsetsResponseTopic(Struct):
-    topic_name: str = string()
+    topic_name: str = topic_name()
     topic_id: bytes = uuid()
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0, default=None)

@@ -2,12 +2,24 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, boolean, int16, int32, int32s, int64, message, string
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    int32s,
+    int64,
+    message,
+    string,
+    topic_name,
+)
 
 
 @dataclass(slots=True)
 class DescribableLogDirTopic(Struct):
-    topic: str = string()
+    topic: str = topic_name()
     partitions: list[int] = int32s()
 
 
@@ -27,7 +39,7 @@ class DescribeLogDirsPartition(Struct):
 
 @dataclass(slots=True)
 class DescribeLogDirsTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int32s, int64, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int32s, int64, message, string, topic_name
 
 
 @dataclass(slots=True)
 class TopicRequest(Struct):
-    name: str = string()
+    name: str = topic_name()
     partition_indexes: list[int] = int32s()
 
 
@@ -37,7 +37,7 @@ class PartitionResponse(Struct):
 
 @dataclass(slots=True)
 class TopicResponse(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 

@@ -2,12 +2,24 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int32s, int64, message, string, uuid
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    int16,
+    int32,
+    int32s,
+    int64,
+    message,
+    string,
+    topic_name,
+    uuid,
+)
 
 
 @dataclass(slots=True)
 class DescribeShareGroupOffsetsRequestTopic(Struct):
-    topic_name: str = string()
+    topic_name: str = topic_name()
     partitions: list[int] = int32s()
 
 
@@ -37,7 +49,7 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
 
 @dataclass(slots=True)
 class DescribeShareGroupOffsetsResponseTopic(Struct):
-    topic_name: str = string()
+    topic_name: str = topic_name()
     topic_id: bytes = uuid()
     partitions: list[DescribeShareGroupOffsetsResponsePartition] = array(DescribeShareGroupOffsetsResponsePartition)
 

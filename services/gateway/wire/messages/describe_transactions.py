@@ -2,7 +2,19 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int32s, int64, message, string, strings
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    int16,
+    int32,
+    int32s,
+    int64,
+    message,
+    string,
+    strings,
+    topic_name,
+)
 
 
 @message(api_key=65, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
@@ -13,7 +25,7 @@ class DescribeTransactionsRequest(Struct):
 
 @dataclass(slots=True)
 class TopicData(Struct):
-    topic: str = string()
+    topic: str = topic_name()
     partitions: list[int] = int32s()
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int8, int16, int32, int32s, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int8, int16, int32, int32s, message, string, topic_name
 
 
 @dataclass(slots=True)
 class TopicPartitions(Struct):
-    topic: str = string()
+    topic: str = topic_name()
     partitions: list[int] = int32s()
 
 
@@ -28,7 +28,7 @@ class PartitionResult(Struct):
 
 @dataclass(slots=True)
 class ReplicaElectionResult(Struct):
-    topic: str = string()
+    topic: str = topic_name()
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 

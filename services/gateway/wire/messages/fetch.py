@@ -16,6 +16,7 @@ from services.gateway.wire.schema import (
     message,
     string,
     struct,
+    topic_name,
     uuid,
 )
 
@@ -40,14 +41,14 @@ class FetchPartition(Struct):
 
 @dataclass(slots=True)
 class FetchTopic(Struct):
-    topic: str = string(until=12, ignorable=True)
+    topic: str = topic_name(until=12, ignorable=True)
     topic_id: bytes = uuid(since=13, ignorable=True)
     partitions: list[FetchPartition] = array(FetchPartition)
 
 
 @dataclass(slots=True)
 class ForgottenTopic(Struct):
-    topic: str = string(since=7, until=12, ignorable=True)
+    topic: str = topic_name(since=7, until=12, ignorable=True)
     topic_id: bytes = uuid(since=13, ignorable=True)
     partitions: list[int] = int32s(since=7)
 
@@ -112,7 +113,7 @@ class PartitionData(Struct):
 
 @dataclass(slots=True)
 class FetchableTopicResponse(Struct):
-    topic: str = string(until=12, ignorable=True)
+    topic: str = topic_name(until=12, ignorable=True)
     topic_id: bytes = uuid(since=13, ignorable=True)
     partitions: list[PartitionData] = array(PartitionData)
 

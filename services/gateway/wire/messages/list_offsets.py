@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int8, int16, int32, int64, int64s, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int8, int16, int32, int64, int64s, message, topic_name
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class ListOffsetsPartition(Struct):
 
 @dataclass(slots=True)
 class ListOffsetsTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
@@ -40,7 +40,7 @@ class ListOffsetsPartitionResponse(Struct):
 
 @dataclass(slots=True)
 class ListOffsetsTopicResponse(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int32s, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int32s, message, string, topic_name
 
 
 @dataclass(slots=True)
 class ListPartitionReassignmentsTopics(Struct):
-    name: str = string()
+    name: str = topic_name()
     partition_indexes: list[int] = int32s()
 
 
@@ -30,7 +30,7 @@ class OngoingPartitionReassignment(Struct):
 
 @dataclass(slots=True)
 class OngoingTopicReassignment(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 

@@ -2,13 +2,25 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, boolean, int16, int32, int32s, message, string, uuid
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    boolean,
+    int16,
+    int32,
+    int32s,
+    message,
+    string,
+    topic_name,
+    uuid,
+)
 
 
 @dataclass(slots=True)
 class MetadataRequestTopic(Struct):
     topic_id: bytes = uuid(since=10, ignorable=True)
-    name: str | None = string(nullable_since=10)
+    name: str | None = topic_name(nullable_since=10)
 
 
 @message(api_key=3, kind=Kind.REQUEST, versions=(0, 13), flexible=9)
@@ -42,7 +54,7 @@ class MetadataResponsePartition(Struct):
 @dataclass(slots=True)
 class MetadataResponseTopic(Struct):
     error_code: int = int16()
-    name: str | None = string(nullable_since=12)
+    name: str | None = topic_name(nullable_since=12)
     topic_id: bytes = uuid(since=10, ignorable=True)
     is_internal: bool = boolean(since=1, ignorable=True)
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, uuid
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, topic_name, uuid
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class OffsetCommitRequestPartition(Struct):
 
 @dataclass(slots=True)
 class OffsetCommitRequestTopic(Struct):
-    name: str = string(until=9, ignorable=True)
+    name: str = topic_name(until=9, ignorable=True)
     topic_id: bytes = uuid(since=10, ignorable=True)
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
@@ -40,7 +40,7 @@ class OffsetCommitResponsePartition(Struct):
 
 @dataclass(slots=True)
 class OffsetCommitResponseTopic(Struct):
-    name: str = string(until=9, ignorable=True)
+    name: str = topic_name(until=9, ignorable=True)
     topic_id: bytes = uuid(since=10, ignorable=True)
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string, topic_name
 
 
 @dataclass(slots=True)
@@ -12,7 +12,7 @@ class OffsetDeleteRequestPartition(Struct):
 
 @dataclass(slots=True)
 class OffsetDeleteRequestTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
@@ -31,7 +31,7 @@ class OffsetDeleteResponsePartition(Struct):
 
 @dataclass(slots=True)
 class OffsetDeleteResponseTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 
 

@@ -13,19 +13,20 @@ from services.gateway.wire.schema import (
     int64,
     message,
     string,
+    topic_name,
     uuid,
 )
 
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopic(Struct):
-    name: str = string(until=7)
+    name: str = topic_name(until=7)
     partition_indexes: list[int] = int32s(until=7)
 
 
 @dataclass(slots=True)
 class OffsetFetchRequestTopics(Struct):
-    name: str = string(since=8, until=9, ignorable=True)
+    name: str = topic_name(since=8, until=9, ignorable=True)
     topic_id: bytes = uuid(since=10, ignorable=True)
     partition_indexes: list[int] = int32s(since=8)
 
@@ -58,7 +59,7 @@ class OffsetFetchResponsePartition(Struct):
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopic(Struct):
-    name: str = string(until=7)
+    name: str = topic_name(until=7)
     partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, until=7)
 
 
@@ -73,7 +74,7 @@ class OffsetFetchResponsePartitions(Struct):
 
 @dataclass(slots=True)
 class OffsetFetchResponseTopics(Struct):
-    name: str = string(since=8, until=9, ignorable=True)
+    name: str = topic_name(since=8, until=9, ignorable=True)
     topic_id: bytes = uuid(since=10, ignorable=True)
     partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, since=8)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, topic_name
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class OffsetForLeaderPartition(Struct):
 
 @dataclass(slots=True)
 class OffsetForLeaderTopic(Struct):
-    topic: str = string()
+    topic: str = topic_name()
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
@@ -35,7 +35,7 @@ class EpochEndOffset(Struct):
 
 @dataclass(slots=True)
 class OffsetForLeaderTopicResult(Struct):
-    topic: str = string()
+    topic: str = topic_name()
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 

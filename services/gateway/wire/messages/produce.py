@@ -3,7 +3,20 @@
 from dataclasses import dataclass
 
 from services.gateway.wire.primitives import Buffer
-from services.gateway.wire.schema import Kind, Struct, array, data, int16, int32, int64, message, string, struct, uuid
+from services.gateway.wire.schema import (
+    Kind,
+    Struct,
+    array,
+    data,
+    int16,
+    int32,
+    int64,
+    message,
+    string,
+    struct,
+    topic_name,
+    uuid,
+)
 
 
 @dataclass(slots=True)
@@ -14,7 +27,7 @@ class PartitionProduceData(Struct):
 
 @dataclass(slots=True)
 class TopicProduceData(Struct):
-    name: str = string(until=12, ignorable=True)
+    name: str = topic_name(until=12, ignorable=True)
     topic_id: bytes = uuid(since=13, ignorable=True)
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
@@ -54,7 +67,7 @@ class PartitionProduceResponse(Struct):
 
 @dataclass(slots=True)
 class TopicProduceResponse(Struct):
-    name: str = string(until=12, ignorable=True)
+    name: str = topic_name(until=12, ignorable=True)
     topic_id: bytes = uuid(since=13, ignorable=True)
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 

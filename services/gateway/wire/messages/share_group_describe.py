@@ -14,6 +14,8 @@ from services.gateway.wire.schema import (
     string,
     strings,
     struct,
+    topic_name,
+    topic_names,
     uuid,
 )
 
@@ -28,7 +30,7 @@ class ShareGroupDescribeRequest(Struct):
 @dataclass(slots=True)
 class TopicPartitions(Struct):
     topic_id: bytes = uuid()
-    topic_name: str = string()
+    topic_name: str = topic_name()
     partitions: list[int] = int32s()
 
 
@@ -44,7 +46,7 @@ class Member(Struct):
     member_epoch: int = int32()
     client_id: str = string()
     client_host: str = string()
-    subscribed_topic_names: list[str] = strings()
+    subscribed_topic_names: list[str] = topic_names()
     assignment: Assignment = struct(Assignment)
 
 

@@ -11,8 +11,8 @@ from services.gateway.wire.schema import (
     int32s,
     message,
     string,
-    strings,
     struct,
+    topic_names,
     uuid,
 )
 
@@ -24,7 +24,7 @@ class ShareGroupHeartbeatRequest(Struct):
     member_id: str = string()
     member_epoch: int = int32()
     rack_id: str | None = string(nullable_since=0, default=None)
-    subscribed_topic_names: list[str] | None = strings(nullable_since=0, default=None)
+    subscribed_topic_names: list[str] | None = topic_names(nullable_since=0, default=None)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,8 @@ from services.gateway.wire.schema import (
     string,
     strings,
     struct,
+    topic_name,
+    topic_names,
     uint16,
 )
 
@@ -34,7 +36,7 @@ class KeyValue(Struct):
 
 @dataclass(slots=True)
 class TopicInfo(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: int = int32()
     replication_factor: int = int16()
     topic_configs: list[KeyValue] = array(KeyValue)
@@ -43,8 +45,8 @@ class TopicInfo(Struct):
 @dataclass(slots=True)
 class Subtopology(Struct):
     subtopology_id: str = string()
-    source_topics: list[str] = strings()
-    repartition_sink_topics: list[str] = strings()
+    source_topics: list[str] = topic_names()
+    repartition_sink_topics: list[str] = topic_names()
     state_changelog_topics: list[TopicInfo] = array(TopicInfo)
     repartition_source_topics: list[TopicInfo] = array(TopicInfo)
 

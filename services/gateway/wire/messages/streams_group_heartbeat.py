@@ -17,6 +17,8 @@ from services.gateway.wire.schema import (
     string,
     strings,
     struct,
+    topic_name,
+    topic_names,
     uint16,
 )
 
@@ -29,7 +31,7 @@ class KeyValue(Struct):
 
 @dataclass(slots=True)
 class TopicInfo(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: int = int32()
     replication_factor: int = int16()
     topic_configs: list[KeyValue] = array(KeyValue)
@@ -45,10 +47,10 @@ class CopartitionGroup(Struct):
 @dataclass(slots=True)
 class Subtopology(Struct):
     subtopology_id: str = string()
-    source_topics: list[str] = strings()
+    source_topics: list[str] = topic_names()
     source_topic_regex: list[str] = strings()
     state_changelog_topics: list[TopicInfo] = array(TopicInfo)
-    repartition_sink_topics: list[str] = strings()
+    repartition_sink_topics: list[str] = topic_names()
     repartition_source_topics: list[TopicInfo] = array(TopicInfo)
     copartition_groups: list[CopartitionGroup] = array(CopartitionGroup)
 
@@ -108,7 +110,7 @@ class Status(Struct):
 
 @dataclass(slots=True)
 class TopicPartition(Struct):
-    topic: str = string()
+    topic: str = topic_name()
     partitions: list[int] = int32s()
 
 

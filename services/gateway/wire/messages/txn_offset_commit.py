@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, topic_name
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
@@ -40,7 +40,7 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 

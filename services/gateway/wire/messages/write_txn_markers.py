@@ -14,13 +14,13 @@ from services.gateway.wire.schema import (
     int32s,
     int64,
     message,
-    string,
+    topic_name,
 )
 
 
 @dataclass(slots=True)
 class WritableTxnMarkerTopic(Struct):
-    name: str = string()
+    name: str = topic_name()
     partition_indexes: list[int] = int32s()
 
 
@@ -48,7 +48,7 @@ class WritableTxnMarkerPartitionResult(Struct):
 
 @dataclass(slots=True)
 class WritableTxnMarkerTopicResult(Struct):
-    name: str = string()
+    name: str = topic_name()
     partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
 
 

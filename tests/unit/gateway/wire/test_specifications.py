@@ -148,6 +148,33 @@ def our_type(spec: FieldSpec) -> str:
     return f"[]{name}" if spec.repeated else name
 
 
+def their_topic_names(fields: list[dict[str, Any]], commons: dict[str, Any]) -> Iterator[str]:
+    for field in fields:
+        if field.get("entityType") == "topicName":
+            yield snake(field["name"])
+        element = field["type"].removeprefix("[]")
+        for name in their_topic_names(field.get("fields") or commons.get(element, []), commons):
+            yield f"{snake(field['name'])}.{name}"
+
+
+def our_topic_names(cls: type[Struct]) -> Iterator[str]:
+    for name, spec, _ in fields_of(cls):
+        if spec.names_topic:
+            yield name
+        for inner in our_topic_names(spec.struct) if spec.struct else ():
+            yield f"{name}.{inner}"
+
+
+@pytest.mark.parametrize("spec", [spec for spec in messages() if spec.api_key is not None], ids=message_id)
+def test_we_know_every_field_that_names_a_topic(kafka: Kafka, spec: MessageSpec) -> None:
+    """Where topics have other names on their cluster, all of them are translated."""
+    theirs = kafka.messages.get(spec.cls.__name__)
+    if theirs is None or kafka.version != NEWEST:
+        return
+    commons = {part["name"]: part["fields"] for part in theirs.get("commonStructs", [])}
+    assert set(their_topic_names(theirs.get("fields", []), commons)) <= set(our_topic_names(spec.cls))
+
+
 @pytest.mark.parametrize("spec", messages(), ids=message_id)
 def test_fields_are_those_of_the_specification(kafka: Kafka, spec: MessageSpec) -> None:
     if kafka.version == OLDEST and spec.cls.__name__ not in kafka.messages:
