@@ -15,13 +15,17 @@ from services.gateway.requests.plan import Request
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import scan_produce
 
+NameOf = Callable[[bytes], str | None]
+"""The name of the topic with this id, if it is known."""
+
 
 class Hold:
     """One hold, from the table in force to the one to come."""
 
-    def __init__(self, before: RoutingTable, after: RoutingTable) -> None:
+    def __init__(self, before: RoutingTable, after: RoutingTable, name_of: NameOf) -> None:
         self.before = before
         self.after = after
+        self._name_of = name_of
         self.complete = asyncio.Event()
         self._draining: set[object] = set()
         self._waiting: list[Callable[[], None]] = []
@@ -33,10 +37,13 @@ class Hold:
             scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
         except WireError:
             return False
-        return any(self.moves(topic.name) for topic in scan.topics)
+        return any(self.moves(topic.name or self._name_of(topic.topic_id)) for topic in scan.topics)
 
-    def moves(self, topic: str) -> bool:
-        """To another cluster, or to a later visit of the same one: a table may pass over revisions."""
+    def moves(self, topic: str | None) -> bool:
+        """To another cluster, or to a later visit of the same one: a table may pass over revisions. A topic whose name
+        is not known yet (None) may be any."""
+        if topic is None:
+            return True
         old, new = self.before.route(topic), self.after.route(topic)
         return (old and (old.cluster, old.visit)) != (new and (new.cluster, new.visit))
 

@@ -13,6 +13,7 @@ from services.gateway.downstream.hold import Hold
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised, VirtualNodes, keeps_connections_by_node_id, virtual_nodes
 from services.gateway.requests.plan import MeshView, Request
+from services.gateway.requests.topic_ids import known_name
 from services.gateway.upstream.clusters import Clusters
 
 log = structlog.get_logger(__name__)
@@ -79,12 +80,16 @@ class Mesh:
 
     def begin_hold(self, after: RoutingTable) -> Hold:
         """Hold what moves by `after`. What waits for an earlier hold goes on, unless it moves by this one too."""
-        earlier, self.hold = self.hold, Hold(self.table, after)
+        earlier, self.hold = self.hold, Hold(self.table, after, self._topic_name)
         self.clusters.follow(after)
         self.hold.drain(self.producing)
         if earlier is not None:
             earlier.release()
         return self.hold
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        now = asyncio.get_running_loop().time()
+        return known_name(topic_id, self.mesh_id, self.memory, self.clusters.known.values(), now)
 
     def end_hold(self, switch_to: RoutingTable | None = None) -> None:
         """Release what is held, under `switch_to` or the table in force."""

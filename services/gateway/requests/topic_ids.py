@@ -13,7 +13,8 @@ from collections.abc import Generator, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from services.gateway.requests.memory import TOPIC_NAMES_REMEMBERED
+from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.memory import TOPIC_NAMES_REMEMBERED, Memory
 from services.gateway.requests.plan import Call, Command, MeshView, ask_all
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
@@ -41,13 +42,20 @@ def is_internal(topic: str) -> bool:
 
 def topic_name(mesh: MeshView, topic_id: bytes) -> str | None:
     """The topic of this id, if a cluster has shown it; asks nobody."""
-    names = mesh.memory.topic_names
-    found = names.get(topic_id, mesh.now)
+    return known_name(topic_id, mesh.mesh_id, mesh.memory, mesh.clusters.values(), mesh.now)
+
+
+def known_name(
+    topic_id: bytes, mesh_id: str, memory: Memory, clusters: Iterable[ClusterKnowledge], now: float
+) -> str | None:
+    """As `topic_name`, for those who have no view."""
+    names = memory.topic_names
+    found = names.get(topic_id, now)
     if found is None and topic_id != NO_UUID:
-        for knowledge in mesh.clusters.values():
+        for knowledge in clusters:
             for name in knowledge.topics:
-                names.put(mesh_topic_id(mesh.mesh_id, name), name, mesh.now)
-        found = names.get(topic_id, mesh.now)
+                names.put(mesh_topic_id(mesh_id, name), name, now)
+        found = names.get(topic_id, now)
     return found
 
 

@@ -1,5 +1,8 @@
 """Produce responses: whether the answer may pass as it is, which is all that the hot path wants to know of it."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import INT16, INT32, Buffer, WireError, read_int32, read_uvarint, truncated
 
@@ -16,26 +19,60 @@ def produce_response_is_clean(buffer: Buffer, version: int, offset: int, end: in
     if version not in _SUPPORTED:
         return False
     if version >= _PRODUCE_FLEXIBLE:
-        return _flexible(buffer, offset, end)
+        return _flexible(buffer, offset, end) is not None
     return _classic(buffer, version, offset, end)
 
 
-def _flexible(buffer: Buffer, at: int, end: int) -> bool:
+def with_topic_ids(
+    buffer: Buffer, version: int, offset: int, end: int, topic_ids: Mapping[bytes, bytes]
+) -> list[Buffer] | None:
+    """The body in version 13, if the response is clean and flexible: ids in the place of names, the rest slices."""
+    if version not in _SUPPORTED or version < _PRODUCE_FLEXIBLE:
+        return None
+    topics = _flexible(buffer, offset, end)
+    if topics is None:
+        return None
+    view = memoryview(buffer)
+    pieces: list[Buffer] = []
+    at = offset
+    for topic in topics:
+        topic_id = topic_ids.get(bytes(view[topic.name_at : topic.partitions_at]))
+        if topic_id is None:
+            return None
+        pieces += (view[at : topic.start], topic_id)
+        at = topic.partitions_at
+    pieces.append(view[at:end])
+    return pieces
+
+
+class _Topic(NamedTuple):
+    start: int
+    """The length of the name stands here."""
+    name_at: int
+    partitions_at: int
+
+
+def _flexible(buffer: Buffer, at: int, end: int) -> list[_Topic] | None:
+    """Where the topics lie in a clean response; None if it is not."""
+    found: list[_Topic] = []
     topics, at = read_uvarint(buffer, at, end, "Produce.responses")
     for _ in range(topics - 1):
-        length, at = read_uvarint(buffer, at, end, "Produce.topic")
-        partitions, at = read_uvarint(buffer, at + length - 1, end, "Produce.partitions")
+        start = at
+        length, name_at = read_uvarint(buffer, at, end, "Produce.topic")
+        at = name_at + length - 1
+        found.append(_Topic(start, name_at, at))
+        partitions, at = read_uvarint(buffer, at, end, "Produce.partitions")
         for _ in range(partitions - 1):
             # number, error, offset, time, start, then: no record errors, no message, no tags
             if end - at < 33:
                 raise truncated("Produce.partition", at, 33, end)
             if buffer[at + 4] or buffer[at + 5] or buffer[at + 30] != 1 or buffer[at + 31] or buffer[at + 32]:
-                return False
+                return None
             at += 33
         if at >= end or buffer[at]:
-            return False
+            return None
         at += 1
-    return end - at == 5 and not buffer[at + 4]
+    return found if end - at == 5 and not buffer[at + 4] else None
 
 
 def _classic(buffer: Buffer, version: int, at: int, end: int) -> bool:

@@ -2,10 +2,22 @@
 
 import asyncio
 
+from services.gateway.requests.knowledge import TopicKnowledge
+from services.gateway.requests.plan import Request
+from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceResponse
+from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_request_header
+from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceRequest, ProduceResponse
+from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
+from services.gateway.wire.schema import NO_UUID
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_order import gated, produce, until, written
+
+
+def by_id(topic_id: bytes) -> Request:
+    topic = TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(0, b"")])
+    frame = memoryview(bytearray(encode_request(ProduceRequest(None, 1, 1000, [topic]), 13, 7, "test")))
+    return Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame)
 
 
 async def test_a_hold_waits_for_the_old_answers_and_releases_to_the_new_cluster(stage: Stage) -> None:
@@ -31,6 +43,22 @@ async def test_a_hold_waits_for_the_old_answers_and_releases_to_the_new_cluster(
     await client.answer(ProduceResponse)
     moved = [m for m in stage.c2.requests(ApiKey.PRODUCE) if m.topic_data[0].name == "apples"]
     assert [bytes(m.topic_data[0].partition_data[0].records)[61:] for m in moved] == [b"held"]
+
+
+async def test_topics_named_by_id_are_held_too_also_those_that_are_not_known_yet(stage: Stage) -> None:
+    mesh = stage.gateway.mesh
+
+    def waits(topic: str) -> bool:
+        return hold.concerns(by_id(mesh_topic_id(mesh.mesh_id, topic)))
+
+    hold = mesh.begin_hold(stage.table(2, apples="c2", bananas="c2"))
+    assert waits("bananas"), "no cluster has shown a topic yet"
+    for knowledge in mesh.clusters.known.values():
+        knowledge.topics["apples"] = TopicKnowledge("apples", NO_UUID, (1,))
+        knowledge.topics["bananas"] = TopicKnowledge("bananas", NO_UUID, (1,))
+    assert waits("apples")
+    assert not waits("bananas")
+    mesh.end_hold()
 
 
 async def test_a_move_that_is_given_up_releases_to_the_old_cluster(stage: Stage) -> None:

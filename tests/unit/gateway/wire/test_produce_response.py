@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.wire.codec import encode
+from services.gateway.wire.codec import decode, encode
 from services.gateway.wire.messages import ProduceResponse
 from services.gateway.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -17,7 +17,7 @@ from services.gateway.wire.messages.produce import (
     TopicProduceResponse,
 )
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.scanner.produce_response import produce_response_is_clean
+from services.gateway.wire.scanner.produce_response import produce_response_is_clean, with_topic_ids
 
 VERSIONS = range(3, 13)
 
@@ -98,3 +98,25 @@ def test_a_response_that_is_cut_short_is_never_clean(version: int) -> None:
     for end in range(len(body)):
         with contextlib.suppress(WireError):
             assert not produce_response_is_clean(body, version, 0, end)
+
+
+@pytest.mark.parametrize("version", range(9, 13))
+def test_a_clean_answer_gets_ids_in_the_place_of_names(version: int) -> None:
+    message = response()
+    body = b"header" + encode(message, version)
+    ids = {topic.name.encode(): bytes([place]) * 16 for place, topic in enumerate(message.responses)}
+    pieces = with_topic_ids(body, version, 6, len(body), ids)
+    assert pieces is not None
+    for place, topic in enumerate(message.responses):
+        topic.name, topic.topic_id = "", bytes([place]) * 16
+    assert decode(ProduceResponse, 13, b"".join(pieces)) == message
+
+
+@pytest.mark.parametrize("version", [8, 12])
+def test_an_answer_that_is_not_clean_or_not_flexible_is_for_the_decoder(version: int) -> None:
+    message = response()
+    if version > 8:
+        message.responses[0].partition_responses[0].error_code = 6
+    body = encode(message, version)
+    ids = {topic.name.encode(): b"i" * 16 for topic in message.responses}
+    assert with_topic_ids(body, version, 0, len(body), ids) is None

@@ -26,6 +26,7 @@ from services.gateway.wire.scanner import (
     scan_produce,
     split_produce,
 )
+from services.gateway.wire.schema import NO_UUID
 from tests.unit.gateway.wire.records import batch
 from tests.unit.gateway.wire.strategies import structs
 
@@ -78,6 +79,24 @@ def test_parts_of_a_split_are_requests_of_their_own(version: int, data: st.DataO
     assert decoded.unknown_tags == request.unknown_tags
     everything = [(topic, topic.partitions) for topic in scan.topics]
     assert b"".join(split_produce(body, scan, everything)) == body
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(13, 12), (13, 9), (13, 8), (12, 3), (3, 9), (8, 12), (5, 3)])
+@some
+@given(data=st.data())
+def test_a_request_is_written_in_another_version_with_its_records_as_they_are(
+    theirs: int, ours: int, data: st.DataObject
+) -> None:
+    request = data.draw(structs(ProduceRequest, theirs))
+    body = encode(request, theirs)
+    scan = scan_produce(body, theirs, 0, len(body))
+    names = [f"topic-{place}" for place in range(len(scan.topics))] if theirs >= 13 else [t.name for t in scan.topics]
+    parts = [(topic._replace(name=name), topic.partitions) for topic, name in zip(scan.topics, names, strict=True)]
+    written = decode(ProduceRequest, ours, b"".join(split_produce(body, scan, parts, ours)))
+
+    for topic, name in zip(request.topic_data, names, strict=True):
+        topic.name, topic.topic_id = name, NO_UUID
+    assert written == request
 
 
 @pytest.mark.parametrize("version", range(19))
