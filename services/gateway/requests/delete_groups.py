@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.gateway.requests.group_home import (
-    COORDINATOR_MOVED,
-    NOT_YET_KNOWN,
     REAL,
     SIMPLE,
     Descriptions,
@@ -22,6 +20,7 @@ from services.gateway.requests.group_home import (
     describe_everywhere,
     strongest,
 )
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN
 from services.gateway.requests.plan import (
     Call,
     Command,

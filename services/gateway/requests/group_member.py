@@ -7,7 +7,8 @@ several clusters: the assignors in the clients see the gateway's merged Metadata
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from services.gateway.requests.group_home import COORDINATOR_MOVED, find_home
+from services.gateway.requests.group_home import find_home
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import (
     CALL_TIMEOUT_S,
     Answer,

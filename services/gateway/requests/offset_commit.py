@@ -16,7 +16,8 @@ from typing import Any
 
 import structlog
 
-from services.gateway.requests.group_home import COORDINATOR_MOVED, find_home
+from services.gateway.requests.group_home import find_home
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import (
     Call,
     Command,

@@ -12,12 +12,11 @@ from typing import Any
 from services.gateway.requests.delete_groups import for_clients, hindrance
 from services.gateway.requests.group_home import (
     ALIVE,
-    COORDINATOR_MOVED,
-    NOT_YET_KNOWN,
     REAL,
     describe_everywhere,
     strongest,
 )
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN
 from services.gateway.requests.plan import (
     Call,
     Command,

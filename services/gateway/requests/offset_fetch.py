@@ -8,7 +8,7 @@ coordinator is nobody yet: clients find this gateway for every group, and can't 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, cast
 
-from services.gateway.requests.group_home import COORDINATOR_MOVED
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import (
     Call,
     Command,

@@ -74,6 +74,11 @@ class World:
             self.clusters[cluster] = knowledge
         self.table = RoutingTable(1, upstream, rules)
 
+    def add_rule(self, rule: ForwardingRule) -> None:
+        """The operator adds a rule, after all others."""
+        versions = [*self.table.versions, RuleVersion(rule, float(len(self.table.versions)), self.table.revision + 1)]
+        self.table = RoutingTable(self.table.revision + 1, self.table.clusters.values(), versions)
+
     def move(self, topic: str, cluster: str) -> None:
         """A rule change sends the topic to another cluster, where it exists too."""
         revision = self.table.revision + 1

@@ -13,7 +13,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_configs as whole
 from services.gateway.wire.messages import incremental_alter_configs as incremental
 from services.gateway.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from services.gateway.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from tests.unit.gateway.requests.lookups import EMPTY, look_up
 from tests.unit.gateway.requests.playbook import Playbook, World
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -122,9 +122,7 @@ def test_the_defaults_of_the_only_clusters_brokers_are_changed(api: Api) -> None
 
 def test_a_group_is_changed_where_it_lives(api: Api, world: World) -> None:
     book = api.book(world, (GROUP, "g"))
-    nowhere = DescribeGroupsResponse(groups=[DescribedGroup(group_id="g", group_state="Dead")])
-    living = DescribedGroup(group_id="g", group_state="Empty", protocol_type="consumer")
-    book.answered(nowhere, DescribeGroupsResponse(groups=[living]))
+    look_up(book, c2=EMPTY)
     [call] = book.asked()
     assert (call.cluster, call.target) == ("c2", Coordinator("g"))
     book.answered(api.changed((GROUP, "g")))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
+from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests import (
     describe_groups,
     find_coordinator,
@@ -14,14 +16,14 @@ from services.gateway.requests import (
     offset_commit,
     offset_fetch,
 )
+from services.gateway.requests.group_kinds import CONSUMER, SHARE, STREAMS, GroupKind
 from services.gateway.requests.plan import Coordinator, Forget, RawResponse, Unreachable, Verbatim
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import encode
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_groups import (
     DescribedGroup,
-    DescribedGroupMember,
     DescribeGroupsRequest,
-    DescribeGroupsResponse,
 )
 from services.gateway.wire.messages.find_coordinator import FindCoordinatorRequest
 from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -47,21 +49,13 @@ from services.gateway.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from tests.unit.gateway.requests.lookups import DEAD, EMPTY, MEMBERS, SIMPLE, described, look_up
 from tests.unit.gateway.requests.playbook import Playbook, World
-
-MEMBERS, EMPTY, SIMPLE, DEAD = ("Stable", "consumer"), ("Empty", "consumer"), ("Empty", ""), ("Dead", "")
 
 
 @pytest.fixture
 def world() -> World:
     return World({"c1": ["apples"], "c2": ["bananas"]})
-
-
-def described(state: tuple[str, str], members: int | None = None) -> DescribeGroupsResponse:
-    count = members if members is not None else (1 if state == MEMBERS else 0)
-    group = DescribedGroup(group_id="g", group_state=state[0], protocol_type=state[1])
-    group.members = [DescribedGroupMember(member_id=f"m{i}") for i in range(count)]
-    return DescribeGroupsResponse(groups=[group])
 
 
 def subscribed_to(*topics: str) -> bytes:
@@ -115,8 +109,8 @@ def at_home(world: World, cluster: str) -> World:
     return world
 
 
-def refused(error: ErrorCode) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[DescribedGroup(error_code=error, group_id="g")])
+def refused(error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(error_code=error, group_id="g")
 
 
 @pytest.mark.parametrize(
@@ -128,14 +122,14 @@ def refused(error: ErrorCode) -> DescribeGroupsResponse:
     ],
 )
 def test_a_group_whose_coordinator_has_moved_is_asked_for_again(
-    world: World, first: DescribeGroupsResponse | Unreachable
+    world: World, first: DescribedGroup | Unreachable
 ) -> None:
     book = Playbook(group_member.handle_join_group, join("apples"), 5, world.view())
-    book.answered(described(DEAD), first)
+    look_up(book, {("c2", ApiKey.DESCRIBE_GROUPS): first})
     assert Forget("c2", Coordinator("g")) in book.noted
     [again] = book.asked()
     assert again.cluster == "c2"
-    book.answered(described(MEMBERS))
+    look_up(book, c2=MEMBERS)
     [call] = book.asked()
     assert call.cluster == "c2"
 
@@ -144,9 +138,10 @@ def test_a_group_whose_coordinator_has_moved_is_asked_for_again(
 def test_no_second_group_begins_while_a_coordinator_cannot_tell_yet(world: World, answer: ErrorCode) -> None:
     mesh = world.view()
     book = Playbook(group_member.handle_join_group, join("apples"), 5, mesh)
-    book.answered(described(DEAD), refused(answer))
+    loading = {("c2", int(ApiKey.DESCRIBE_GROUPS)): refused(answer)}
+    look_up(book, loading)
     if answer is ErrorCode.NOT_COORDINATOR:
-        book.answered(refused(answer))
+        look_up(book, loading)
     assert book.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert mesh.memory.group_homes.get("g", mesh.now) is None
 
@@ -169,7 +164,7 @@ def test_a_group_lives_where_it_lived_else_with_the_only_owner_of_its_topics_els
     world: World, c1: tuple[str, str], c2: tuple[str, str], topics: list[str], home: str
 ) -> None:
     book = Playbook(group_member.handle_join_group, join(*topics), 5, world.view())
-    book.answered(described(c1), described(c2))
+    look_up(book, c1=c1, c2=c2)
     [call] = book.asked()
     assert (call.cluster, call.target) == (home, Coordinator("g"))
 
@@ -185,20 +180,48 @@ def test_a_join_goes_and_comes_byte_for_byte(world: World) -> None:
     assert book.answer is raw
 
 
-def test_the_home_is_remembered_so_that_heartbeats_ask_nobody_else(world: World) -> None:
-    mesh = world.view()
-    book = Playbook(group_member.handle_join_group, join("apples"), 5, mesh)
-    book.answered(described(DEAD), described(DEAD))
-    heartbeat = Playbook(
-        group_member.handle_heartbeat, HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 3, mesh
-    )
-    assert [call.cluster for call in heartbeat.asked()] == ["c1"]
+def heartbeat_of(world: World) -> Playbook:
+    message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    return Playbook(group_member.handle_heartbeat, message, 3, world.view())
+
+
+def test_where_members_are_is_remembered_so_that_heartbeats_ask_nobody_else(world: World) -> None:
+    book = Playbook(group_member.handle_join_group, join("bananas"), 5, world.view())
+    look_up(book, c1=MEMBERS)
+    [call] = heartbeat_of(world).asked()
+    assert (call.cluster, call.key) == ("c1", ApiKey.HEARTBEAT)
+
+
+def test_a_group_that_has_just_begun_is_looked_up_again_until_its_members_are_seen(world: World) -> None:
+    """Another gateway may have begun it elsewhere at the same time."""
+    book = Playbook(group_member.handle_join_group, join("bananas"), 5, world.view())
+    look_up(book)
+    assert [call.cluster for call in book.asked()] == ["c2"]
+    again = heartbeat_of(world)
+    look_up(again, c1=MEMBERS, c2=MEMBERS)
+    assert [call.cluster for call in again.asked()] == ["c1"]
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE, STREAMS], ids=lambda kind: kind.name)
+def test_groups_of_the_newer_kinds_are_seen_too(world: World, kind: GroupKind[Any]) -> None:
+    book = Playbook(group_member.handle_join_group, join("apples"), 5, world.view())
+    member = kind.description(group_id="g", group_state="Stable")
+    member.members = [object()]
+    look_up(book, {("c2", kind.api_key): member})
+    assert [call.cluster for call in book.asked()] == ["c2"]
+
+
+def test_a_rule_about_the_group_comes_first_and_asks_nobody(world: World) -> None:
+    rule = ForwardingRule("g-home", ExactName("g", Subject.GROUP), "c2")
+    world.add_rule(rule)
+    [call] = Playbook(group_member.handle_join_group, join("apples"), 5, at_home(world, "c1").view()).asked()
+    assert (call.cluster, call.key) == ("c2", ApiKey.JOIN_GROUP)
 
 
 def test_a_home_that_was_guessed_without_all_clusters_is_not_remembered(world: World) -> None:
     mesh = world.view()
     book = Playbook(group_member.handle_join_group, join("apples"), 5, mesh)
-    book.answered(described(DEAD), Unreachable("c2", "down"))
+    look_up(book, {("c2", ApiKey.DESCRIBE_GROUPS): Unreachable("c2", "down")})
     assert [call.cluster for call in book.asked()] == ["c1"]
     assert mesh.memory.group_homes.get("g", mesh.now) is None
 
@@ -403,6 +426,7 @@ def test_a_group_that_no_cluster_knows_is_dead(world: World, version: int, code:
 def test_a_group_is_not_called_dead_while_a_cluster_is_silent(world: World) -> None:
     book = Playbook(describe_groups.handle, DescribeGroupsRequest(groups=["g"]), 5, world.view())
     book.answered(described(DEAD), Unreachable("c2", "down"))
+    look_up(book)
     assert book.answer.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

@@ -1,0 +1,169 @@
+"""The kinds of groups that a coordinator keeps, and how clusters are asked about a group.
+
+All kinds share one space of names on a cluster. Each is described by an API of its own, which knows nothing of groups
+of the other kinds: a cluster that describes no such group may still have one by that name.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from services.gateway.requests.plan import Call, Command, Coordinator, Forget, MeshView, Unreachable, ask_all
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    consumer_group_describe,
+    describe_groups,
+    share_group_describe,
+    streams_group_describe,
+)
+from services.gateway.wire.schema import Struct
+
+LOOKUP_TIMEOUT_S = 3.0
+
+COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+NOT_YET_KNOWN = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+class Description(Protocol):
+    """What the descriptions of all kinds have in common."""
+
+    error_code: int
+    error_message: str | None
+    group_id: str
+    group_state: str
+    members: list[Any]
+
+
+D = TypeVar("D", bound=Description)
+
+
+class _Descriptions(Protocol):
+    groups: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind(Generic[D]):
+    """One of the four."""
+
+    name: str
+    api_key: ApiKey
+    version: int
+    """Of our own questions; clusters that are older are asked in theirs."""
+    question: Callable[[list[str], bool], Struct]
+    """For groups by id, and with or without what the client may do with them."""
+    answer: type[Struct]
+    description: type[D]
+
+
+CLASSIC = GroupKind(
+    "classic",
+    ApiKey.DESCRIBE_GROUPS,
+    4,
+    lambda ids, operations: DescribeGroupsRequest(groups=ids, include_authorized_operations=operations),
+    DescribeGroupsResponse,
+    describe_groups.DescribedGroup,
+)
+CONSUMER = GroupKind(
+    "consumer",
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    1,
+    lambda ids, operations: ConsumerGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations),
+    ConsumerGroupDescribeResponse,
+    consumer_group_describe.DescribedGroup,
+)
+SHARE = GroupKind(
+    "share",
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    1,
+    lambda ids, operations: ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations),
+    ShareGroupDescribeResponse,
+    share_group_describe.DescribedGroup,
+)
+STREAMS = GroupKind(
+    "streams",
+    ApiKey.STREAMS_GROUP_DESCRIBE,
+    0,
+    lambda ids, operations: StreamsGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations),
+    StreamsGroupDescribeResponse,
+    streams_group_describe.DescribedGroup,
+)
+KINDS: Sequence[GroupKind[Any]] = (CLASSIC, CONSUMER, SHARE, STREAMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[D]):
+    """About one group, to one cluster."""
+
+    kind: GroupKind[D]
+    cluster: str
+    group_id: str
+    authorized_operations: bool = False
+
+    def call(self, mesh: MeshView) -> Call:
+        return Call(
+            self.cluster,
+            self.kind.question([self.group_id], self.authorized_operations),
+            highest_version(mesh, self.cluster, self.kind.api_key, self.kind.version),
+            Coordinator(self.group_id),
+            timeout_s=LOOKUP_TIMEOUT_S,
+        )
+
+
+def questions(
+    kind: GroupKind[D], group_id: str, mesh: MeshView, *, authorized_operations: bool = False
+) -> list[Question[D]]:
+    """To all clusters that can have groups of this kind, in the order of the table."""
+    return [
+        Question(kind, name, group_id, authorized_operations)
+        for name in mesh.table.clusters
+        if kind.api_key in mesh.clusters[name].versions or kind is CLASSIC
+    ]
+
+
+def describe(
+    asked: Iterable[Question[D]], mesh: MeshView
+) -> Generator[Command, Any, dict[Question[D], D | Unreachable]]:
+    """All answers, side by side. Where the coordinator has moved, it is looked for and asked again, once."""
+    found = yield from _describe(list(asked), mesh)
+    moved = [question for question, outcome in found.items() if _may_have_moved(outcome, question.cluster, mesh)]
+    if moved:
+        for question in moved:
+            yield Forget(question.cluster, Coordinator(question.group_id))
+        found |= yield from _describe(moved, mesh)
+    return found
+
+
+def _describe(
+    asked: Sequence[Question[D]], mesh: MeshView
+) -> Generator[Command, Any, dict[Question[D], D | Unreachable]]:
+    outcomes = yield from ask_all([question.call(mesh) for question in asked], Struct)
+    found: dict[Question[D], D | Unreachable] = {}
+    for question, outcome in zip(asked, outcomes, strict=True):
+        if isinstance(outcome, Unreachable):
+            found[question] = outcome
+        else:
+            groups = cast(_Descriptions, outcome).groups
+            found[question] = groups[0] if groups else Unreachable(question.cluster, "an answer without the group")
+    return found
+
+
+def _may_have_moved(outcome: Description | Unreachable, cluster: str, mesh: MeshView) -> bool:
+    """Whether another broker of the cluster may know the group: the one that was asked does not, or is gone."""
+    if isinstance(outcome, Unreachable):
+        return outcome.never_sent and not outcome.unsupported and mesh.clusters[cluster].available
+    return outcome.error_code in COORDINATOR_MOVED
+
+
+def by_cluster(found: Mapping[Question[D], D | Unreachable]) -> dict[str, D | Unreachable]:
+    """Answers about one group of one kind, by name of the cluster."""
+    return {question.cluster: outcome for question, outcome in found.items()}

@@ -1,0 +1,45 @@
+"""Topic ids in the APIs of groups: the mesh's own towards clients, the home cluster's towards its coordinator."""
+
+from collections.abc import Generator, Iterable
+from typing import Any, Protocol
+
+from services.gateway.requests.plan import Call, Command, MeshView, ask, refresh
+from services.gateway.requests.topic_ids import HIGHEST_METADATA, mesh_topic_id, topic_names
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+
+class NamedTopic(Protocol):
+    topic_id: bytes
+    topic_name: str
+
+
+def show_topic_ids(topics: Iterable[NamedTopic], mesh: MeshView) -> None:
+    """Put the mesh's ids in the place of the cluster's, where an answer has names too."""
+    for topic in topics:
+        topic.topic_id = mesh_topic_id(mesh.mesh_id, topic.topic_name)
+
+
+def ids_at(cluster: str, mesh_ids: Iterable[bytes], mesh: MeshView) -> Generator[Command, Any, dict[bytes, bytes]]:
+    """The cluster's ids by the mesh's; topics that it does not have are left out."""
+    names = yield from topic_names(mesh, mesh_ids)
+    known = mesh.clusters[cluster].topics
+    missing = sorted(name for name in names.values() if name not in known)
+    if missing:
+        yield from refresh(cluster, missing)
+    return {mesh_id: known[name].topic_id for mesh_id, name in names.items() if name in known}
+
+
+def names_at(cluster: str, ids: Iterable[bytes], mesh: MeshView) -> Generator[Command, Any, dict[bytes, str]]:
+    """Names by the cluster's ids, asked for by id once where they are unknown; topics of no rule are left out."""
+    wanted = set(ids)
+    known = mesh.clusters[cluster].topic_names
+    if not wanted <= known.keys():
+        # what passes by is learnt
+        unknown = [MetadataRequestTopic(topic_id=each, name=None) for each in sorted(wanted - known.keys())]
+        question = MetadataRequest(topics=unknown, allow_auto_topic_creation=False)
+        version = highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA)
+        yield from ask(Call(cluster, question, version), MetadataResponse)
+    named = ((each, known.get(each)) for each in wanted)
+    return {each: name for each, name in named if name is not None and mesh.table.cluster_of(name) is not None}
