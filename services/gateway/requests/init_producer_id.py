@@ -1,4 +1,4 @@
-"""InitProducerId: the gateway mints the id itself.
+"""InitProducerId: the gateway mints the id itself, unless it is for transactions (`transactions.begin`).
 
 Brokers hand ids out from 0, each cluster on its own, so one cluster's id would collide on another, and a collision
 loses records without an error. Minted ids are random and start at 2^62, where no broker gets to; a broker accepts an id
@@ -6,19 +6,15 @@ that it has not seen. A producer that asks again after an error gets a fresh id,
 """
 
 from services.gateway.requests.plan import MeshView, Plan, Request
+from services.gateway.requests.transactions.begin import begin
 from services.gateway.wire.batches import mint_producer_id
-from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 PRODUCER_ID_BITS = 62
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
-    yield from ()
     message = request.decode(InitProducerIdRequest)
     if message.transactional_id is not None:
-        # Transactions need a coordinator of their own; "not allowed" is an error that no client retries for ever.
-        return InitProducerIdResponse(
-            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_id=-1, producer_epoch=-1
-        )
+        return (yield from begin(message, message.transactional_id, request.version, mesh))
     return InitProducerIdResponse(producer_id=mint_producer_id(mesh.random_bits(PRODUCER_ID_BITS)), producer_epoch=0)

@@ -11,9 +11,11 @@ Theory of operation
    so does a broker that ends its own (`Lanes.on_unheard`), as it does when it is not the leader.
 5. What a topic's last cluster has stored already is not stored again (`seams`).
 6. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
+   Transactional ones keep theirs: it is the one that their coordinator knows.
+7. A transaction writes to topics of its own cluster alone (`transactions`).
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +43,7 @@ from services.gateway.requests.plan import (
     Verbatim,
 )
 from services.gateway.requests.seams import is_open, is_repeat, look_behind
+from services.gateway.requests.transactions.home import FOREIGN_TOPIC, foreign_topics, tell_refused, transaction_home
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
 from services.gateway.wire.errors import ErrorCode
@@ -67,6 +70,8 @@ class _Produce:
     results: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
     batches: dict[Slot, BatchHeader] = field(default_factory=dict)
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
+    foreign: Mapping[str, str] = field(default_factory=dict)
+    """Topics that live on another cluster than the request's transaction, with its name."""
 
     @property
     def refusals(self) -> Refusals:
@@ -95,9 +100,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
     produce = _Produce(request, mesh, scan)
     if scan.transactional_id is not None:
-        for wanted in _partitions(scan):
-            produce.refuse((wanted.topic, wanted.partition), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return _answer(produce)
+        _keep_to_home(produce, scan.transactional_id)
     sole = _sole_leader(produce)
     if sole is not None:
         (outcome,) = yield Ask((_call(produce, sole, None),))
@@ -134,10 +137,17 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     return _answer(produce)
 
 
+def _keep_to_home(produce: _Produce, transactional_id: str) -> None:
+    home = transaction_home(transactional_id, produce.mesh)
+    produce.foreign = foreign_topics((topic.name for topic in produce.scan.topics), home, produce.mesh)
+    if produce.foreign:
+        tell_refused("Produce", transactional_id, home, produce.foreign)
+
+
 def _sole_leader(produce: _Produce) -> Place | None:
     """The leader of all partitions, if there is one and nothing stands against passing the request as it is: the case
     of almost every request, found without opening a batch."""
-    if produce.refusals.any(produce.mesh.now):
+    if produce.foreign or produce.refusals.any(produce.mesh.now):
         return None
     table, clusters = produce.mesh.table, produce.mesh.clusters
     place: Place | None = None
@@ -168,7 +178,9 @@ def _admitted(produce: _Produce) -> Iterator[Wanted[Item]]:
     for wanted in _partitions(produce.scan):
         slot = (wanted.topic, wanted.partition)
         batch = _note_batch(produce, wanted)
-        if batch is not None and not _admits(produce, slot, batch):
+        if wanted.topic in produce.foreign:
+            produce.refuse(slot, FOREIGN_TOPIC)
+        elif batch is not None and not _admits(produce, slot, batch):
             produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif batch is not None and is_repeat(*slot, batch, produce.mesh):
             produce.refuse(slot, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -208,6 +220,8 @@ def _note_batch(produce: _Produce, wanted: Wanted[Item]) -> BatchHeader | None:
 
 
 def _patch_visits(produce: _Produce) -> None:
+    if produce.scan.transactional_id is not None:
+        return
     frame = produce.request.frame
     for topic in produce.scan.topics:
         route = produce.mesh.table.route(topic.name)

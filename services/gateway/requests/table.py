@@ -38,6 +38,7 @@ from services.gateway.requests import (
 )
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import Handler, Order, Reach
+from services.gateway.requests.transactions import add_partitions, end, offsets
 from services.gateway.wire.apis import ApiKey, api_name
 
 _ROWS = (
@@ -93,10 +94,41 @@ _ROWS = (
         ApiKey.INIT_PRODUCER_ID,
         VersionRange(0, 5),
         init_producer_id.handle,
-        split="answered by the gateway: it mints the id; transactional ids are refused",
+        split="answered by the gateway: it mints the id; transactional ids: coordinator on the id's home cluster",
         merge="",
-        order=Order.AT_ONCE,
-        own=True,
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        VersionRange(0, 3),
+        add_partitions.handle,
+        split="the transactional id's home cluster; partitions that live elsewhere are refused",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        VersionRange(0, 4),
+        offsets.handle_add,
+        split="the transactional id's home cluster",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.END_TXN,
+        VersionRange(0, 5),
+        end.handle,
+        split="the transactional id's home cluster",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.TXN_OFFSET_COMMIT,
+        VersionRange(0, 5),
+        offsets.handle_commit,
+        split="the transactional id's home cluster, if group and topics live there too; else refused",
+        merge="",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.OFFSET_COMMIT,

@@ -50,9 +50,3 @@ def test_producer_ids_are_minted_above_what_brokers_hand_out() -> None:
     book = Playbook(init_producer_id.handle, InitProducerIdRequest(None, 60_000), 4, view)
     assert book.answer.producer_id >= 1 << 62
     assert book.answer.producer_epoch == 0
-
-
-def test_transactional_ids_are_refused_for_good() -> None:
-    view = World({"c1": []}).view()
-    book = Playbook(init_producer_id.handle, InitProducerIdRequest("tx", 60_000), 4, view)
-    assert book.answer.error_code == 53

@@ -206,9 +206,3 @@ def test_from_the_second_visit_on_producer_ids_are_patched() -> None:
     frame = call.message.frame
     at = bytes(frame).index(batch(producer_id=1 << 62, epoch=0, sequence=0)[:12])
     assert read_batch_header(frame, at, len(frame)).producer_id == visit_producer_id(1 << 62, 2)
-
-
-def test_transactions_are_refused() -> None:
-    message = request(("apples", 0, batch()))
-    message.transactional_id = "tx"
-    assert errors(play(World({"c1": ["apples"]}), message)) == [("apples", 0, 53)]

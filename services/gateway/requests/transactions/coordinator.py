@@ -1,0 +1,54 @@
+"""Asking the coordinator of a transactional id, or that of a group on behalf of one."""
+
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+from services.gateway.requests.plan import (
+    Call,
+    Command,
+    Coordinator,
+    Forget,
+    KeyType,
+    Lane,
+    MeshView,
+    Unreachable,
+    ask,
+)
+from services.gateway.requests.versions import fitted
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.schema import Struct
+
+M = TypeVar("M", bound=Struct)
+
+COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+SECOND_PROTOCOL: Final = {ApiKey.END_TXN: 5, ApiKey.TXN_OFFSET_COMMIT: 5}
+"""Versions of the second protocol of transactions (KIP-890): the same fields mean more, so no older one stands in."""
+
+
+def coordinator_of(transactional_id: str) -> Coordinator:
+    return Coordinator(transactional_id, KeyType.TRANSACTION)
+
+
+def ask_coordinator(
+    cluster: str | None,
+    coordinator: Coordinator,
+    message: Struct,
+    version: int,
+    answer: type[M],
+    mesh: MeshView,
+) -> Generator[Command, Any, M | ErrorCode]:
+    """Its answer; or the error for one that can't be asked: retriable, unless its cluster lacks the version."""
+    if cluster is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    asked = Call(cluster, message, version, coordinator, Lane.CLIENT)
+    call = fitted(asked, mesh)
+    if isinstance(call, Unreachable) or call.version < SECOND_PROTOCOL.get(ApiKey(asked.key), 0) <= version:
+        return ErrorCode.UNSUPPORTED_VERSION
+    outcome = yield from ask(call, answer)
+    if isinstance(outcome, Unreachable):
+        yield Forget(cluster, coordinator)
+        return ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if getattr(outcome, "error_code", ErrorCode.NONE) in COORDINATOR_MOVED:
+        yield Forget(cluster, coordinator)
+    return outcome

@@ -1,0 +1,193 @@
+"""Transactions on one cluster: what goes to the coordinator at home, and what is refused before anything is lost."""
+
+import pytest
+
+from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, Subject
+from services.gateway.requests import init_producer_id, produce
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.plan import Coordinator, Forget, Handle, KeyType, Lane, Unreachable, Verbatim
+from services.gateway.requests.transactions import add_partitions, end, offsets
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from services.gateway.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
+from services.gateway.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from services.gateway.wire.schema import Struct
+from tests.unit.gateway.requests.playbook import Playbook, World
+from tests.unit.gateway.wire.records import batch
+
+TX = Coordinator("tx", KeyType.TRANSACTION)
+
+
+def world(home: str | None = None) -> World:
+    """apples on c1, bananas on c2; the id "tx" lives on `home`, by a rule, or on c1, the first cluster of the mesh."""
+    made = World({"c1": ["apples"], "c2": ["bananas"]})
+    if home is not None:
+        rule = ForwardingRule("tx-rule", ExactName("tx", Subject.TRANSACTIONAL_ID), home)
+        made.table = RoutingTable(2, made.table.clusters.values(), [*made.table.versions, RuleVersion(rule, 99.0, 2)])
+    return made
+
+
+def play(handle: Handle, message: Struct, version: int, in_world: World) -> Playbook:
+    return Playbook(handle, message, version, in_world.view())
+
+
+def produced(*topics: str) -> ProduceRequest:
+    wanted = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch())]) for topic in topics]
+    return ProduceRequest("tx", -1, 30_000, wanted)
+
+
+def added(*topics: str) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest([], "tx", 7, 0, [AddPartitionsToTxnTopic(topic, [0]) for topic in topics])
+
+
+def committed(*topics: str, generation: int = -1, member: str = "") -> TxnOffsetCommitRequest:
+    partition = TxnOffsetCommitRequestPartition(0, 5)
+    wanted = [TxnOffsetCommitRequestTopic(topic, [partition]) for topic in topics]
+    return TxnOffsetCommitRequest("tx", "pickers", 7, 0, generation, member, None, wanted)
+
+
+def errors_of_partitions(answer: AddPartitionsToTxnResponse) -> dict[str, int]:
+    results = answer.results_by_topic_v3_and_below
+    return {topic.name: p.partition_error_code for topic in results for p in topic.results_by_partition}
+
+
+def errors_of_offsets(answer: TxnOffsetCommitResponse) -> dict[str, int]:
+    return {topic.name: partition.error_code for topic in answer.topics for partition in topic.partitions}
+
+
+@pytest.mark.parametrize(("rule", "home"), [(None, "c1"), ("c2", "c2")])
+@pytest.mark.parametrize(
+    ("handle", "message", "version", "answer"),
+    [
+        (init_producer_id.handle, InitProducerIdRequest("tx", 60_000), 4, InitProducerIdResponse(0, 0, 7, 3)),
+        (offsets.handle_add, AddOffsetsToTxnRequest("tx", 7, 3, "pickers"), 3, AddOffsetsToTxnResponse()),
+        (end.handle, EndTxnRequest("tx", 7, 3, True), 5, EndTxnResponse(0, 0, 7, 4)),
+        (end.handle, EndTxnRequest("tx", 7, 3, False), 2, EndTxnResponse(0, ErrorCode.PRODUCER_FENCED)),
+    ],
+)
+def test_the_coordinator_at_home_is_asked_and_its_answer_is_the_clients(
+    rule: str | None, home: str, handle: Handle, message: Struct, version: int, answer: Struct
+) -> None:
+    book = play(handle, message, version, world(rule))
+    (call,) = book.asked()
+    assert (call.cluster, call.target, call.version, call.lane) == (home, TX, version, Lane.CLIENT)
+    assert call.message == message
+    book.answered(answer)
+    assert book.answer == answer
+
+
+def test_records_of_a_transaction_go_untouched_to_its_home() -> None:
+    book = play(produce.handle, produced("apples"), 9, world())
+    (call,) = book.asked()
+    assert call.cluster == "c1" and isinstance(call.message, Verbatim)
+
+
+def test_records_for_another_cluster_are_refused_and_the_others_go_on() -> None:
+    book = play(produce.handle, produced("apples", "bananas"), 9, world())
+    assert [call.cluster for call in book.asked()] == ["c1"]
+    book.all_unreachable()
+    errors = {topic.name: topic.partition_responses[0].error_code for topic in book.answer.responses}
+    assert errors["bananas"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_the_coordinators_id_stays_on_a_topics_second_visit() -> None:
+    twice = world()
+    twice.move("apples", "c2")
+    twice.move("apples", "c1")
+    frames = play(produce.handle, produced("apples"), 9, twice)
+    (look_up,) = frames.asked()
+    assert look_up.cluster == "c2", "the last cluster is asked for repeats"
+    frames.all_unreachable()
+    (call,) = frames.asked()
+    assert isinstance(call.message, Verbatim)
+    assert bytes(batch()) in bytes(call.message.frame)
+
+
+def test_partitions_are_added_at_home() -> None:
+    book = play(add_partitions.handle, added("apples"), 3, world())
+    (call,) = book.asked()
+    assert (call.cluster, call.target) == ("c1", TX)
+    result = AddPartitionsToTxnTopicResult("apples", [AddPartitionsToTxnPartitionResult(0, 0)])
+    book.answered(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
+    assert errors_of_partitions(book.answer) == {"apples": 0}
+
+
+def test_one_partition_on_another_cluster_and_none_is_added() -> None:
+    book = play(add_partitions.handle, added("apples", "bananas"), 3, world())
+    assert errors_of_partitions(book.answer) == {
+        "apples": ErrorCode.OPERATION_NOT_ATTEMPTED,
+        "bananas": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+
+
+def test_a_coordinator_that_has_moved_is_looked_for_again() -> None:
+    book = play(add_partitions.handle, added("apples"), 3, world())
+    result = AddPartitionsToTxnTopicResult("apples", [AddPartitionsToTxnPartitionResult(0, ErrorCode.NOT_COORDINATOR)])
+    book.answered(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
+    assert Forget("c1", TX) in book.noted
+    book = play(end.handle, EndTxnRequest("tx", 7, 3, True), 3, world())
+    book.answered(Unreachable("c1", "connection lost"))
+    assert Forget("c1", TX) in book.noted
+    assert book.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_offsets_without_a_member_need_their_topics_at_home() -> None:
+    book = play(offsets.handle_commit, committed("apples"), 3, world())
+    (call,) = book.asked()
+    assert (call.cluster, call.target) == ("c1", Coordinator("pickers"))
+    stored = TxnOffsetCommitResponse(
+        topics=[TxnOffsetCommitResponseTopic("apples", [TxnOffsetCommitResponsePartition(0, 0)])]
+    )
+    book.answered(stored)
+    assert book.answer == stored
+
+
+def test_offsets_of_topics_on_another_cluster_are_refused() -> None:
+    book = play(offsets.handle_commit, committed("apples", "bananas"), 3, world())
+    refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert errors_of_offsets(book.answer) == {"apples": refused, "bananas": refused}
+
+
+@pytest.mark.parametrize(("group_on", "accepted"), [("c1", True), ("c2", False)])
+def test_a_members_offsets_need_its_group_at_home(group_on: str, accepted: bool) -> None:
+    made = world()
+    group = ForwardingRule("g", NamePrefix("pick", Subject.GROUP), group_on)
+    made.table = RoutingTable(3, made.table.clusters.values(), [*made.table.versions, RuleVersion(group, 98.0, 3)])
+    book = play(offsets.handle_commit, committed("apples", generation=4, member="m-1"), 3, made)
+    if accepted:
+        (call,) = book.asked()
+        assert (call.cluster, call.target) == ("c1", Coordinator("pickers"))
+    else:
+        assert errors_of_offsets(book.answer) == {"apples": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+
+
+def test_the_second_protocol_is_not_spoken_to_a_cluster_of_the_first() -> None:
+    older = world()
+    older.clusters["c1"].versions[ApiKey.END_TXN] = VersionRange(0, 3)
+    book = play(end.handle, EndTxnRequest("tx", 7, 3, True), 5, older)
+    assert book.answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    book = play(end.handle, EndTxnRequest("tx", 7, 3, True), 4, older)
+    assert book.asked()[0].version == 3
