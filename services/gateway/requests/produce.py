@@ -3,6 +3,8 @@
 Theory of operation
 1. A request whose partitions all have one leader passes as it came; its answer too, unless it reports an error. Any
    other request is cut into one for each leader from slices of its own bytes; answers come in the client's order.
+   Upstream goes by name, so from version 13 on ids are exchanged for names and back (`topic_ids`); a cluster that is
+   older than the client is spoken to in its own version. Batches are the same in all of them.
 2. The gateway itself answers a partition with NOT_LEADER_OR_FOLLOWER (the cluster is out of reach or the leader not
    known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
    to some (protocol-ideas 1). A batch that was sent and got no answer is neither: `MAYBE_WRITTEN`.
@@ -17,7 +19,7 @@ Theory of operation
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from services.gateway.requests.memory import BatchKey, Refusals
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
@@ -43,14 +45,20 @@ from services.gateway.requests.plan import (
     Verbatim,
 )
 from services.gateway.requests.seams import is_open, is_repeat, look_behind
+from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.transactions.home import FOREIGN_TOPIC, foreign_topics, tell_refused, transaction_home
+from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import ProducePartition, ProduceScan, ProduceTopic, scan_produce, split_produce
-from services.gateway.wire.scanner.produce_response import produce_response_is_clean
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.produce_response import produce_response_is_clean, with_topic_ids
+
+NAMES_UNTIL = IDS_SINCE - 1
+"""The last version that names topics, and so the newest that clusters are spoken to in."""
 
 Item = tuple[ProduceTopic, ProducePartition]
 Slot = tuple[str, int]
@@ -68,6 +76,8 @@ class _Produce:
     mesh: MeshView
     scan: ProduceScan
     results: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
+    strange: list[ProduceTopic] = field(default_factory=list)
+    """Topics of the request, but not of the scan: nobody knows their ids."""
     batches: dict[Slot, BatchHeader] = field(default_factory=dict)
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
     foreign: Mapping[str, str] = field(default_factory=dict)
@@ -99,6 +109,8 @@ def _key(slot: Slot, batch: BatchHeader) -> BatchKey:
 def handle(request: Request, mesh: MeshView) -> Plan:
     scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
     produce = _Produce(request, mesh, scan)
+    if request.version >= IDS_SINCE:
+        scan = yield from _named(produce)
     if scan.transactional_id is not None:
         _keep_to_home(produce, scan.transactional_id)
     sole = _sole_leader(produce)
@@ -106,8 +118,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         (outcome,) = yield Ask((_call(produce, sole, None),))
         if scan.acks == 0 and isinstance(outcome, Sent):
             return NoAnswer()
-        if isinstance(outcome, RawResponse) and _passes(outcome):
-            return outcome
+        passing = _passing(produce, outcome)
+        if passing is not None:
+            return passing
         parts = list(_partitions(scan))
         for wanted in parts:
             _note_batch(produce, wanted)
@@ -132,7 +145,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     whole = not produce.results and len(outcomes) == 1
     for place, parts, outcome in outcomes:
         response = yield from _take(produce, place, parts, outcome)
-        if whole and response is not None and isinstance(outcome, RawResponse) and _is_clean(response):
+        if whole and response is not None and _is_clean(response) and _is_of_version(outcome, request.version):
             return outcome
     return _answer(produce)
 
@@ -144,10 +157,19 @@ def _keep_to_home(produce: _Produce, transactional_id: str) -> None:
         tell_refused("Produce", transactional_id, home, produce.foreign)
 
 
+def _named(produce: _Produce) -> Generator[Command, Any, ProduceScan]:
+    """The scan with names in the place of ids. Topics that nobody knows are taken out."""
+    names = yield from topic_names(produce.mesh, [topic.topic_id for topic in produce.scan.topics])
+    produce.strange = [topic for topic in produce.scan.topics if topic.topic_id not in names]
+    known = [t._replace(name=names[t.topic_id]) for t in produce.scan.topics if t.topic_id in names]
+    produce.scan = produce.scan._replace(topics=known)
+    return produce.scan
+
+
 def _sole_leader(produce: _Produce) -> Place | None:
     """The leader of all partitions, if there is one and nothing stands against passing the request as it is: the case
     of almost every request, found without opening a batch."""
-    if produce.foreign or produce.refusals.any(produce.mesh.now):
+    if produce.strange or produce.foreign or produce.refusals.any(produce.mesh.now):
         return None
     table, clusters = produce.mesh.table, produce.mesh.clusters
     place: Place | None = None
@@ -238,21 +260,23 @@ def _patch_visits(produce: _Produce) -> None:
 def _call(produce: _Produce, place: Place, parts: list[Wanted[Item]] | None) -> Call:
     """What goes to one leader: these parts, or all of the request."""
     request, scan = produce.request, produce.scan
+    version = highest_version(produce.mesh, place.cluster, ApiKey.PRODUCE, min(request.version, NAMES_UNTIL))
     message: Verbatim | Body
-    if parts is None or len(parts) == sum(len(topic.partitions) for topic in scan.topics):
+    whole = parts is None or len(parts) == sum(len(topic.partitions) for topic in scan.topics)
+    if whole and version == request.version:
         message = Verbatim(request.frame)
     else:
         topics: list[tuple[ProduceTopic, list[ProducePartition]]] = []
-        for wanted in parts:
+        for wanted in _partitions(scan) if parts is None else parts:
             topic, partition = wanted.item
             if not topics or topics[-1][0] is not topic:
                 topics.append((topic, []))
             topics[-1][1].append(partition)
-        message = Body(tuple(split_produce(request.frame, scan, topics)))
+        message = Body(tuple(split_produce(request.frame, scan, topics, version)))
     return Call(
         place.cluster,
         message,
-        request.version,
+        version,
         Broker(place.broker_id),
         Lane.PRODUCE,
         timeout_s=max(0, scan.timeout_ms) / 1000 + CALL_TIMEOUT_S,
@@ -289,12 +313,24 @@ def _take(
     return response
 
 
-def _passes(raw: RawResponse) -> bool:
-    """Whether an answer may go to the client as it is; bytes that can't be read are for the decoder to refuse."""
+def _passing(produce: _Produce, outcome: Outcome) -> Answer | None:
+    """What may go to the client without being opened; bytes that can't be read are for the decoder to refuse."""
+    if not isinstance(outcome, RawResponse):
+        return None
+    place = (outcome.frame, outcome.version, outcome.body_offset, len(outcome.frame))
     try:
-        return produce_response_is_clean(raw.frame, raw.version, raw.body_offset, len(raw.frame))
+        if outcome.version == produce.request.version:
+            return outcome if produce_response_is_clean(*place) else None
+        if produce.request.version < IDS_SINCE:
+            return None
+        pieces = with_topic_ids(*place, {topic.name.encode(): topic.topic_id for topic in produce.scan.topics})
     except WireError:
-        return False
+        return None
+    return None if pieces is None else Body(tuple(pieces))
+
+
+def _is_of_version(outcome: Outcome, version: int) -> TypeGuard[RawResponse]:
+    return isinstance(outcome, RawResponse) and outcome.version == version
 
 
 def _is_clean(response: ProduceResponse) -> bool:
@@ -307,16 +343,29 @@ def _is_clean(response: ProduceResponse) -> bool:
 def _answer(produce: _Produce) -> Answer:
     if produce.scan.acks == 0:
         failed = sorted({slot[0] for slot, result in produce.results.items() if result.error_code})
+        failed += [f"with id {topic.topic_id.hex()}" for topic in produce.strange]
         return Close(f"Produce with acks 0 could not be sent, topics {', '.join(failed)}") if failed else NoAnswer()
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partition_responses=[produce.results[topic.name, p.partition] for p in topic.partitions],
             )
             for topic in produce.scan.topics
         ]
+        + [
+            TopicProduceResponse(topic_id=topic.topic_id, partition_responses=_unknown(topic))
+            for topic in produce.strange
+        ]
     )
+
+
+def _unknown(topic: ProduceTopic) -> list[PartitionProduceResponse]:
+    return [
+        PartitionProduceResponse(index=partition.partition, error_code=ErrorCode.UNKNOWN_TOPIC_ID, base_offset=-1)
+        for partition in topic.partitions
+    ]
 
 
 def _without_acks(produce: _Produce, outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]]) -> Answer:

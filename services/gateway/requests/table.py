@@ -44,11 +44,12 @@ from services.gateway.wire.apis import ApiKey, api_name
 _ROWS = (
     Handler(
         ApiKey.PRODUCE,
-        VersionRange(3, 12),
+        VersionRange(3, 13),
         produce.handle,
         split="leader of each partition on its topic's owner; untouched when that is one",
         merge="partition, in the client's order",
         order=Order.PIPELINED,
+        own=True,
     ),
     Handler(
         ApiKey.FETCH,
