@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 import re2
 
 from mesh.routing.errors import InvalidRuleError
-from mesh.routing.templates import TopicTemplate
+from mesh.routing.templates import TOPIC, TopicTemplate
 
 MAX_NAME = 249
 """Characters of the longest topic name that Kafka accepts (org.apache.kafka.common.internals.Topic)."""
@@ -52,6 +53,11 @@ class ExactName:
             subject = self.subject.value.replace("_", " ")
             raise InvalidRuleError(field_of(self), f"{subject} must have {_length(self.subject)}, got {self.text!r}")
 
+    @property
+    def head(self) -> str:
+        """How every name begins that this matches."""
+        return self.text
+
     def matches(self, name: str) -> bool:
         return name == self.text
 
@@ -72,6 +78,11 @@ class NamePrefix:
             raise InvalidRuleError(
                 field_of(self), f"prefix must have {_length(self.subject)}, got {self.text!r}; for all use regex '.*'"
             )
+
+    @property
+    def head(self) -> str:
+        """How every name begins that this matches."""
+        return self.text
 
     def matches(self, name: str) -> bool:
         return name.startswith(self.text)
@@ -95,12 +106,24 @@ class NameRegex:
             reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
             raise InvalidRuleError(field_of(self), f"{self.text!r} is not an RE2 expression: {reason}") from None
 
+    @property
+    def head(self) -> str:
+        """How every name begins that this matches, as far as the expression says so in plain text at its start."""
+        if "|" in self.text:
+            return ""
+        plain = _PLAIN_START.match(self.text)
+        assert plain is not None  # it matches nothing, too
+        return plain[0].replace("\\", "")
+
     def matches(self, name: str) -> bool:
         return _compiled(self.text).fullmatch(name) is not None
 
     def __str__(self) -> str:
         return f"{_of(self.subject)}regex {self.text}"
 
+
+_PLAIN_START = re.compile(r"(?:(?:[A-Za-z0-9_-]|\\[._-])(?![*?{]))*")
+"""Text of names at the start of an expression, without a last character that need not be there."""
 
 Match = ExactName | NamePrefix | NameRegex
 
@@ -178,7 +201,8 @@ class ForwardingRule:
             return ""
         if isinstance(self.match, ExactName):
             return self.template.upstream(self.match.text)
-        return self.template.pieces[0]
+        text, placeholder, *_ = self.template.pieces
+        return text + self.match.head if placeholder == TOPIC else text
 
     def upstream_name(self, topic: str) -> str:
         """What a topic that matches is called on its cluster."""

@@ -3,8 +3,9 @@
 Theory of operation
 1. A table holds every version of every rule: the living ones decide, the past ones only count visits. Rules about
    topics, groups, transactional ids and client software are looked up apart from each other.
-2. A look-up gathers the versions that match a name (one dict hit for exact names, one per prefix length in use, then
-   the regular expressions) and takes the living one of lowest rank. Answers are cached per table.
+2. A look-up gathers the versions that match a name (one dict hit for exact names, one for each length of prefixes in
+   use; a regular expression counts by the plain text at its start) and takes the living one of lowest rank. Answers
+   are cached per table.
 3. A topic may have another name on its cluster (`upstream_topic`), and clients know it by one name only: the first
    rule that renames a topic to what the cluster calls it gives the name, and any other name that would lead there, the
    cluster's own included, leads nowhere.
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from mesh.routing.rules import ExactName, ForwardingRule, Match, NamePrefix, RuleVersion, Subject
+from mesh.routing.rules import ExactName, ForwardingRule, Match, RuleVersion, Subject
 from mesh.topics import is_topic_name
 
 ROUTE_CACHE_LIMIT = 200_000
@@ -71,32 +72,27 @@ class Route:
 
 
 class _Index:
-    """Rule versions by what they match on."""
+    """Rule versions by what they match on: exact names, and how other names begin."""
 
-    __slots__ = ("_exact", "_prefix_lengths", "_prefixes", "_regexes")
+    __slots__ = ("_by_head", "_exact", "_lengths")
 
     def __init__(self, versions: Iterable[RuleVersion]) -> None:
         self._exact: dict[str, list[RuleVersion]] = {}
-        self._prefixes: dict[str, list[RuleVersion]] = {}
-        self._regexes: list[RuleVersion] = []
+        self._by_head: dict[str, list[RuleVersion]] = {}
         for version in versions:
-            match version.rule.match:
-                case ExactName(name):
-                    self._exact.setdefault(name, []).append(version)
-                case NamePrefix(prefix):
-                    self._prefixes.setdefault(prefix, []).append(version)
-                case _:
-                    self._regexes.append(version)
-        self._prefix_lengths = sorted({len(prefix) for prefix in self._prefixes})
+            match = version.rule.match
+            by_text = self._exact if isinstance(match, ExactName) else self._by_head
+            by_text.setdefault(match.head, []).append(version)
+        self._lengths = sorted({len(head) for head in self._by_head})
 
     def matching(self, name: str) -> list[RuleVersion]:
         """Every version, living or past, that matches the name."""
         found = list(self._exact.get(name, ()))
-        for length in self._prefix_lengths:
+        for length in self._lengths:
             if length > len(name):
                 break
-            found.extend(self._prefixes.get(name[:length], ()))
-        found.extend(version for version in self._regexes if version.rule.match.matches(name))
+            of_this_head = self._by_head.get(name[:length], ())
+            found.extend(version for version in of_this_head if version.rule.match.matches(name))
         return found
 
 

@@ -73,6 +73,33 @@ def test_order_decides_not_the_kind_or_length_of_the_match() -> None:
     assert rules.cluster_of("apples") == "c2"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "head"),
+    [
+        ("team-5-.+", "team-5-"),
+        (r"eu\.orders\.v\d", "eu.orders.v"),
+        ("colou?r", "colo"),
+        ("ab*", "a"),
+        ("ab{0,2}c", "a"),
+        ("ab+", "ab"),
+        (r"a\.?b", "a"),
+        ("apples|pears", ""),
+        ("(?i)apples", ""),
+        (r"\Qa.b\E.*", ""),
+        (".*", ""),
+    ],
+)
+def test_an_expression_is_looked_up_by_the_plain_text_at_its_start(pattern: str, head: str) -> None:
+    assert NameRegex(pattern).head == head
+
+
+def test_expressions_with_and_without_plain_text_are_found_alike() -> None:
+    rules = table((NameRegex("colou?r"), "c1"), (NameRegex("(?i)APPLES"), "c2"), (NameRegex("a.*|b.*"), "c1"))
+    assert [rules.cluster_of(name) for name in ("color", "colour", "apples", "apple", "b", "colr")] == [
+        "c1", "c1", "c2", "c1", "c1", None,
+    ]  # fmt: skip
+
+
 def test_a_rule_to_a_cluster_that_left_routes_nothing() -> None:
     versions = [RuleVersion(ForwardingRule("r", ExactName("apples"), "c9"), 1.0, 1)]
     assert RoutingTable(1, [C1], versions).route("apples") is None
