@@ -191,8 +191,10 @@ class Exchange:
     def _submit_resumable(self, call: Call, take: Taker) -> None:
         place = (self._clusters.incarnation(call.cluster), call.target, call.lane)
         waiting = self._lanes.left_behind
+        # what a topic is called may have changed since: then the question is another one
+        key = (call.resume_key, self._clusters.names(call.cluster))
         left = waiting.get(place)
-        if left is not None and left.key == call.resume_key:
+        if left is not None and left.key == key:
             if left.outcome is not None:
                 del waiting[place]
                 take(left.outcome, True)
@@ -200,7 +202,7 @@ class Exchange:
                 left.taker = take
                 self._left.append(left)
             return
-        mine = waiting[place] = LeftBehind(call.resume_key, taker=take)
+        mine = waiting[place] = LeftBehind(key, taker=take)
         self._left.append(mine)
 
         def settled(outcome: Outcome, owned: bool) -> None:

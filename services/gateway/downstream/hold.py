@@ -9,7 +9,7 @@ the waiting requests start under whatever table is in force.
 import asyncio
 from collections.abc import Callable
 
-from mesh.routing import RoutingTable
+from mesh.routing import Route, RoutingTable
 from services.gateway import metrics
 from services.gateway.requests.plan import Request
 from services.gateway.wire.primitives import WireError
@@ -45,7 +45,7 @@ class Hold:
         if topic is None:
             return True
         old, new = self.before.route(topic), self.after.route(topic)
-        return (old and (old.cluster, old.visit)) != (new and (new.cluster, new.visit))
+        return _stay(old) != _stay(new)
 
     def drain(self, started: dict[object, Request]) -> None:
         """Begin: these Produce requests are on their way."""
@@ -71,3 +71,7 @@ class Hold:
         metrics.held_requests.dec(len(waiting))
         for wake in waiting:
             wake()
+
+
+def _stay(route: Route | None) -> tuple[str, str, int] | None:
+    return None if route is None else (route.cluster, route.upstream_topic, route.visit)

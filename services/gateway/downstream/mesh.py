@@ -73,6 +73,7 @@ class Mesh:
     def run_table(self, table: RoutingTable) -> None:
         """Put a table in force: one assignment, for all requests that start from now on."""
         self.clusters.follow(table)
+        self.clusters.call_topics(table)
         self.table = table
         self._nodes.clear()
         metrics.table_revision.set(table.revision)

@@ -107,6 +107,11 @@ class ClusterKnowledge:
             common = {key: found for key, found in shared.items() if found is not None}
         self.versions = common
 
+    def forget(self, topics: Iterable[str]) -> None:
+        """These names stand for other topics from now on."""
+        for topic in topics:
+            self._drop(topic)
+
     def doubt(self, topics: Iterable[str]) -> None:
         """The next use has to ask again."""
         self.stale.update(self.topics.keys() & set(topics))

@@ -7,6 +7,7 @@ Theory of operation
    `_keep_up` goes on trying, with growing pauses.
 3. A broker that could not be connected to fails calls for a short time, then the next call tries again.
 4. Metadata answers that pass by are learnt from.
+5. Above this class topics are called as clients call them, below it as the cluster does (`border`).
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from typing import TypeVar
 import structlog
 from prometheus_client import Counter
 
-from mesh.routing import UpstreamCluster
+from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.settings import host_port
 from services.gateway import metrics
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, VersionRange
@@ -35,6 +36,8 @@ from services.gateway.requests.plan import (
     Sent,
     Unreachable,
 )
+from services.gateway.requests.topic_names import TopicNames
+from services.gateway.upstream.border import Inward, crossing
 from services.gateway.upstream.connection import OUR_CLIENT_ID, BrokerConnection, Settle
 from services.gateway.upstream.coordinators import Coordinators
 from services.gateway.upstream.keyring import Keyring
@@ -91,6 +94,7 @@ class Cluster:
         self.knowledge = ClusterKnowledge(spec.name)
         self.attempted = asyncio.Event()
         """Set after the first visit, whatever came of it."""
+        self.names = TopicNames(spec.name, RoutingTable())
         self._limits = limits
         self._on_versions = on_versions
         self._loop = asyncio.get_running_loop()
@@ -118,6 +122,15 @@ class Cluster:
             self.spec = spec
         return same
 
+    def call_topics(self, names: TopicNames) -> None:
+        """Go by these names from now on."""
+        if names.renaming or self.names.renaming:
+            before = self.names
+            self.knowledge.forget(
+                [topic for topic in self.knowledge.topics if before.upstream(topic) != names.upstream(topic)]
+            )
+        self.names = names
+
     def start(self) -> None:
         self._keeper = self._loop.create_task(self._keep_up(), name=f"keep up with {self.name}")
 
@@ -141,6 +154,15 @@ class Cluster:
         if refused is not None:
             settle(refused, True)
             return
+        if api_key == ApiKey.METADATA and not call.raw:
+            settle = self._learning(settle)
+        if self.names.renaming:
+            crossed = crossing(call, self.names)
+            if isinstance(crossed, Unreachable):
+                settle(crossed, True)
+                return
+            call, inward = crossed
+            settle = _translating(inward, settle)
         target = call.target
         if isinstance(target, Coordinator) and self._coordinators.known(target) is None:
             self._coordinators.find(
@@ -171,8 +193,6 @@ class Cluster:
         if counter is None:
             counter = self._call_counters[api_key] = metrics.upstream_calls.labels(self.name, api_name(api_key))
         counter.inc()
-        if api_key == ApiKey.METADATA and not call.raw:
-            settle = self._learning(settle)
         if call.no_answer:
             lanes.unheard.add(connection)
         connection.submit(call, api_key, client_id, settle)
@@ -370,6 +390,17 @@ class Cluster:
 
     def _count(self, kind: str) -> None:
         metrics.upstream_errors.labels(self.name, kind).inc()
+
+
+def _translating(inward: Inward, settle: Settle) -> Settle:
+    def translate(outcome: RawResponse | Unreachable | Sent, owned: bool) -> None:
+        if isinstance(outcome, RawResponse):
+            translated = inward(outcome)
+            settle(translated, owned or translated is not outcome)
+        else:
+            settle(outcome, owned)
+
+    return translate
 
 
 class CallFailedError(Exception):

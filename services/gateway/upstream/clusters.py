@@ -7,6 +7,7 @@ from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import Call, Coordinator, Unreachable
 from services.gateway.requests.table import served_ranges
+from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.cluster import Cluster, UpstreamLimits
 from services.gateway.upstream.connection import Settle
 from services.gateway.upstream.lanes import Lanes
@@ -41,6 +42,11 @@ class Clusters:
         for name in self._clusters.keys() - table.clusters.keys():
             self._leave(self._clusters[name])
         self._recount()
+
+    def call_topics(self, table: RoutingTable) -> None:
+        """Clients' topics are called on their clusters as this table says, from now on."""
+        for name, cluster in self._clusters.items():
+            cluster.call_topics(TopicNames(name, table))
 
     def _stay(self, cluster: Cluster) -> None:
         task = self._leaving.pop(cluster, None)
@@ -87,6 +93,11 @@ class Clusters:
             settle(Unreachable(call.cluster, "not part of the mesh", never_sent=True), True)
         else:
             cluster.submit(call, lanes, client_id, settle)
+
+    def names(self, cluster: str) -> TopicNames | None:
+        """What topics are called there now; an object of its own for each table."""
+        found = self._clusters.get(cluster)
+        return None if found is None or not found.names.renaming else found.names
 
     def incarnation(self, cluster: str) -> int:
         """Which cluster the name stands for now; 0: none."""

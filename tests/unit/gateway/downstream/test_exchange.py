@@ -27,6 +27,9 @@ class Upstream:
     def incarnation(self, cluster: str) -> int:
         return int(cluster.removeprefix("c"))
 
+    def names(self, cluster: str) -> None:
+        return None
+
 
 def call(cluster: str, resume_key: object = None) -> Call:
     return Call(cluster, MetadataRequest(), 4, raw=True, resume_key=resume_key)

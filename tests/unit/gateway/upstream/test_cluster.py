@@ -5,17 +5,30 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mesh.routing import UpstreamCluster
+from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.requests.knowledge import VersionRange
-from services.gateway.requests.plan import Broker, Call, Coordinator, Lane, Outcome, Target, Unreachable
+from services.gateway.requests.plan import (
+    Broker,
+    Call,
+    Coordinator,
+    Lane,
+    Outcome,
+    RawResponse,
+    Target,
+    Unreachable,
+    Verbatim,
+)
+from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.cluster import Cluster, UpstreamLimits
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.frames import encode_request
 from services.gateway.wire.messages import (
     FindCoordinatorResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     MetadataRequest,
+    MetadataResponse,
 )
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from tests.unit.gateway.scripted_broker import BROKER_ID, ScriptedBroker, broker
@@ -164,3 +177,48 @@ async def test_clients_connections_end_with_the_cluster(scripted: ScriptedBroker
     [connection] = lanes.connections.values()
     await left.stop()
     assert connection.ended is not None
+
+
+def tenants(template: str) -> TopicNames:
+    rule = ForwardingRule("r", ExactName("pears"), "c1", upstream_topic=template)
+    table = RoutingTable(1, [UpstreamCluster("c1", ("c1:9092",), 1)], [RuleVersion(rule, 1.0, 1)])
+    return TopicNames("c1", table)
+
+
+async def test_topics_are_called_as_on_the_cluster_below_and_as_by_clients_above(
+    cluster: Cluster, scripted: ScriptedBroker
+) -> None:
+    cluster.call_topics(tenants("apples"))
+    outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    message = MetadataRequest([MetadataRequestTopic(name="pears")], False)
+    cluster.submit(Call("c1", message, 9), Lanes(), None, lambda o, _: outcome.set_result(o))
+    answer = await outcome
+    assert isinstance(answer, RawResponse)
+    assert [topic.name for topic in answer.decode(MetadataResponse).topics] == ["pears"]
+    assert scripted.requests(ApiKey.METADATA)[-1].topics[0].name == "apples"
+    assert cluster.knowledge.partition_count("pears") == 3
+    assert cluster.knowledge.partition_count("apples") is None
+
+
+async def test_a_request_that_passes_as_it_came_is_written_anew_where_a_topic_has_another_name(
+    cluster: Cluster, scripted: ScriptedBroker
+) -> None:
+    cluster.call_topics(tenants("apples"))
+    frame = memoryview(bytearray(encode_request(MetadataRequest([MetadataRequestTopic(name="pears")]), 9, 5, "me")))
+    outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    verbatim = Call("c1", Verbatim(frame), 9, api_key=ApiKey.METADATA, raw=True)
+    cluster.submit(verbatim, Lanes(), "me", lambda o, _: outcome.set_result(o))
+    answer = await outcome
+    assert isinstance(answer, RawResponse)
+    assert [topic.name for topic in answer.decode(MetadataResponse).topics] == ["pears"]
+    assert scripted.requests(ApiKey.METADATA)[-1].topics[0].name == "apples"
+
+
+async def test_a_name_that_stands_for_another_topic_now_is_asked_for_again(cluster: Cluster) -> None:
+    cluster.call_topics(tenants("apples"))
+    done: asyncio.Future[Unreachable | None] = asyncio.get_running_loop().create_future()
+    cluster.refresh(("pears",), done.set_result)
+    await done
+    assert cluster.knowledge.leader("pears", 0) == BROKER_ID
+    cluster.call_topics(tenants("nowhere"))
+    assert cluster.knowledge.leader("pears", 0) is None

@@ -1,0 +1,30 @@
+"""What topics are called on one cluster, by the rules in force: clients' names outwards, the cluster's own inwards."""
+
+from mesh.routing import RoutingTable
+
+
+class TopicNames:
+    """Both directions for one cluster. Without rules that rename, every topic is called the same on both sides."""
+
+    __slots__ = ("_cluster", "_table", "renaming")
+
+    def __init__(self, cluster: str, table: RoutingTable) -> None:
+        self._cluster = cluster
+        self._table = table
+        self.renaming = table.renames(cluster)
+        """Whether any name may be another one."""
+
+    def upstream(self, topic: str) -> str:
+        """What the cluster calls it: also a topic that has left it, whose last writes somebody asks for."""
+        route = self._table.route(topic)
+        if route is None:
+            return topic
+        if route.cluster == self._cluster:
+            return route.upstream_topic
+        if route.before is not None and route.before.cluster == self._cluster:
+            return route.before.upstream_topic
+        return topic
+
+    def virtual(self, upstream_topic: str) -> str | None:
+        """What clients call it; None for a topic that no client's name leads to."""
+        return self._table.virtual_topic(self._cluster, upstream_topic)

@@ -1,0 +1,71 @@
+"""Where names of topics change: calls go out with the cluster's names, answers come in with those of the clients.
+
+Only calls to clusters with rules that rename come here. A message that names no topic of another name passes as it is;
+the others are read and written anew, records as slices of what came.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from services.gateway.requests.plan import Body, Call, RawResponse, Unreachable, Verbatim
+from services.gateway.requests.topic_names import TopicNames
+from services.gateway.wire.codec import decode, decode_prefix
+from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_request_header, parse_response_header
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.renaming import names_topics, renamed
+from services.gateway.wire.schema import Kind, Struct, message_of
+
+Inward = Callable[[RawResponse], RawResponse | Unreachable]
+
+
+def crossing(call: Call, names: TopicNames) -> tuple[Call, Inward] | Unreachable:
+    """The call as it goes out, and what to do with its answer."""
+    asked: dict[str, str] = {}
+    """The cluster's name -> the one in the call: the answer speaks of the same topics, whatever the rules say then."""
+
+    def upstream(topic: str) -> str:
+        name = names.upstream(topic)
+        asked[name] = topic
+        return name
+
+    try:
+        outward = _outward(call, upstream)
+    except WireError as error:
+        return Unreachable(call.cluster, f"a request that can't be read: {error}", never_sent=True)
+    return outward, lambda response: _inward(call, asked, names, response)
+
+
+def _outward(call: Call, upstream: Callable[[str], str]) -> Call:
+    message = call.message
+    if isinstance(message, Struct):
+        return replace(call, message=renamed(message, upstream))
+    spec = message_of(call.key, Kind.REQUEST)
+    if spec is None or not names_topics(spec.cls):
+        return call
+    if isinstance(message, Verbatim):
+        frame = message.frame
+        header = parse_request_header(frame, SIZE_BYTES, len(frame))
+        read, _ = decode_prefix(spec.cls, call.version, frame, header.body_offset)
+    else:
+        assert isinstance(message, Body)
+        read, _ = decode_prefix(spec.cls, call.version, memoryview(b"".join(message.pieces)), 0)
+    written = renamed(read, upstream)
+    return call if written is read else replace(call, message=written)
+
+
+def _inward(
+    call: Call, asked: Mapping[str, str], names: TopicNames, response: RawResponse
+) -> RawResponse | Unreachable:
+    spec = message_of(call.key, Kind.RESPONSE)
+    if spec is None or not names_topics(spec.cls):
+        return response
+    try:
+        read = decode(spec.cls, response.version, response.frame, response.body_offset)
+    except WireError as error:
+        return Unreachable(call.cluster, f"an answer that is not {spec.cls.__name__} v{response.version}: {error}")
+    written = renamed(read, lambda name: asked.get(name) or names.virtual(name))
+    if written is read:
+        return response
+    frame = memoryview(bytearray(encode_response(written, response.version, 0)))
+    header = parse_response_header(frame, SIZE_BYTES, len(frame), call.key, response.version)
+    return RawResponse(frame, header.body_offset, response.version)
