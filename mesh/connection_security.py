@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
+from typing import ClassVar, TypeVar
+
+from mesh.secret_references import REFERENCE
 
 CONNECTION_PREFIXES = ("broker.address.", "https.", "reconnect.backoff.", "sasl.", "socket.", "ssl.")
 CONNECTION_NAMES = frozenset(
@@ -37,6 +39,29 @@ SERVED_TLS_NAMES = frozenset(
 )
 MECHANISM_NAMES = ("sasl.mechanisms", "sasl.mechanism")
 """One property with two names."""
+UNSECURED_TOKENS = "enable.sasl.oauthbearer.unsecure.jwt"
+CLIENT_ID_NAMES = ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id")
+CLIENT_SECRET_NAMES = ("sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret")
+SERVED_BEARER_NAMES = frozenset(
+    {
+        *CLIENT_ID_NAMES,
+        *CLIENT_SECRET_NAMES,
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.extensions",
+        "sasl.oauthbearer.grant.type",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+    }
+)
+SERVED_KERBEROS_NAMES = frozenset(
+    {
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.min.time.before.relogin",  # of a ticket that kinit would fetch; here it is fetched when needed
+        "sasl.kerberos.principal",
+        "sasl.kerberos.service.name",
+    }
+)
 SYSTEM_CA = "probe"
 """librdkafka's word for: look where this system keeps its authorities. So does an empty value."""
 T = TypeVar("T")
@@ -50,6 +75,9 @@ class Mechanism(Enum):
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+    GSSAPI = "GSSAPI"
+    """Where the extra for it is installed: who connects has to look."""
 
 
 class Protocol(Enum):
@@ -98,10 +126,50 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Sasl:
+class PasswordLogin:
+    """PLAIN or SCRAM."""
+
     mechanism: Mechanism
     username: str
     password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UnsecuredTokenLogin:
+    """OAUTHBEARER with a token that nobody signs, made from `sasl.oauthbearer.config`: for trials."""
+
+    mechanism: ClassVar = Mechanism.OAUTHBEARER
+    config: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedTokenLogin:
+    """OAUTHBEARER with a token that an issuer gives for a client's id and secret (`sasl.oauthbearer.method=oidc`)."""
+
+    mechanism: ClassVar = Mechanism.OAUTHBEARER
+    endpoint_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    extensions: str = ""
+    ca_location: str = ""
+    ca_pem: str = field(default="", repr=False)
+
+
+BearerLogin = UnsecuredTokenLogin | IssuedTokenLogin
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """GSSAPI. Without a keytab the process's own credentials count (KRB5_CLIENT_KTNAME, KRB5CCNAME)."""
+
+    mechanism: ClassVar = Mechanism.GSSAPI
+    service_name: str
+    principal: str
+    keytab: str = ""
+
+
+Login = PasswordLogin | BearerLogin | KerberosLogin
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +177,14 @@ class ConnectionSecurity:
     """`None` stands for: without."""
 
     tls: Tls | None = None
-    sasl: Sasl | None = None
+    login: Login | None = None
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> ConnectionSecurity:
         """From a cluster's `connection_properties`; UnservedSecurityError names the property that can't be served."""
         said = {name: value for name, value in properties.items() if value.strip()}
         protocol = _choice(said, "security.protocol", {p.value: p for p in Protocol}, Protocol.PLAINTEXT)
-        return cls(_tls(said) if protocol.encrypts else None, _sasl(said) if protocol.authenticates else None)
+        return cls(_tls(said) if protocol.encrypts else None, _login(said) if protocol.authenticates else None)
 
 
 def shapes_connections(name: str) -> bool:
@@ -141,9 +209,7 @@ def _choice(said: Mapping[str, str], name: str, choices: Mapping[str, T], defaul
 
 
 def _tls(said: Mapping[str, str]) -> Tls:
-    for name in sorted(said):
-        if name.startswith("ssl.") and name not in SERVED_TLS_NAMES:
-            raise UnservedSecurityError(name, f"is not served (served: {', '.join(sorted(SERVED_TLS_NAMES))})")
+    _only(said, "ssl.", SERVED_TLS_NAMES)
     tls = Tls(
         ca_location=said.get("ssl.ca.location", ""),
         ca_pem=said.get("ssl.ca.pem", ""),
@@ -162,19 +228,85 @@ def _tls(said: Mapping[str, str]) -> Tls:
     return tls
 
 
-def _sasl(said: Mapping[str, str]) -> Sasl:
+def _login(said: Mapping[str, str]) -> Login:
+    mechanism = _mechanism(said)
+    match mechanism:
+        case Mechanism.OAUTHBEARER:
+            return _bearer(said)
+        case Mechanism.GSSAPI:
+            return _kerberos(said)
+    username = _needed(said, ("sasl.username",), mechanism.value)
+    return PasswordLogin(mechanism, username, _needed(said, ("sasl.password",), mechanism.value))
+
+
+def _mechanism(said: Mapping[str, str]) -> Mechanism:
     served = {mechanism.value: mechanism for mechanism in Mechanism}
     names = [name for name in MECHANISM_NAMES if name in said]
-    if not names:
-        reason = f"is not set, and its default, GSSAPI, is not served (served: {', '.join(served)})"
-        raise UnservedSecurityError(MECHANISM_NAMES[0], reason)
     for name in names:
         if said[name] not in served:
             raise UnservedSecurityError(name, f"{said[name]!r} is not served (served: {', '.join(served)})")
-    if len({said[name] for name in names}) > 1:
-        reason = f"{said[names[0]]!r}, but {names[1]}, another name of the same property, says {said[names[1]]!r}"
-        raise UnservedSecurityError(names[0], reason)
-    for name in ("sasl.username", "sasl.password"):
-        if name not in said:
-            raise UnservedSecurityError(name, f"must be set for {said[names[0]]}")
-    return Sasl(served[said[names[0]]], said["sasl.username"], said["sasl.password"])
+    return served[_one_of(said, MECHANISM_NAMES)] if names else Mechanism.GSSAPI
+
+
+def _bearer(said: Mapping[str, str]) -> BearerLogin:
+    _only(said, "sasl.oauthbearer.", SERVED_BEARER_NAMES)
+    method = _choice(said, "sasl.oauthbearer.method", {"default": "default", "oidc": "oidc"}, "default")
+    if method == "default":
+        if not _choice(said, UNSECURED_TOKENS, BOOLEANS, False):
+            reason = (
+                "must be true for tokens that nobody signs; for those of an issuer set sasl.oauthbearer.method=oidc"
+            )
+            raise UnservedSecurityError(UNSECURED_TOKENS, reason)
+        return UnsecuredTokenLogin(_needed(said, ("sasl.oauthbearer.config",), "tokens that nobody signs"))
+    if _choice(said, UNSECURED_TOKENS, BOOLEANS, False):
+        raise UnservedSecurityError(UNSECURED_TOKENS, "and sasl.oauthbearer.method=oidc exclude each other")
+    _choice(said, "sasl.oauthbearer.grant.type", {"client_credentials": None}, None)
+    url = _needed(said, ("sasl.oauthbearer.token.endpoint.url",), "sasl.oauthbearer.method=oidc")
+    if not url.lower().startswith("https://") and not REFERENCE.fullmatch(url):
+        reason = "the client's secret is sent there: only https:// is served"
+        raise UnservedSecurityError("sasl.oauthbearer.token.endpoint.url", reason)
+    _only(said, "https.", frozenset({"https.ca.location", "https.ca.pem"}))
+    return IssuedTokenLogin(
+        endpoint_url=url,
+        client_id=_needed(said, CLIENT_ID_NAMES, "sasl.oauthbearer.method=oidc"),
+        client_secret=_needed(said, CLIENT_SECRET_NAMES, "sasl.oauthbearer.method=oidc"),
+        scope=said.get("sasl.oauthbearer.scope", ""),
+        extensions=said.get("sasl.oauthbearer.extensions", ""),
+        ca_location=said.get("https.ca.location", ""),
+        ca_pem=said.get("https.ca.pem", ""),
+    )
+
+
+def _kerberos(said: Mapping[str, str]) -> KerberosLogin:
+    if "sasl.kerberos.kinit.cmd" in said:
+        reason = "no command is run for a cluster: leave it out, the keytab is read without one"
+        raise UnservedSecurityError("sasl.kerberos.kinit.cmd", reason)
+    _only(said, "sasl.kerberos.", SERVED_KERBEROS_NAMES)
+    return KerberosLogin(
+        service_name=said.get("sasl.kerberos.service.name", "kafka"),
+        principal=said.get("sasl.kerberos.principal", ""),
+        keytab=said.get("sasl.kerberos.keytab", ""),
+    )
+
+
+def _only(said: Mapping[str, str], prefix: str, served: frozenset[str]) -> None:
+    for name in sorted(said):
+        if name.startswith(prefix) and name not in served:
+            raise UnservedSecurityError(name, f"is not served (served: {', '.join(sorted(served))})")
+
+
+def _needed(said: Mapping[str, str], names: tuple[str, ...], wanted_for: str) -> str:
+    """The value of a property that has to be set, by any of its names."""
+    if not any(name in said for name in names):
+        raise UnservedSecurityError(names[0], f"must be set for {wanted_for}")
+    return _one_of(said, names)
+
+
+def _one_of(said: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """The value of a property with several names, at least one of which is set."""
+    first, *others = [name for name in names if name in said]
+    for other in others:
+        if said[other] != said[first]:
+            reason = f"{other}, another name of the same property, says something else; leave one of them out"
+            raise UnservedSecurityError(first, reason)
+    return said[first]

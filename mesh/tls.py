@@ -23,18 +23,26 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.verifies_broker and tls.identifies_host
     context.verify_mode = ssl.CERT_REQUIRED if tls.verifies_broker else ssl.CERT_NONE
-    _trust(context, tls)
+    _trust(context, "ssl", tls.ca_pem, tls.ca_location)
     _identify(context, tls)
     return context
 
 
-def _trust(context: ssl.SSLContext, tls: Tls) -> None:
-    if tls.ca_pem:
-        with _explained("ssl.ca.pem", "has no certificate in PEM"):
-            context.load_verify_locations(cadata=resolve(tls.ca_pem))
+def https_context(ca_pem: str, ca_location: str) -> ssl.SSLContext:
+    """For HTTPS on behalf of a cluster (`https.ca.*`): the authorities of its brokers don't count there."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _trust(context, "https", ca_pem, ca_location)
+    return context
+
+
+def _trust(context: ssl.SSLContext, prefix: str, ca_pem: str, ca_location: str) -> None:
+    if ca_pem:
+        with _explained(f"{prefix}.ca.pem", "has no certificate in PEM"):
+            context.load_verify_locations(cadata=resolve(ca_pem))
         return
-    with _explained("ssl.ca.location", "holds no certificate in PEM"):
-        location = resolve(tls.ca_location)
+    with _explained(f"{prefix}.ca.location", "holds no certificate in PEM"):
+        location = resolve(ca_location)
         if location in ("", SYSTEM_CA):
             context.load_default_certs()
         elif Path(location).is_dir():

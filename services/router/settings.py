@@ -7,7 +7,13 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from mesh.connection_security import ConnectionSecurity, UnservedSecurityError, shapes_connections
+from mesh.connection_security import (
+    MECHANISM_NAMES,
+    ConnectionSecurity,
+    KerberosLogin,
+    UnservedSecurityError,
+    shapes_connections,
+)
 from mesh.settings import Address, AddressList, ServiceSettings, host_port
 
 
@@ -40,7 +46,9 @@ class RouterSettings(ServiceSettings, service="router"):
         for name in sorted(properties):
             if not shapes_connections(name):  # a misspelt security.protocol would mean: none
                 raise UnservedSecurityError(name, "is no property of a connection (security.protocol, sasl.*, ssl.*)")
-        ConnectionSecurity.of(properties)
+        login = ConnectionSecurity.of(properties).login
+        if isinstance(login, KerberosLogin):
+            raise UnservedSecurityError(MECHANISM_NAMES[0], "GSSAPI is not served for the home cluster; use another")
         return properties
 
     @property

@@ -79,6 +79,7 @@ class BrokerConnection(FrameStream):
         super().__init__(max_frame_bytes)
         self.cluster = cluster
         self.address = address
+        self._host = ""
         self.ended: str | None = None
         """Why the connection is no more; None while it lives or is being made."""
         self.fault: str | None = None
@@ -125,11 +126,12 @@ class BrokerConnection(FrameStream):
         return self.fault
 
     async def _connect(self, host: str, port: int) -> None:
+        self._host = host
         keys = Keys() if self._keyring is None else await self._keyring.keys()
         self._logs_in = keys.credentials is not None
         await self._loop.create_connection(lambda: self, host, port, ssl=keys.tls)
         if keys.credentials is not None:
-            await self._log_in(Login(keys.credentials))
+            await self._log_in(Login(keys.credentials, self._host))
 
     @property
     def in_flight(self) -> int:
@@ -240,7 +242,7 @@ class BrokerConnection(FrameStream):
             keys = Keys() if self._keyring is None else await self._keyring.keys()
             if keys.credentials is not None:
                 self._ready = False
-                await self._log_in(Login(keys.credentials, authenticate_version))
+                await self._log_in(Login(keys.credentials, self._host, authenticate_version))
         except (KeyringError, LoginRefusedError) as error:
             self._refused(error)
         except ConnectionEndedError:
@@ -248,7 +250,7 @@ class BrokerConnection(FrameStream):
 
     def _refused(self, error: KeyringError | LoginRefusedError | ssl.SSLError) -> None:
         if self._keyring is not None:
-            self._keyring.doubt()
+            self._keyring.doubt(login_refused=isinstance(error, LoginRefusedError))
         match error:
             case KeyringError():
                 reason = f"no connection to {self.address}: {error}"

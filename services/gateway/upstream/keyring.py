@@ -2,20 +2,31 @@
 
 They are made off the event loop and serve all connections for a while, so that a renewed certificate or password counts
 soon, without a restart. When they can't be made again, what worked last goes on working; after a refusal they are made
-anew for the next connection.
+anew for the next connection. A token is fetched once for all who wait for it, and replaced before its end.
 """
 
 import asyncio
 import ssl
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
-from mesh.connection_security import ConnectionSecurity
+from mesh.bearer_tokens import TokenError, TokenSource
+from mesh.connection_security import (
+    ConnectionSecurity,
+    IssuedTokenLogin,
+    KerberosLogin,
+    Login,
+    PasswordLogin,
+    UnsecuredTokenLogin,
+)
 from mesh.secret_references import UnresolvedReferenceError, resolve
 from mesh.tls import TlsSettingsError, tls_context
-from services.gateway.upstream.sasl import Credentials
+from services.gateway.upstream.bearer import Bearer
+from services.gateway.upstream.kerberos import Kerberos
+from services.gateway.upstream.sasl import Credentials, Password
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +54,8 @@ class Keyring:
         self._cluster = cluster
         self._security = security
         self._loop = asyncio.get_running_loop()
+        login = security.login
+        self._tokens = TokenSource(login) if isinstance(login, (UnsecuredTokenLogin, IssuedTokenLogin)) else None
         self._keys: Keys | None = Keys() if security == ConnectionSecurity() else None
         self._fresh_until = 0.0 if self._keys is None else float("inf")
         self._making: asyncio.Task[Keys] | None = None
@@ -56,10 +69,12 @@ class Keyring:
             self._making.add_done_callback(self._done)
         return await asyncio.shield(self._making)
 
-    def doubt(self) -> None:
+    def doubt(self, *, login_refused: bool = False) -> None:
         """A broker did not accept these keys: they may have been renewed."""
         if self._security != ConnectionSecurity():
             self._fresh_until = 0.0
+        if self._tokens is not None and login_refused:
+            self._tokens.doubt()
 
     async def _made(self) -> Keys:
         fresh_s = FRESH_S
@@ -70,6 +85,13 @@ class Keyring:
                 raise
             log.warning("keys could not be renewed, the last ones serve", cluster=self._cluster, reason=str(error))
             keys, fresh_s = self._keys, RETRY_S
+        if self._tokens is not None:
+            try:
+                token = await self._tokens.token()
+            except TokenError as error:
+                raise KeyringError(str(error)) from None
+            keys = replace(keys, credentials=Bearer(token))
+            fresh_s = min(fresh_s, max(RETRY_S, token.renew_at - time.monotonic()))
         self._keys = keys
         self._fresh_until = self._loop.time() + fresh_s
         return keys
@@ -85,11 +107,19 @@ def _made(security: ConnectionSecurity) -> Keys:
         tls = None if security.tls is None else tls_context(security.tls)
     except TlsSettingsError as error:
         raise KeyringError(str(error)) from None
-    sasl = security.sasl
-    if sasl is None:
-        return Keys(tls)
-    username, password = _resolved("sasl.username", sasl.username), _resolved("sasl.password", sasl.password)
-    return Keys(tls, Credentials(sasl.mechanism, username, password))
+    return Keys(tls, _credentials(security.login))
+
+
+def _credentials(login: Login | None) -> Credentials | None:
+    """Without those that a token is: it is fetched, and has a life of its own."""
+    match login:
+        case PasswordLogin():
+            username, password = _resolved("sasl.username", login.username), _resolved("sasl.password", login.password)
+            return Password(login.mechanism, username, password)
+        case KerberosLogin():
+            keytab = _resolved("sasl.kerberos.keytab", login.keytab)
+            return Kerberos(login.service_name, _resolved("sasl.kerberos.principal", login.principal), keytab)
+    return None
 
 
 def _resolved(name: str, value: str) -> str:

@@ -5,7 +5,7 @@ Theory of operation
    ApiVersions (which SaslAuthenticate does it speak) -> SaslHandshake v1 -> SaslAuthenticate, once for each token.
    A login that renews an earlier one begins at SaslHandshake: no other request may stand there when it is late.
 2. A mechanism makes the tokens and checks those of the broker. SCRAM proves both ways: a broker that does not know the
-   password is refused too.
+   password is refused too. PLAIN and SCRAM are here, OAUTHBEARER in `bearer`, GSSAPI in `kerberos`.
 3. The costly part of SCRAM is the salted password. A broker keeps one salt for each user, so it is computed once and
    kept with the credentials. `Login.next` may take milliseconds: call it from a worker thread.
 4. No error carries a password or a token, also not when a broker sends it back.
@@ -16,7 +16,6 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -50,20 +49,47 @@ class LoginRefusedError(Exception):
     """The broker does not let us in, or can't prove that it is the one. The message is fit for a log."""
 
 
-@dataclass(slots=True)
-class Credentials:
+class Conversation(Protocol):
+    """What a mechanism does."""
+
+    def first(self) -> bytes:
+        """The first token."""
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """The token that answers the broker's; None when the broker has been told everything, and believed."""
+
+
+class Credentials(Protocol):
     """Who we are, resolved. Shared by all connections of a cluster."""
+
+    @property
+    def mechanism(self) -> Mechanism: ...
+
+    @property
+    def secret(self) -> str:
+        """What no error may say; empty where nothing could be sent back."""
+
+    def conversation(self, host: str) -> Conversation:
+        """With the broker of this name."""
+
+
+@dataclass(slots=True)
+class Password:
+    """For PLAIN and SCRAM."""
 
     mechanism: Mechanism
     username: str = field(repr=False)
-    password: str = field(repr=False)
+    secret: str = field(repr=False)
     _salted: dict[tuple[bytes, int], bytes] = field(default_factory=dict, repr=False)
+
+    def conversation(self, host: str) -> Conversation:
+        return Plain(self) if self.mechanism is Mechanism.PLAIN else Scram(self)
 
     def salted_password(self, salt: bytes, iterations: int) -> bytes:
         known = self._salted.get((salt, iterations))
         if known is None:
             name = SCRAM_HASHES[self.mechanism]
-            known = hashlib.pbkdf2_hmac(name, self.password.encode(), salt, iterations)
+            known = hashlib.pbkdf2_hmac(name, self.secret.encode(), salt, iterations)
             self._salted = {(salt, iterations): known}
         return known
 
@@ -76,24 +102,14 @@ class Step(NamedTuple):
     answer: type[Struct]
 
 
-class Conversation(Protocol):
-    """What a mechanism does."""
-
-    def first(self) -> bytes:
-        """The first token."""
-
-    def next(self, challenge: bytes) -> bytes | None:
-        """The token that answers the broker's; None when the broker has been told everything, and believed."""
-
-
 class Plain:
     """PLAIN (RFC 4616)."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Password) -> None:
         self._credentials = credentials
 
     def first(self) -> bytes:
-        return f"\0{self._credentials.username}\0{self._credentials.password}".encode()
+        return f"\0{self._credentials.username}\0{self._credentials.secret}".encode()
 
     def next(self, challenge: bytes) -> bytes | None:
         return None
@@ -102,7 +118,7 @@ class Plain:
 class Scram:
     """SCRAM (RFC 5802, 7677) without channel binding. Names are escaped but not normalised, as Kafka does it."""
 
-    def __init__(self, credentials: Credentials, nonce: str | None = None) -> None:
+    def __init__(self, credentials: Password, nonce: str | None = None) -> None:
         self._credentials = credentials
         self._hash = SCRAM_HASHES[credentials.mechanism]
         self._nonce = nonce or base64.b64encode(secrets.token_bytes(NONCE_BYTES)).decode()
@@ -163,23 +179,16 @@ def _base64(text: str) -> bytes:
         raise LoginRefusedError("the broker's SCRAM message is not base64 where it must be") from None
 
 
-CONVERSATIONS: Final[dict[Mechanism, Callable[[Credentials], Conversation]]] = {
-    Mechanism.PLAIN: Plain,
-    Mechanism.SCRAM_SHA_256: Scram,
-    Mechanism.SCRAM_SHA_512: Scram,
-}
-
-
 class Login:
     """One login on one connection: `begin`, then `next` with each answer until it gives None."""
 
-    def __init__(self, credentials: Credentials, authenticate_version: int | None = None) -> None:
+    def __init__(self, credentials: Credentials, host: str, authenticate_version: int | None = None) -> None:
         """`authenticate_version` as an earlier login on this connection has found it."""
         self.authenticate_version = authenticate_version
         self.lifetime_s = 0.0
         """After so long the broker wants to see a new login; 0: never. Known when the login is done."""
         self._credentials = credentials
-        self._conversation = CONVERSATIONS[credentials.mechanism](credentials)
+        self._conversation = credentials.conversation(host)
 
     @property
     def mechanism(self) -> str:
@@ -219,7 +228,8 @@ class Login:
         return Step(SaslAuthenticateRequest(token), version, SaslAuthenticateResponse)
 
     def _harmless(self, words: str) -> str:
-        shown = words.replace(self._credentials.password, "(password)")[:MAX_SHOWN]
+        secret = self._credentials.secret
+        shown = (words.replace(secret, "(secret)") if secret else words)[:MAX_SHOWN]
         return "".join(c if c.isprintable() else " " for c in shown)
 
 

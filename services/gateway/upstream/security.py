@@ -4,8 +4,15 @@ A table with a cluster that can't is refused when it arrives, with the reason, r
 client. Control asks the same at registration.
 """
 
-from mesh.connection_security import ConnectionSecurity, UnservedSecurityError, connection_properties
+from mesh.connection_security import (
+    MECHANISM_NAMES,
+    ConnectionSecurity,
+    KerberosLogin,
+    UnservedSecurityError,
+    connection_properties,
+)
 from mesh.routing import RoutingTable, UpstreamCluster
+from services.gateway.upstream import kerberos
 
 
 class UnservedClusterError(Exception):
@@ -15,9 +22,14 @@ class UnservedClusterError(Exception):
 def security_of(cluster: UpstreamCluster) -> ConnectionSecurity:
     """Raises UnservedClusterError."""
     try:
-        return ConnectionSecurity.of(connection_properties(cluster.producer_config, cluster.consumer_config))
+        security = ConnectionSecurity.of(connection_properties(cluster.producer_config, cluster.consumer_config))
+        if isinstance(security.login, KerberosLogin):
+            kerberos.library()
     except UnservedSecurityError as error:
         raise UnservedClusterError(f"cluster {cluster.name!r}: {error}") from None
+    except kerberos.KerberosUnavailableError as error:
+        raise UnservedClusterError(f"cluster {cluster.name!r}: {MECHANISM_NAMES[0]}: {error}") from None
+    return security
 
 
 def check(table: RoutingTable) -> None:

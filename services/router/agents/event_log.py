@@ -23,11 +23,12 @@ import faust
 import structlog
 from aiokafka.errors import KafkaError
 from faust.app.base import BootStrategy
-from faust.auth import Credentials, SASLCredentials, SSLCredentials
+from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
-from services.router.agents.home import HomeAccess, reason_of
+from mesh.connection_security import PasswordLogin
+from services.router.agents.home import HomeAccess, HomeToken, reason_of
 from services.router.agents.log_topic import EventLogError
 
 Receive = Callable[[bytes, int], None]
@@ -166,13 +167,13 @@ class EventLog:
 
 
 def _credentials(home: HomeAccess) -> Credentials | None:
-    if home.sasl is not None:
-        return SASLCredentials(
-            username=home.sasl.username,
-            password=home.sasl.password,
-            ssl_context=home.tls,
-            mechanism=home.sasl.mechanism.value,
-        )
+    match home.login:
+        case PasswordLogin(mechanism, username, password):
+            return SASLCredentials(
+                username=username, password=password, ssl_context=home.tls, mechanism=mechanism.value
+            )
+        case HomeToken():
+            return OAuthCredentials(oauth_cb=home.login, ssl_context=home.tls)
     return None if home.tls is None else SSLCredentials(home.tls)
 
 

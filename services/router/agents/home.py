@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from mesh.connection_security import ConnectionSecurity, Sasl
+from mesh.bearer_tokens import TokenError, TokenSource
+from mesh.connection_security import ConnectionSecurity, IssuedTokenLogin, PasswordLogin, UnsecuredTokenLogin
 from mesh.secret_references import UnresolvedReferenceError, resolve
 from mesh.settings import host_port
 from mesh.tls import TlsSettingsError, tls_context
@@ -31,13 +33,33 @@ class HomeAccessError(RuntimeError):
     """What the home cluster's security needs is not here: the property and the reason, without a secret."""
 
 
+class HomeToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ships no types
+    """The token of each new connection, for aiokafka."""
+
+    def __init__(self, tokens: TokenSource) -> None:
+        self._tokens = tokens
+        self._extensions: Mapping[str, str] = {}
+
+    async def token(self) -> str:
+        """Raises KafkaError: of others aiokafka does not think that they may pass."""
+        try:
+            token = await self._tokens.token()
+        except TokenError as error:
+            raise KafkaError(str(error)) from None
+        self._extensions = token.extensions
+        return token.value
+
+    def extensions(self) -> Mapping[str, str]:
+        return self._extensions
+
+
 @dataclass(frozen=True, slots=True)
 class HomeAccess:
     """Whoever has this can connect. `None` stands for: without."""
 
     bootstrap: tuple[str, ...]
     tls: ssl.SSLContext | None = None
-    sasl: Sasl | None = field(default=None, repr=False)
+    login: PasswordLogin | HomeToken | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return ", ".join(self.bootstrap)
@@ -45,14 +67,17 @@ class HomeAccess:
     def for_aiokafka(self) -> dict[str, Any]:
         """Arguments of aiokafka's clients and connections."""
         protocols = {(False, False): "PLAINTEXT", (True, False): "SSL", (False, True): "SASL_PLAINTEXT"}
-        protocol = protocols.get((self.tls is not None, self.sasl is not None), "SASL_SSL")
+        protocol = protocols.get((self.tls is not None, self.login is not None), "SASL_SSL")
         arguments: dict[str, Any] = {"security_protocol": protocol, "ssl_context": self.tls}
-        if self.sasl is not None:
-            arguments |= {
-                "sasl_mechanism": self.sasl.mechanism.value,
-                "sasl_plain_username": self.sasl.username,
-                "sasl_plain_password": self.sasl.password,
-            }
+        match self.login:
+            case PasswordLogin(mechanism, username, password):
+                arguments |= {
+                    "sasl_mechanism": mechanism.value,
+                    "sasl_plain_username": username,
+                    "sasl_plain_password": password,
+                }
+            case HomeToken():
+                arguments |= {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": self.login}
         return arguments
 
 
@@ -99,7 +124,8 @@ async def _enter(address: str, home: HomeAccess) -> None:
 
 def _without_password(words: str, home: HomeAccess) -> str:
     """A broker may send back what it was told."""
-    return words if home.sasl is None or not home.sasl.password else words.replace(home.sasl.password, "(password)")
+    secret = home.login.password if isinstance(home.login, PasswordLogin) else ""
+    return words.replace(secret, "(password)") if secret else words
 
 
 def _resolved(bootstrap: tuple[str, ...], security: ConnectionSecurity) -> HomeAccess:
@@ -107,11 +133,17 @@ def _resolved(bootstrap: tuple[str, ...], security: ConnectionSecurity) -> HomeA
         tls = None if security.tls is None else tls_context(security.tls)
     except TlsSettingsError as error:
         raise HomeAccessError(str(error)) from None
-    sasl = security.sasl
-    if sasl is not None:
-        username, password = _secret("sasl.username", sasl.username), _secret("sasl.password", sasl.password)
-        sasl = replace(sasl, username=username, password=password)
-    return HomeAccess(bootstrap, tls, sasl)
+    return HomeAccess(bootstrap, tls, _login(security))
+
+
+def _login(security: ConnectionSecurity) -> PasswordLogin | HomeToken | None:
+    match security.login:
+        case PasswordLogin() as login:
+            username, password = _secret("sasl.username", login.username), _secret("sasl.password", login.password)
+            return replace(login, username=username, password=password)
+        case UnsecuredTokenLogin() | IssuedTokenLogin() as login:
+            return HomeToken(TokenSource(login))
+    return None
 
 
 def _secret(name: str, value: str) -> str:

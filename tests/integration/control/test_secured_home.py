@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.oauth_issuer import CLIENT_SECRET
 from tests.fixtures.secured_kafka import PASSWORD, SecuredKafka, Way
 from tests.integration.control.world import World, log_in_kafka, until
 
@@ -15,7 +16,7 @@ def world_at(way: Way, database: str, events_topic: str) -> World:
     return World(database, way.bootstrap, events_topic, home_properties=way.properties)
 
 
-@pytest.mark.parametrize("name", ["mutual tls", "PLAIN", "SCRAM-SHA-512 over tls"])
+@pytest.mark.parametrize("name", ["mutual tls", "PLAIN", "SCRAM-SHA-512 over tls", "OAUTHBEARER over tls"])
 async def test_the_log_is_published_to_a_secured_home(
     name: str, secured: SecuredKafka, database: str, kafka_c1: KafkaCluster, events_topic: str
 ) -> None:
@@ -24,6 +25,17 @@ async def test_the_log_is_published_to_a_secured_home(
         await world.set("apples", "c1")
         await world.published(2)
     assert [event.position for event in log_in_kafka(secured.bootstrap, events_topic, 2)] == [1, 2]
+
+
+async def test_a_cluster_that_wants_an_issuers_token_is_registered(
+    secured: SecuredKafka, database: str, kafka_c1: KafkaCluster, events_topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text(CLIENT_SECRET, encoding="ascii")
+    way = secured.way("OAUTHBEARER over tls")
+    properties = way.properties | {"sasl.oauthbearer.client.secret": f"${{file:{tmp_path / 'secret'}}}"}
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        cluster = await world.register("secured", way.bootstrap, producer_config=properties)
+    assert cluster.spec.producer_config["sasl.oauthbearer.client.secret"].startswith("${file:")
 
 
 async def test_a_wrong_password_is_said_and_a_renewed_file_heals(

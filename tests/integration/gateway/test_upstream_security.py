@@ -47,11 +47,12 @@ def test_records_pass_through_every_served_way_to_connect(
     assert sorted(read_all(gateway.address, apples)) == sorted(VALUES)
 
 
+@pytest.mark.parametrize("name", ["PLAIN over tls", "OAUTHBEARER over tls"])
 def test_a_login_is_renewed_before_the_broker_ends_it_and_no_connection_is_lost(
-    secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
+    name: str, secured: SecuredKafka, start_gateway: StartGateway, create_topic: CreateTopic, apples: str
 ) -> None:
     create_topic(secured, apples)
-    gateway = start_gateway(one_cluster(secured.way("PLAIN over tls"), apples))
+    gateway = start_gateway(one_cluster(secured.way(name), apples))
     before = lost_calls()
     producer = Producer({"bootstrap.servers": gateway.address, "linger.ms": 0, "enable.idempotence": True})
     faults: list[object] = []
@@ -84,6 +85,19 @@ def test_a_wrong_password_is_named_and_a_renewed_one_heals(
     wait_until(is_up, "the cluster is up", 20)
     produce(gateway.address, apples, VALUES)
     assert sorted(read_all(secured.bootstrap, apples)) == sorted(VALUES)
+
+
+def test_an_issuers_refusal_is_named_and_its_secret_is_not(
+    secured: SecuredKafka, start_gateway: StartGateway, apples: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("wrong-horse", encoding="ascii")
+    way = secured.way("OAUTHBEARER over tls")
+    way.properties["sasl.oauthbearer.client.secret"] = f"${{file:{tmp_path / 'secret'}}}"
+    with capture_logs() as logs:
+        start_gateway(one_cluster(way, apples))
+    (down,) = [entry for entry in logs if entry["event"] == "cluster is down"]
+    assert f"{secured.issuer.url} gives no token: 401 invalid_client" in down["reason"]
+    assert "wrong-horse" not in str(logs)
 
 
 def test_a_broker_whose_authority_is_not_trusted_gets_nothing(

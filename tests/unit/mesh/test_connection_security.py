@@ -6,13 +6,25 @@ import pytest
 
 from mesh.connection_security import (
     ConnectionSecurity,
+    IssuedTokenLogin,
+    KerberosLogin,
     Mechanism,
-    Sasl,
+    PasswordLogin,
     Tls,
+    UnsecuredTokenLogin,
     UnservedSecurityError,
     connection_properties,
 )
 
+BEARER = {"security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}
+UNSECURED = {"enable.sasl.oauthbearer.unsecure.jwt": "true"}
+ISSUED = {
+    **BEARER,
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "mesh",
+    "sasl.oauthbearer.client.secret": "${file:/secret}",
+    "sasl.oauthbearer.token.endpoint.url": "https://issuer/token",
+}
 LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "mesh", "sasl.password": "${env:PASSWORD}"}
 
 
@@ -31,7 +43,7 @@ def test_what_another_protocol_would_need_is_let_be() -> None:
 )
 def test_protocols(protocol: str, encrypts: bool, authenticates: bool) -> None:
     security = ConnectionSecurity.of({"security.protocol": protocol, **LOGIN})
-    assert (security.tls is not None, security.sasl is not None) == (encrypts, authenticates)
+    assert (security.tls is not None, security.login is not None) == (encrypts, authenticates)
 
 
 def test_tls_has_librdkafkas_defaults() -> None:
@@ -62,16 +74,78 @@ def test_tls_in_full() -> None:
 @pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
 def test_both_names_of_the_mechanism(name: str) -> None:
     said = {"security.protocol": "sasl_ssl", name: "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p"}
-    assert ConnectionSecurity.of(said).sasl == Sasl(Mechanism.SCRAM_SHA_512, "u", "p")
+    assert ConnectionSecurity.of(said).login == PasswordLogin(Mechanism.SCRAM_SHA_512, "u", "p")
+
+
+def test_a_token_that_nobody_signs() -> None:
+    said = {**BEARER, **UNSECURED, "sasl.oauthbearer.config": "principal=mesh"}
+    assert ConnectionSecurity.of(said).login == UnsecuredTokenLogin("principal=mesh")
+
+
+def test_a_token_of_an_issuer() -> None:
+    further = {
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.extensions": "tenant=fruit",
+        "https.ca.location": "/issuer.pem",
+        "ssl.ca.location": "/brokers.pem",
+    }
+    assert ConnectionSecurity.of({**ISSUED, **further}).login == IssuedTokenLogin(
+        endpoint_url="https://issuer/token",
+        client_id="mesh",
+        client_secret="${file:/secret}",
+        scope="kafka",
+        extensions="tenant=fruit",
+        ca_location="/issuer.pem",
+    )
+
+
+def test_the_other_names_of_the_clients_id_and_secret() -> None:
+    names = {"id": "sasl.oauthbearer.client.id", "secret": "sasl.oauthbearer.client.secret"}
+    said = {name: value for name, value in ISSUED.items() if name not in names.values()}
+    renamed = {f"sasl.oauthbearer.client.credentials.client.{short}": ISSUED[name] for short, name in names.items()}
+    assert ConnectionSecurity.of({**said, **renamed}) == ConnectionSecurity.of(ISSUED)
+
+
+def test_kerberos_is_the_default_as_in_librdkafka() -> None:
+    assert ConnectionSecurity.of({"security.protocol": "sasl_plaintext"}).login == KerberosLogin("kafka", "")
+
+
+def test_kerberos_in_full() -> None:
+    said = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "broker",
+        "sasl.kerberos.principal": "mesh@FRUIT",
+        "sasl.kerberos.keytab": "/mesh.keytab",
+    }
+    assert ConnectionSecurity.of(said).login == KerberosLogin("broker", "mesh@FRUIT", "/mesh.keytab")
 
 
 @pytest.mark.parametrize(
     ("said", "name", "reason"),
     [
         ({"security.protocol": "tls"}, "security.protocol", r"'tls' is not served \(served: plaintext, ssl, sasl"),
-        ({"security.protocol": "sasl_ssl"}, "sasl.mechanisms", "default, GSSAPI, is not served .*SCRAM-SHA-256"),
-        ({**LOGIN, "security.protocol": "sasl_ssl", "sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "OAUTHBEARER"),
-        ({**LOGIN, "security.protocol": "sasl_ssl", "sasl.mechanisms": "GSSAPI"}, "sasl.mechanisms", "GSSAPI"),
+        (
+            {**LOGIN, "security.protocol": "sasl_ssl", "sasl.mechanism": "NTLM"},
+            "sasl.mechanism",
+            "'NTLM' is not .*GSSAPI",
+        ),
+        (
+            {"security.protocol": "sasl_ssl", "sasl.kerberos.kinit.cmd": "kinit"},
+            "sasl.kerberos.kinit.cmd",
+            "no command",
+        ),
+        ({**BEARER}, "enable.sasl.oauthbearer.unsecure.jwt", "must be true"),
+        ({**BEARER, **UNSECURED}, "sasl.oauthbearer.config", "must be set"),
+        ({**ISSUED, **UNSECURED}, "enable.sasl.oauthbearer.unsecure.jwt", "exclude each other"),
+        ({**ISSUED, "sasl.oauthbearer.grant.type": "jwt-bearer"}, "sasl.oauthbearer.grant.type", "not served"),
+        ({**ISSUED, "sasl.oauthbearer.assertion.file": "/a"}, "sasl.oauthbearer.assertion.file", "not served"),
+        ({**ISSUED, "sasl.oauthbearer.token.endpoint.url": "http://issuer/t"}, "sasl.oauthbearer.token", "only https"),
+        (
+            {**ISSUED, "sasl.oauthbearer.client.credentials.client.id": "x"},
+            "sasl.oauthbearer.client.id",
+            "another name",
+        ),
         ({**LOGIN, "security.protocol": "sasl_ssl", "sasl.mechanisms": "SCRAM-SHA-256"}, "sasl.mechanisms", "another"),
         ({"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.username": "u"}, "sasl.password", "set"),
         ({"security.protocol": "ssl", "ssl.crl.location": "/crl"}, "ssl.crl.location", "served: ssl.ca.location"),

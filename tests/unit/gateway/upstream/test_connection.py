@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from mesh.connection_security import ConnectionSecurity, Mechanism, Sasl
+from mesh.connection_security import ConnectionSecurity, Mechanism, PasswordLogin
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
 from services.gateway.upstream.connection import BrokerConnection
@@ -162,7 +162,7 @@ class PlainKeyring(Keyring):
     """Knows a password."""
 
     def __init__(self) -> None:
-        super().__init__("c1", ConnectionSecurity(sasl=Sasl(Mechanism.PLAIN, "me", "secret")))
+        super().__init__("c1", ConnectionSecurity(login=PasswordLogin(Mechanism.PLAIN, "me", "secret")))
 
 
 def lets_in(scripted: ScriptedBroker, *, lifetime_ms: int = 0) -> None:
@@ -214,6 +214,6 @@ async def test_a_refused_login_is_told_to_who_waits_as_never_sent(scripted: Scri
     caller = Caller(scripted, keyring=PlainKeyring())
     caller.submit("a")
     fault = await caller.open()
-    assert fault == f"{scripted.address} does not let us in: not (password)"
+    assert fault == f"{scripted.address} does not let us in: not (secret)"
     assert caller.outcomes["a"] == Unreachable("c1", fault, never_sent=True)
     assert not scripted.requests(ApiKey.HEARTBEAT)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mesh.connection_security import ConnectionSecurity, Mechanism, Sasl
+from mesh.connection_security import ConnectionSecurity, Mechanism, PasswordLogin
 from services.gateway.upstream.keyring import Keyring, KeyringError
 
 
@@ -27,13 +27,13 @@ def say(file: Path, password: str | None) -> None:
 
 
 def keyring(password: Path) -> Keyring:
-    sasl = Sasl(Mechanism.PLAIN, "mesh", f"${{file:{password}}}")
-    return Keyring("c1", ConnectionSecurity(sasl=sasl))
+    login = PasswordLogin(Mechanism.PLAIN, "mesh", f"${{file:{password}}}")
+    return Keyring("c1", ConnectionSecurity(login=login))
 
 
 async def current(ring: Keyring) -> str:
     credentials = (await ring.keys()).credentials
-    return "" if credentials is None else credentials.password
+    return "" if credentials is None else credentials.secret
 
 
 async def test_without_security_there_is_nothing_to_resolve() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.bearer_tokens import BearerToken
 from mesh.connection_security import Mechanism
-from services.gateway.upstream.sasl import Credentials, Login, LoginRefusedError, Plain, Scram, Step
+from services.gateway.upstream.bearer import Bearer
+from services.gateway.upstream.sasl import Login, LoginRefusedError, Password, Plain, Scram, Step
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import (
     ApiVersionsRequest,
@@ -18,14 +20,16 @@ from services.gateway.wire.messages import (
 from services.gateway.wire.messages.api_versions import ApiVersion
 from services.gateway.wire.schema import Struct
 
+HOST = "broker"
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 BOTH_NONCES = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 CHALLENGE = f"r={BOTH_NONCES},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
+TOKEN = BearerToken("header.claims.signature", {"tenant": "fruit"}, 0.0, 60.0)
 PROVED = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def credentials(mechanism: Mechanism = Mechanism.SCRAM_SHA_256, username: str = "user") -> Credentials:
-    return Credentials(mechanism, username, "pencil")
+def credentials(mechanism: Mechanism = Mechanism.SCRAM_SHA_256, username: str = "user") -> Password:
+    return Password(mechanism, username, "pencil")
 
 
 def speaks(*, handshake: int = 1, authenticate: int = 2) -> ApiVersionsResponse:
@@ -91,7 +95,7 @@ def test_the_salted_password_is_computed_once() -> None:
 
 
 def test_a_login_step_by_step() -> None:
-    login = Login(credentials(Mechanism.PLAIN))
+    login = Login(credentials(Mechanism.PLAIN), HOST)
     assert sent(login.begin()) == (ApiVersionsRequest(), 0)
     assert sent(login.next(speaks(authenticate=1))) == (SaslHandshakeRequest("PLAIN"), 1)
     assert sent(login.next(SaslHandshakeResponse())) == (SaslAuthenticateRequest(b"\0user\0pencil"), 1)
@@ -100,13 +104,13 @@ def test_a_login_step_by_step() -> None:
 
 
 def test_a_renewal_begins_with_the_handshake() -> None:
-    login = Login(credentials(Mechanism.PLAIN), authenticate_version=2)
+    login = Login(credentials(Mechanism.PLAIN), HOST, authenticate_version=2)
     assert sent(login.begin()) == (SaslHandshakeRequest("PLAIN"), 1)
     assert sent(login.next(SaslHandshakeResponse()))[1] == 2
 
 
 def test_a_mechanism_that_is_not_offered() -> None:
-    login = Login(credentials(Mechanism.PLAIN))
+    login = Login(credentials(Mechanism.PLAIN), HOST)
     with pytest.raises(LoginRefusedError, match=r"PLAIN is not offered \(offered: SCRAM-SHA-256, GSSAPI\)"):
         login.next(SaslHandshakeResponse(33, ["SCRAM-SHA-256", "GSSAPI"]))
 
@@ -114,13 +118,36 @@ def test_a_mechanism_that_is_not_offered() -> None:
 @pytest.mark.parametrize("spoken", [ApiVersionsResponse(), speaks(handshake=0)])
 def test_a_broker_that_is_too_old(spoken: ApiVersionsResponse) -> None:
     with pytest.raises(LoginRefusedError, match=r"older than Kafka 1\.0"):
-        Login(credentials()).next(spoken)
+        Login(credentials(), HOST).next(spoken)
 
 
 def test_the_brokers_reason_is_told_and_never_the_password() -> None:
-    login = Login(credentials(Mechanism.PLAIN), authenticate_version=2)
+    login = Login(credentials(Mechanism.PLAIN), HOST, authenticate_version=2)
     with pytest.raises(LoginRefusedError) as refused:
         login.next(SaslAuthenticateResponse(58, "Invalid\ncredentials: pencil " + "x" * 1000))
-    assert str(refused.value).startswith("Invalid credentials: (password)")
+    assert str(refused.value).startswith("Invalid credentials: (secret)")
     assert len(str(refused.value)) <= 300
     assert "pencil" not in repr(credentials())
+
+
+def test_a_token_and_what_is_told_beside_it() -> None:
+    bearer = Bearer(TOKEN).conversation(HOST)
+    assert bearer.first() == b"n,,\x01auth=Bearer header.claims.signature\x01tenant=fruit\x01\x01"
+    assert bearer.next(b"") is None
+
+
+def test_a_token_that_is_not_believed() -> None:
+    login = Login(Bearer(TOKEN), HOST, authenticate_version=2)
+    login.begin()
+    login.next(SaslHandshakeResponse())
+    heard = login.next(SaslAuthenticateResponse(auth_bytes=b'{"status":"invalid_token"}'))
+    assert sent(heard) == (SaslAuthenticateRequest(b"\x01"), 2)
+    with pytest.raises(LoginRefusedError, match=r"^invalid_token: \(secret\)$"):
+        login.next(SaslAuthenticateResponse(58, f"invalid_token: {TOKEN.value}"))
+
+
+def test_a_broker_that_does_not_believe_a_token_and_lets_us_in_is_refused() -> None:
+    bearer = Bearer(TOKEN).conversation(HOST)
+    bearer.next(b"invalid_token")
+    with pytest.raises(LoginRefusedError, match="refused the token"):
+        bearer.next(b"")
