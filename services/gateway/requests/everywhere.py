@@ -4,7 +4,7 @@ Nothing is taken back when one cluster fails: the item is answered with an error
 clusters that failed and those where it is done (`verdicts.joined`). All of these requests may be sent again.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 from services.gateway.requests.plan import (
@@ -47,3 +47,9 @@ def ask_everywhere(
 ) -> Generator[Command, Any, dict[str, M | Unreachable]]:
     """What every cluster answers to the same question."""
     return (yield from ask_each(mesh, dict.fromkeys(mesh.table.clusters, question), version, answer, target))
+
+
+def by_home_first(clusters: Iterable[str], mesh: MeshView) -> list[str]:
+    """The clusters in the order in which their word counts where they do not agree."""
+    home = mesh.table.home
+    return sorted(clusters, key=lambda name: home is None or name != home.name)

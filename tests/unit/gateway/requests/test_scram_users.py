@@ -1,0 +1,104 @@
+"""A SCRAM user is the same on every cluster."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from services.gateway.requests import scram_users
+from services.gateway.requests.plan import Controller, Unreachable
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from services.gateway.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from tests.unit.gateway.requests.playbook import Playbook, World
+
+SHA_256, SHA_512 = 1, 2
+NOT_FOUND = ErrorCode.RESOURCE_NOT_FOUND
+CHANGE = AlterUserScramCredentialsRequest(
+    [ScramCredentialDeletion("eve", SHA_256)], [ScramCredentialUpsertion("bob", SHA_512, 4096, b"salt", b"password")]
+)
+
+
+@pytest.fixture
+def world() -> World:
+    return World({"c1": [], "c2": []})
+
+
+def described(**users: tuple[int, dict[int, int]]) -> DescribeUserScramCredentialsResponse:
+    results = [
+        DescribeUserScramCredentialsResult(user, code, None, [CredentialInfo(*info) for info in infos.items()])
+        for user, (code, infos) in users.items()
+    ]
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def altered(**codes: int) -> AlterUserScramCredentialsResponse:
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user, code, None) for user, code in codes.items()]
+    )
+
+
+def asking(world: World) -> Playbook:
+    return Playbook(scram_users.handle_describe, DescribeUserScramCredentialsRequest(None), 0, world.view())
+
+
+def test_a_user_of_all_clusters_is_shown_once(world: World) -> None:
+    book = asking(world)
+    assert [call.cluster for call in book.asked()] == ["c1", "c2"]
+    with capture_logs() as logs:
+        book.answered(described(bob=(0, {SHA_256: 4096})), described(bob=(0, {SHA_256: 4096})))
+    assert book.answer == described(bob=(0, {SHA_256: 4096}))
+    assert not logs
+
+
+def test_credentials_that_differ_are_shown_as_the_home_cluster_has_them_and_logged(world: World) -> None:
+    book = asking(world)
+    with capture_logs() as logs:
+        book.answered(described(bob=(0, {SHA_256: 4096})), described(bob=(0, {SHA_256: 8192, SHA_512: 4096})))
+    assert book.answer == described(bob=(0, {SHA_256: 4096, SHA_512: 4096}))
+    assert [entry["iterations"] for entry in logs] == [{"c1": 4096, "c2": 8192}, {"c2": 4096}]
+
+
+def test_a_user_is_unknown_only_if_no_cluster_knows_it(world: World) -> None:
+    book = asking(world)
+    book.answered(
+        described(bob=(NOT_FOUND, {}), eve=(NOT_FOUND, {})), described(bob=(0, {SHA_256: 4096}), eve=(NOT_FOUND, {}))
+    )
+    assert [(r.user, r.error_code) for r in book.answer.results] == [("bob", 0), ("eve", NOT_FOUND)]
+
+
+def test_a_cluster_that_does_not_tell_is_named(world: World) -> None:
+    book = asking(world)
+    book.answered(described(), Unreachable("c2", "down"))
+    assert book.answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "c2" in book.answer.error_message
+
+
+def test_users_are_changed_on_every_cluster_by_its_controller(world: World) -> None:
+    book = Playbook(scram_users.handle_alter, CHANGE, 0, world.view())
+    assert [(call.cluster, call.target, call.message) for call in book.asked()] == [
+        ("c1", Controller(), CHANGE),
+        ("c2", Controller(), CHANGE),
+    ]
+    book.answered(altered(bob=0, eve=0), altered(bob=ErrorCode.UNACCEPTABLE_CREDENTIAL, eve=0))
+    told = {r.user: (r.error_code, r.error_message) for r in book.answer.results}
+    assert told == {
+        "eve": (0, None),
+        "bob": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "c2: UNACCEPTABLE_CREDENTIAL (done on c1)"),
+    }
+
+
+@pytest.mark.parametrize(("on_c2", "told"), [(0, 0), (NOT_FOUND, NOT_FOUND)])
+def test_a_user_that_one_cluster_lacks_is_deleted_where_it_is(world: World, on_c2: int, told: int) -> None:
+    book = Playbook(scram_users.handle_alter, CHANGE, 0, world.view())
+    book.answered(altered(bob=0, eve=NOT_FOUND), altered(bob=0, eve=on_c2))
+    assert {r.user: r.error_code for r in book.answer.results}["eve"] == told
