@@ -44,8 +44,14 @@ from services.gateway.wire.messages.fetch import (
     PartitionData,
 )
 from services.gateway.wire.primitives import Buffer, WireError
-from services.gateway.wire.scanner import FetchedPartition, FetchedTopic, FetchResponseScan, scan_fetch_response
-from services.gateway.wire.scanner.fetch_response import join_fetch_response
+from services.gateway.wire.scanner import (
+    Entries,
+    FetchedPartition,
+    FetchResponseScan,
+    cut_entry,
+    join_fetch_response,
+    scan_fetch_response,
+)
 from services.gateway.wire.schema import NO_UUID
 
 NO_SESSION = -1
@@ -189,13 +195,14 @@ def _joined(
                 own[w.topic, w.partition] = _failed(w.partition, error)
     _add_own(parts, own, version)
     topics = [
-        (
-            FetchedTopic(topic.topic, NO_UUID, []),
-            [parts.found[topic.topic, p.partition] for p in topic.partitions],
+        Entries(
+            topic.topic,
+            NO_UUID,
+            [cut_entry(*parts.found[topic.topic, p.partition], version, version) for p in topic.partitions],
         )
         for topic in message.topics
     ]
-    return Body(tuple(join_fetch_response(version, parts.throttle_ms, topics)))
+    return Body(tuple(join_fetch_response(version, topics, throttle_time_ms=parts.throttle_ms)))
 
 
 def _failed(partition: int, error: ErrorCode) -> PartitionData:

@@ -2,13 +2,14 @@
 
 A scan walks a request or response once and notes offsets into the caller's buffer. The notes are good for three things:
 to decide (names, partitions, acks), to patch in place (a correlation id, a wait time), and to cut: `split_produce`
-builds smaller requests from slices of a larger one, `join_fetch_response` one answer from slices of several.
+builds smaller requests from slices of a larger one, `join_fetch_response` one answer from entries of several.
 
 Every scan checks bounds as `primitives` does, raises nothing but `WireError`, and must end exactly at `end`. Its
 notes take memory in proportion to the partitions in the message, of which it takes `MAX_ENTRIES` at most.
 """
 
 from services.gateway.wire.primitives import INT32
+from services.gateway.wire.scanner.fetch_join import Entries, cut_entry, join_fetch_response, own_entry
 from services.gateway.wire.scanner.fetch_request import (
     FetchPartitionScan,
     FetchRequestScan,
@@ -19,7 +20,6 @@ from services.gateway.wire.scanner.fetch_response import (
     FetchedPartition,
     FetchedTopic,
     FetchResponseScan,
-    join_fetch_response,
     scan_fetch_response,
 )
 from services.gateway.wire.scanner.produce import (
@@ -31,6 +31,7 @@ from services.gateway.wire.scanner.produce import (
 )
 
 __all__ = [
+    "Entries",
     "FetchPartitionScan",
     "FetchRequestScan",
     "FetchResponseScan",
@@ -40,7 +41,9 @@ __all__ = [
     "ProducePartition",
     "ProduceScan",
     "ProduceTopic",
+    "cut_entry",
     "join_fetch_response",
+    "own_entry",
     "patch_correlation_id",
     "scan_fetch_request",
     "scan_fetch_response",

@@ -1,6 +1,5 @@
 """Fetch responses: where the records lie, and whether the answer may pass as it is."""
 
-from collections.abc import Sequence
 from struct import Struct as Packing
 from typing import NamedTuple
 
@@ -18,10 +17,6 @@ from services.gateway.wire.primitives import (
     read_uvarint,
     skip_tags,
     truncated,
-    write_compact_count,
-    write_compact_string,
-    write_count,
-    write_string,
 )
 from services.gateway.wire.scanner.bounds import IDS_SINCE, MAX_ENTRIES, finished, lying, read_topic_id, take
 from services.gateway.wire.schema import NO_UUID
@@ -33,6 +28,12 @@ class FetchedPartition(NamedTuple):
     partition: int
     error_code: int
     high_watermark: int
+    last_stable_offset: int
+    """-1 before version 4."""
+    log_start_offset: int
+    """-1 before version 5."""
+    aborted_at: int
+    """The count of aborted transactions stands here; -1 before version 4."""
     preferred_read_replica: int
     replica_at: int
     """Where the preferred replica stands; -1 before version 11."""
@@ -124,8 +125,10 @@ def _fetched_partitions(
         start = at
         if end - at < head.size:
             raise truncated("Fetch.partition", at, head.size, end)
-        number, error_code, high_watermark = head.unpack_from(buffer, at)[:3]
+        number, error_code, high_watermark, *marks = head.unpack_from(buffer, at)
+        last_stable, log_start = (*marks, -1, -1)[:2]
         at += head.size
+        aborted_at = at if version >= 4 else -1
         if version >= 4:
             aborted, at = transactions_of(buffer, at, end, "Fetch.aborted_transactions", 16 + flexible)
             if flexible:
@@ -151,7 +154,19 @@ def _fetched_partitions(
                 hints = True
         partitions.append(
             FetchedPartition(
-                number, error_code, high_watermark, replica, replica_at, hints, start, at, records_start, records_end
+                number,
+                error_code,
+                high_watermark,
+                last_stable,
+                log_start,
+                aborted_at,
+                replica,
+                replica_at,
+                hints,
+                start,
+                at,
+                records_start,
+                records_end,
             )
         )
     return partitions, at
@@ -176,46 +191,3 @@ def _records(buffer: Buffer, at: int, end: int, flexible: bool) -> tuple[int, in
     if not 0 <= length <= end - start:
         raise lying("Fetch.records", at, length, end - start)
     return start, start + length
-
-
-Fetched = Sequence[tuple[Buffer, FetchedPartition]]
-"""Partitions, each with the buffer that it was scanned in."""
-
-
-def join_fetch_response(
-    version: int, throttle_time_ms: int, topics: Sequence[tuple[FetchedTopic, Fetched]]
-) -> list[Buffer]:
-    """The body of one answer from partitions of several: pieces to send one after the other.
-
-    Records are slices of the buffers given. What speaks of the clusters behind is left out: session 0, no error at
-    the top, no tags, no preferred replica. Of a `FetchedTopic` only name and id are used.
-    """
-    flexible = version >= _FETCH_FLEXIBLE
-    tags = b"\x00" if flexible else b""
-    head = bytearray(INT32.pack(throttle_time_ms) if version >= 1 else b"")
-    if version >= 7:
-        head += _ERROR_AND_SESSION.pack(0, 0)
-    count_to = write_compact_count if flexible else write_count
-    count_to(head, len(topics), "Fetch.responses")
-    pieces: list[Buffer] = []
-    for topic, partitions in topics:
-        if version >= IDS_SINCE:
-            head += topic.topic_id
-        else:
-            write_text = write_compact_string if flexible else write_string
-            write_text(head, topic.name, "Fetch.topic")
-        count_to(head, len(partitions), "Fetch.partitions")
-        for buffer, part in partitions:
-            view = memoryview(buffer)
-            pieces.append(bytes(head))
-            head.clear()
-            if part.preferred_read_replica == -1:
-                pieces.append(view[part.start : part.records_end])
-            else:
-                no_replica = INT32.pack(-1)
-                pieces += [view[part.start : part.replica_at], no_replica, view[part.replica_at + 4 : part.records_end]]
-            head += tags
-        head += tags
-    head += tags
-    pieces.append(bytes(head))
-    return pieces

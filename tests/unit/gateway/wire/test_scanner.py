@@ -19,13 +19,17 @@ from services.gateway.wire.messages.fetch import (
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
 from services.gateway.wire.primitives import INT32, WireError
 from services.gateway.wire.scanner import (
+    Entries,
+    cut_entry,
     join_fetch_response,
+    own_entry,
     patch_correlation_id,
     scan_fetch_request,
     scan_fetch_response,
     scan_produce,
     split_produce,
 )
+from services.gateway.wire.scanner.fetch_join import by_topic
 from services.gateway.wire.schema import NO_UUID
 from tests.unit.gateway.wire.records import batch
 from tests.unit.gateway.wire.strategies import structs
@@ -165,35 +169,71 @@ def test_a_fetch_response_scan_sees_what_the_codec_sees(version: int, data: st.D
     assert scan.record_bytes == sum(len(part.records or b"") for part in parts)
 
 
-@pytest.mark.parametrize("version", range(19))
+FORMS = (4, 5, 7, 10, 11, 12, 13, 18)
+
+
+@pytest.mark.parametrize("ours", FORMS)
 @some
 @given(data=st.data())
-def test_a_joined_answer_has_all_partitions_and_no_word_of_the_clusters_behind(
-    version: int, data: st.DataObject
-) -> None:
-    answers = [data.draw(structs(FetchResponse, version, unknown_tags=version >= 12)) for _ in range(2)]
-    bodies = [encode(answer, version) for answer in answers]
-    scans = [scan_fetch_response(body, version, 0, len(body)) for body in bodies]
-    topics = [
-        (topic, [(body, part) for part in topic.partitions])
-        for body, scan in zip(bodies, scans, strict=True)
-        for topic in scan.topics
-    ]
-    joined = decode(FetchResponse, version, b"".join(join_fetch_response(version, 9, topics)))
+def test_a_joined_answer_has_all_partitions_and_no_word_of_the_clusters_behind(ours: int, data: st.DataObject) -> None:
+    versions = [data.draw(st.sampled_from([v for v in FORMS if (v < 13) == (ours < 13) or v == 12])) for _ in range(2)]
+    answers = [data.draw(structs(FetchResponse, v, unknown_tags=v >= 12)) for v in versions]
+    topics: list[Entries] = []
+    for version, answer in zip(versions, answers, strict=True):
+        body = encode(answer, version)
+        for topic in scan_fetch_response(body, version, 0, len(body)).topics:
+            entries = [cut_entry(body, part, version, ours) for part in topic.partitions]
+            topics.append(Entries(topic.name, topic.topic_id, entries))
+    pieces = join_fetch_response(ours, topics, throttle_time_ms=9, session_id=6)
+    joined = decode(FetchResponse, ours, b"".join(pieces))
 
     def plain(part: PartitionData) -> PartitionData:
-        kept = ("partition_index", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "records")
+        kept = ("partition_index", "error_code", "high_watermark", "last_stable_offset", "records")
         copied = PartitionData(**{name: getattr(part, name) for name in kept})
+        copied.log_start_offset = part.log_start_offset if ours >= 5 else -1
         copied.aborted_transactions = part.aborted_transactions
+        for aborted in copied.aborted_transactions or []:
+            aborted.unknown_tags = {}
         return copied
 
-    assert joined.throttle_time_ms == (9 if version >= 1 else 0)
-    assert [[plain(part) for part in topic.partitions] for answer in answers for topic in answer.responses] == [
-        topic.partitions for topic in joined.responses
+    parts = [[plain(part) for part in topic.partitions] for answer in answers for topic in answer.responses]
+    found = [topic.partitions for topic in joined.responses]
+    for part in (part for topic in found for part in topic):
+        for aborted in part.aborted_transactions or []:
+            aborted.unknown_tags = {}
+    assert found == parts
+    assert (joined.throttle_time_ms, joined.session_id) == (9, 6 if ours >= 7 else 0)
+    named = [(t.topic, NO_UUID) if ours < 13 else ("", t.topic_id) for answer in answers for t in answer.responses]
+    assert [(topic.topic, topic.topic_id) for topic in joined.responses] == named
+
+
+@pytest.mark.parametrize("version", FORMS)
+def test_a_partition_of_our_own_has_no_records(version: int) -> None:
+    entries = [own_entry(version, 3, 6), own_entry(version, 4, 0, 50, 49, 7)]
+    topic_id = b"i" * 16 if version >= 13 else NO_UUID
+    body = b"".join(join_fetch_response(version, [Entries("t", topic_id, entries)]))
+    (topic,) = decode(FetchResponse, version, body).responses
+    log_start = 7 if version >= 5 else -1
+    assert topic.partitions == [
+        PartitionData(3, 6, -1, -1, -1, records=b""),
+        PartitionData(4, 0, 50, 49, log_start, records=b""),
     ]
-    assert [(topic.topic, topic.topic_id) for answer in answers for topic in answer.responses] == [
-        (topic.topic, topic.topic_id) for topic in joined.responses
-    ]
+
+
+def test_neighbours_of_one_topic_are_put_together_and_others_stay_in_their_order() -> None:
+    entry = own_entry(12, 0)
+    found = by_topic([("a", NO_UUID, entry), ("a", NO_UUID, entry), ("b", NO_UUID, entry), ("a", NO_UUID, entry)])
+    assert [(topic.topic, len(topic.entries)) for topic in found] == [("a", 2), ("b", 1), ("a", 1)]
+
+
+def test_records_of_a_joined_answer_are_slices() -> None:
+    body = fetched(records=b"r" * 10_000)
+    (topic,) = scan_fetch_response(body, 12, 0, len(body)).topics
+    for ours in (12, 18):
+        pieces = join_fetch_response(ours, [Entries("t", NO_UUID, [cut_entry(body, topic.partitions[0], 12, ours)])])
+        (large,) = [piece for piece in pieces if len(piece) > 5000]
+        assert isinstance(large, memoryview)
+        assert large.obj is body
 
 
 def fetched(**changes: object) -> bytes:
