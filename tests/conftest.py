@@ -3,6 +3,7 @@
 pytest_plugins = [
     "tests.fixtures.clusters",
     "tests.fixtures.databases",
+    "tests.fixtures.kerberos",
     "tests.fixtures.meshes",
     "tests.fixtures.names",
     "tests.fixtures.own_meshes",

@@ -21,6 +21,7 @@ from typing import TypeVar
 import structlog
 from prometheus_client import Counter
 
+from mesh import VERSION
 from mesh.routing import RoutingTable, UpstreamCluster
 from mesh.settings import host_port
 from services.gateway import metrics
@@ -51,6 +52,7 @@ from services.gateway.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from services.gateway.wire.messages.api_versions import ApiVersion
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Struct
@@ -64,6 +66,10 @@ BROKER_REST_S = 1.0
 """After a failed connection, calls to that broker fail at once for so long."""
 METADATA_VERSIONS = VersionRange(4, 12)
 """From 4 on a client can forbid that asking creates a topic; we never ask otherwise."""
+FEATURES_SINCE = 3
+"""First version of ApiVersions that tells what a cluster has switched on; 0 is the one that every broker answers."""
+OUR_VERSION = VERSION.partition("+")[0]
+"""Brokers refuse a name or version of software with anything in it but letters, digits, dots and dashes."""
 BOOTSTRAP_ID = -1
 LEFT = "the gateway has left the cluster"
 
@@ -358,8 +364,11 @@ class Cluster:
         try:
             if self._asked_versions.get(address.broker_id) is not connection:
                 said = await self._ask(connection, Call(self.name, ApiVersionsRequest(), 0), ApiVersionsResponse)
+                if not said.error_code and any(map(_tells_features, said.api_keys)):
+                    again = ApiVersionsRequest(OUR_CLIENT_ID, OUR_VERSION)
+                    said = await self._ask(connection, Call(self.name, again, FEATURES_SINCE), ApiVersionsResponse)
                 if said.error_code:
-                    return f"{connection.address} answered ApiVersions v0 with error {said.error_code}"
+                    return f"{connection.address} answered ApiVersions with error {said.error_code}"
                 self.knowledge.learn_versions(address.broker_id, said)
                 self._asked_versions[address.broker_id] = connection
                 self._on_versions()
@@ -401,6 +410,10 @@ def _translating(inward: Inward, settle: Settle) -> Settle:
             settle(outcome, owned)
 
     return translate
+
+
+def _tells_features(spoken: ApiVersion) -> bool:
+    return spoken.api_key == ApiKey.API_VERSIONS and spoken.max_version >= FEATURES_SINCE
 
 
 class CallFailedError(Exception):
