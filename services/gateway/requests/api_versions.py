@@ -1,5 +1,6 @@
 """ApiVersions: what this mesh can do, and the one moment in which a client says what it is."""
 
+from services.gateway.requests.features import finalized_features, supported_features
 from services.gateway.requests.plan import MeshView, Plan, Request, Versioned
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -13,8 +14,12 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if message.client_software_name:
         mesh.session.software_name = message.client_software_name
         mesh.session.software_version = message.client_software_version
+    clusters = [mesh.clusters[name] for name in mesh.table.clusters]
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, low, high) for key, (low, high) in sorted(mesh.served.items())],
+        supported_features=supported_features(clusters, request.version),
+        finalized_features_epoch=mesh.table.revision,
+        finalized_features=finalized_features(clusters),
     )
 
 

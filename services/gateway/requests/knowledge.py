@@ -55,6 +55,9 @@ class ClusterKnowledge:
     topic_names: dict[bytes, str] = field(default_factory=dict)
     versions: dict[int, VersionRange] = field(default_factory=dict)
     """API key -> range, as all brokers that were asked have in common; empty before the first contact."""
+    supported_features: dict[str, VersionRange] = field(default_factory=dict)
+    finalized_features: dict[str, int] = field(default_factory=dict)
+    """What the cluster as a whole has switched on (KIP-584): name -> level, as the broker asked last says."""
     down: str | None = "not connected yet"
     """Why the cluster can't be reached now; None while it can."""
     _spoken: dict[int, dict[int, VersionRange]] = field(default_factory=dict)
@@ -98,6 +101,10 @@ class ClusterKnowledge:
     def learn_versions(self, broker_id: int, response: ApiVersionsResponse) -> None:
         """What this broker speaks, in the place of what it spoke before. Brokers that have left no longer count."""
         said = {v.api_key: VersionRange(v.min_version, v.max_version) for v in response.api_keys}
+        self.supported_features = {
+            f.name: VersionRange(f.min_version, f.max_version) for f in response.supported_features
+        }
+        self.finalized_features = {f.name: f.max_version_level for f in response.finalized_features}
         self._spoken = {each: spoken for each, spoken in self._spoken.items() if each in self.brokers}
         self._spoken[broker_id] = said
         first, *others = self._spoken.values()

@@ -1,0 +1,35 @@
+"""Features that a cluster switches on as a whole (KIP-584): clients see what all clusters of the mesh share.
+
+A producer that sees transaction.version 2 no longer says which partitions it adds to a transaction (KIP-890); a cluster
+that has not switched it on would refuse its records. So a feature is shown at the lowest level that it has anywhere,
+and none at all while a cluster has never been reached. Its epoch is the table's revision: Java clients keep the
+features with the highest epoch that they have seen, and another set of clusters comes with another revision.
+"""
+
+from collections.abc import Collection
+
+from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.wire.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
+
+MINIMUM_0_SINCE = 4
+"""Before this version of ApiVersions, clients can't read a supported feature that begins at level 0."""
+
+
+def supported_features(clusters: Collection[ClusterKnowledge], version: int) -> list[SupportedFeatureKey]:
+    shared: dict[str, VersionRange] | None = None
+    for cluster in clusters:
+        own = cluster.supported_features
+        ranges = own if shared is None else {n: r.intersection(own[n]) for n, r in shared.items() if n in own}
+        shared = {name: levels for name, levels in ranges.items() if levels is not None}
+    return [
+        SupportedFeatureKey(name, low, high)
+        for name, (low, high) in sorted((shared or {}).items())
+        if low > 0 or version >= MINIMUM_0_SINCE
+    ]
+
+
+def finalized_features(clusters: Collection[ClusterKnowledge]) -> list[FinalizedFeatureKey]:
+    levels = [cluster.finalized_features for cluster in clusters]
+    shared = set(levels[0]).intersection(*levels[1:]) if levels else set()
+    lowest = {name: min(each[name] for each in levels) for name in shared}
+    return [FinalizedFeatureKey(name, level, level) for name, level in sorted(lowest.items())]
