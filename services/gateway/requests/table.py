@@ -264,7 +264,7 @@ _ROWS = (
         ApiKey.DESCRIBE_CONFIGS,
         VersionRange(1, 4),
         describe_configs.handle,
-        split="topic: its owner; broker: a real broker of the virtual node's cluster; group: its home",
+        split="topic: its owner; broker: its virtual node's cluster, or itself; group: its home; metrics: home cluster",
         merge="resource",
         reach=Reach.ONE_OWNER,
     ),

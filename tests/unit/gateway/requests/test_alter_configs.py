@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from services.gateway.requests import alter_configs, describe_configs
+from services.gateway.requests.knowledge import BrokerAddress
 from services.gateway.requests.plan import AnyBroker, Broker, Coordinator, Handle, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_configs as whole
@@ -16,7 +17,7 @@ from services.gateway.wire.messages.describe_configs import DescribeConfigsReque
 from tests.unit.gateway.requests.lookups import EMPTY, look_up
 from tests.unit.gateway.requests.playbook import Playbook, World
 
-TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+TOPIC, BROKER, LOGGER, METRICS, GROUP, UNKNOWN = 2, 4, 8, 16, 32, 64
 Resource = tuple[int, str]
 
 
@@ -99,11 +100,47 @@ def test_a_virtual_broker_is_a_real_one_of_its_own_cluster(api: Api, world: Worl
     assert errors_of(book.answer) == [((kind, "102"), ErrorCode.NONE)]
 
 
-@pytest.mark.parametrize("name", ["1", "99", "103", "c1"])
+def test_a_virtual_broker_is_all_brokers_of_its_cluster_and_no_other(api: Api, world: World) -> None:
+    world.clusters["c2"].brokers[7] = BrokerAddress(7, "c2", 9093, None)
+    book = api.book(world, (BROKER, "102"))
+    assert [(call.cluster, call.target, call.message) for call in book.asked()] == [
+        ("c2", Broker(2), api.change((BROKER, "2"))),
+        ("c2", Broker(7), api.change((BROKER, "7"))),
+    ]
+    book.answered(api.changed((BROKER, "2")), api.changed((BROKER, "7"), error=ErrorCode.INVALID_CONFIG))
+    [result] = book.answer.responses
+    assert (result.resource_name, result.error_code) == ("102", ErrorCode.INVALID_CONFIG)
+    assert result.error_message == "c2/7: INVALID_CONFIG (done on c2/2)"
+
+
+def test_a_real_broker_has_a_number_of_its_own(api: Api, world: World) -> None:
+    world.clusters["c2"].brokers[7] = BrokerAddress(7, "c2", 9093, None)
+    book = api.book(world, (BROKER, "2000007"))
+    [call] = book.asked()
+    assert (call.cluster, call.target, call.message) == ("c2", Broker(7), api.change((BROKER, "7")))
+    book.answered(api.changed((BROKER, "7")))
+    assert errors_of(book.answer) == [((BROKER, "2000007"), ErrorCode.NONE)]
+
+
+def test_the_single_node_of_several_clusters_is_changed_nowhere(api: Api) -> None:
+    [result] = api.book(World({"c1": [], "c2": []}), (BROKER, "99")).answer.responses
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert "name a real broker (1000001 (c1/1), 2000002 (c2/2))" in str(result.error_message)
+
+
+def test_subscriptions_to_metrics_are_the_same_on_all_clusters(api: Api, world: World) -> None:
+    book = api.book(world, (METRICS, "m"))
+    assert [(call.cluster, call.target) for call in book.asked()] == [("c1", AnyBroker()), ("c2", AnyBroker())]
+    book.answered(api.changed((METRICS, "m")), Unreachable("c2", "down"))
+    [result] = book.answer.responses
+    assert result.error_message == "c2: cluster c2 can't be reached: down (done on c1)"
+
+
+@pytest.mark.parametrize("name", ["1", "99", "103", "c1", "1000002", "3000001"])
 def test_a_broker_that_the_mesh_does_not_show_is_changed_nowhere(api: Api, world: World, name: str) -> None:
     [result] = api.book(world, (BROKER, name)).answer.responses
     assert result.error_code == ErrorCode.INVALID_REQUEST
-    assert "101, 102" in str(result.error_message)
+    assert "its nodes: 101, 102" in str(result.error_message)
 
 
 def test_the_defaults_of_all_brokers_are_refused_where_there_are_several_clusters(api: Api, world: World) -> None:
@@ -130,7 +167,7 @@ def test_a_group_is_changed_where_it_lives(api: Api, world: World) -> None:
 
 
 def test_what_has_no_place_is_refused_and_the_rest_is_changed(api: Api, world: World) -> None:
-    book = api.book(world, (TOPIC, "cherries"), (TOPIC, "apples"), (METRICS, "m"))
+    book = api.book(world, (TOPIC, "cherries"), (TOPIC, "apples"), (UNKNOWN, "m"))
     book.answered(api.changed((TOPIC, "apples")))
     assert [code for _, code in errors_of(book.answer)] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -147,10 +184,7 @@ def test_a_cluster_that_is_gone_fails_its_resources_only(api: Api, world: World)
     assert "connection refused" in str(first.error_message)
 
 
-@pytest.mark.parametrize("by_node_id", [True, False])
-def test_brokers_are_changed_where_they_are_described(api: Api, by_node_id: bool) -> None:
-    """The single node of simple clients too: it stands for the mesh's home cluster, for reading and for writing."""
-    world = World({"c1": ["apples"], "c2": ["bananas"]}, by_node_id=by_node_id)
+def test_brokers_are_changed_where_they_are_described(api: Api, world: World) -> None:
     for node in world.view().nodes.all:
         resource = DescribeConfigsResource(resource_type=BROKER, resource_name=str(node.node_id))
         request = DescribeConfigsRequest(resources=[resource])

@@ -1,0 +1,33 @@
+"""The numbers of real brokers: ordinal of the cluster times a million, plus the broker's own id.
+
+Clients are shown virtual nodes, and need no more. An operator who moves replicas, or changes a setting of one broker
+and not of its cluster, has to name real ones: broker 3 of the cluster that is shown as node 102 (its ordinal is 2) is
+2000003. DescribeLogDirs lists all brokers as `cluster/broker`; a number that is wrong is answered with those that are
+right. Numbers follow from what a cluster keeps for life, so they are the same on every gateway.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from services.gateway.requests.placement import Place
+from services.gateway.requests.plan import MeshView
+
+PER_CLUSTER: Final = 1_000_000
+"""More than any broker id in use: Kafka's own go up from 0 or 1001."""
+
+
+def number_of(place: Place, mesh: MeshView) -> int:
+    return mesh.table.clusters[place.cluster].ordinal * PER_CLUSTER + place.broker_id
+
+
+def place_of(number: int, mesh: MeshView) -> Place | None:
+    """The real broker that an operator means, whether it is there now or not."""
+    ordinal, broker_id = divmod(number, PER_CLUSTER)
+    return next((Place(c.name, broker_id) for c in mesh.table.clusters.values() if c.ordinal == ordinal), None)
+
+
+def listed(clusters: Iterable[str], mesh: MeshView) -> str:
+    """The numbers of these clusters' brokers, for people."""
+    places = [Place(name, broker) for name in clusters for broker in sorted(mesh.clusters[name].brokers)]
+    numbers = [f"{number_of(place, mesh)} ({place.cluster}/{place.broker_id})" for place in places]
+    return ", ".join(numbers) or "none is known yet"
