@@ -43,4 +43,16 @@ hold_seconds = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
 held_requests = Gauge("kafka_mesh_gateway_held_requests", "Produce requests that wait for a move to be done.")
+conversions_waiting = Gauge(
+    "kafka_mesh_gateway_conversions_waiting", "Conversions of old clients' records that wait for a process."
+)
+conversion_seconds = Histogram(
+    "kafka_mesh_gateway_conversion_seconds",
+    "How long a conversion took, waiting included: batches_of (Produce) or message_sets_of (Fetch).",
+    ["function"],
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+failed_conversions = Counter(
+    "kafka_mesh_gateway_failed_conversions", "Conversions without a result: out of time or room.", ["function"]
+)
 discovery_connected = Gauge("kafka_mesh_gateway_discovery_connected", "1 while a router is connected.")

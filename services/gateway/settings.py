@@ -50,6 +50,12 @@ class GatewaySettings(ServiceSettings, service="gateway"):
     request_timeout_s: float = Field(
         default=10.0, gt=0, description="Bound of the gateway's own questions to a broker."
     )
+    conversion_workers: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Processes that convert records of clients older than 0.11, when there are any.",
+    )
     drain_timeout_s: float = Field(
         default=10.0, ge=0, description="How long clients' requests may take to end at a stop."
     )

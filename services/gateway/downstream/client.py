@@ -194,6 +194,7 @@ class ClientConnection(FrameStream):
         slot.exchange = exchange = Exchange(
             plan,
             self._mesh.clusters,
+            self._mesh.conversions,
             self._lanes,
             slot.header.client_id,
             lambda _, answer: self._answered(slot, answer),

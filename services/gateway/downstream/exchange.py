@@ -11,12 +11,14 @@ from typing import Any
 
 import structlog
 
+from services.gateway.downstream.conversions import Conversions
 from services.gateway.requests.plan import (
     Answer,
     Ask,
     Call,
     Close,
     Command,
+    Convert,
     Forget,
     Gather,
     Outcome,
@@ -42,6 +44,7 @@ class Exchange:
 
     __slots__ = (
         "_clusters",
+        "_conversions",
         "_enough",
         "_lanes",
         "_left",
@@ -57,9 +60,18 @@ class Exchange:
         "on_asked",
     )
 
-    def __init__(self, plan: Plan, clusters: Clusters, lanes: Lanes, client_id: str | None, on_end: OnEnd) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        clusters: Clusters,
+        conversions: Conversions,
+        lanes: Lanes,
+        client_id: str | None,
+        on_end: OnEnd,
+    ) -> None:
         self._plan = plan
         self._clusters = clusters
+        self._conversions = conversions
         self._lanes = lanes
         self._on_end = on_end
         self.client_id = client_id
@@ -133,6 +145,8 @@ class Exchange:
                 return self._gather(calls, enough, wait_s)
             case Refresh(cluster, topics):
                 return self._refresh(cluster, topics)
+            case Convert():
+                return self._convert(command)
             case Stale(cluster, topics):
                 self._clusters.doubt_topics(cluster, topics)
             case Forget(cluster, coordinator):
@@ -153,6 +167,16 @@ class Exchange:
         self._clusters.refresh(cluster, topics, done)
         self._stepping = False
         return (True, found[0]) if found else (False, None)
+
+    def _convert(self, work: Convert) -> tuple[bool, Any]:
+        this = self._round
+
+        def done(result: Any) -> None:
+            if this == self._round:
+                self._step(result)
+
+        self._conversions.submit(work, done)
+        return False, None
 
     def _gather(self, calls: tuple[Call, ...], enough: Any, wait_s: float) -> tuple[bool, Any]:
         done, result = self._send(calls, enough)

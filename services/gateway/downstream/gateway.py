@@ -10,6 +10,7 @@ from mesh.lifecycle import Lifecycle
 from mesh.settings import host_port
 from services.gateway.downstream import last_table
 from services.gateway.downstream.client import ClientConnection
+from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.settings import GatewaySettings
@@ -31,7 +32,8 @@ class Gateway:
         self._settings = settings
         self._lifecycle = lifecycle
         self._clusters = Clusters(settings.upstream_limits)
-        self.mesh = Mesh(self._clusters, settings.mesh_id, settings.client_limits)
+        self._conversions = Conversions(settings.conversion_workers)
+        self.mesh = Mesh(self._clusters, settings.mesh_id, settings.client_limits, self._conversions)
         self.connections: set[ClientConnection] = set()
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -88,6 +90,7 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._conversions.stop()
         await self._clusters.stop()
 
 

@@ -9,6 +9,7 @@ import structlog
 from mesh.routing import RoutingTable
 from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
+from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.hold import Hold
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised, VirtualNodes, keeps_connections_by_node_id, virtual_nodes
@@ -37,6 +38,7 @@ class Mesh:
     clusters: Clusters
     mesh_id: str
     limits: ClientLimits
+    conversions: Conversions = field(default_factory=Conversions)
     table: RoutingTable = field(default_factory=RoutingTable)
     memory: Memory = field(default_factory=Memory)
     hold: Hold | None = None

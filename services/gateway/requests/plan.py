@@ -10,13 +10,15 @@ Theory of operation
 4. Every command ends within its bound, so every plan does. When the client goes away the generator is closed.
 5. Calls of one lane to one broker arrive there in the order in which they were yielded (see `Lane`).
 
+6. A handler is quick. What takes long is computed elsewhere (`Convert`).
+
 Handlers write `yield from ask(call, MetadataResponse)` and its sisters below: same commands, with types.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
@@ -261,7 +263,23 @@ class Forget:
     coordinator: Coordinator
 
 
-Command = Ask | Gather | Refresh | Stale | Forget
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """Work that would keep the event loop: `function`, pure and of a module's top level, is run in another process.
+    Arguments and result are plain data, with no view into a buffer. Result: what it returns, or NotConverted."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotConverted:
+    """The function did not come to its end: there was no room, or no time."""
+
+    reason: str
+
+
+Command = Ask | Gather | Refresh | Stale | Forget | Convert
 
 
 # --- answers -----------------------------------------------------------------------------------------------------
@@ -372,6 +390,12 @@ def refresh(cluster: str, topics: Sequence[str]) -> Generator[Command, Any, Unre
 
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+def convert(function: Callable[[*Ts], T], *arguments: *Ts) -> Generator[Command, Any, T | NotConverted]:
+    result: T | NotConverted = yield Convert(function, arguments)
+    return result
 
 
 def _typed(outcome: object, cls: type[T]) -> T | Unreachable:

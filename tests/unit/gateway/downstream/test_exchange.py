@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Any, cast
 
+from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.plan import Answer, Ask, Call, Close, Gather, NoAnswer, Outcome, Plan, RawResponse
 from services.gateway.upstream.clusters import Clusters
@@ -39,7 +40,12 @@ def start(plan: Plan, upstream: Upstream, lanes: Lanes | None = None) -> list[An
     """The answers of the plan; it has one when it has ended."""
     answers: list[Answer] = []
     exchange = Exchange(
-        plan, cast(Clusters, upstream), lanes or Lanes(), "test", lambda _, answer: answers.append(answer)
+        plan,
+        cast(Clusters, upstream),
+        Conversions(),
+        lanes or Lanes(),
+        "test",
+        lambda _, answer: answers.append(answer),
     )
     exchange.start()
     return answers

@@ -1,0 +1,45 @@
+"""The other process of `conversions`: reads a function and its arguments, writes what comes out, until its input ends.
+
+Both ways a message is its length (8 bytes) and a pickle; the only peer is the gateway that started it.
+"""
+
+import os
+import pickle
+import signal
+import sys
+from struct import Struct as Packing
+from typing import BinaryIO
+
+LENGTH = Packing(">q")
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all of a terminal; it is the gateway that ends us
+    source, target = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whoever prints must not do so into an answer
+    while (request := _read(source)) is not None:
+        answer = _answer(request)
+        target.write(LENGTH.pack(len(answer)))
+        target.write(answer)
+        target.flush()
+
+
+def _answer(request: bytes) -> bytes:
+    """Pickle of (True, result) or (False, what went wrong)."""
+    try:
+        function, arguments = pickle.loads(request)
+        return pickle.dumps((True, function(*arguments)), pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # noqa: BLE001  # the gateway logs it; the next piece of work has nothing to do with it
+        return pickle.dumps((False, f"{type(error).__name__}: {error}"), pickle.HIGHEST_PROTOCOL)
+
+
+def _read(source: BinaryIO) -> bytes | None:
+    head = source.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    return source.read(length)
+
+
+if __name__ == "__main__":
+    main()
