@@ -6,10 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.clients.contract import Admin, Client
+from tests.clients.confluent.driver import ConfluentClient
+from tests.clients.contract import Admin, Can, Client
 from tests.clients.operator import Operator
 from tests.clients.registry import ADMINS, CLIENTS
 from tests.clients.world import Addresses, World, addresses
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*abilities): runs only with clients that can this, a `Can` each")
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +38,19 @@ async def world(where: Addresses) -> AsyncIterator[World]:
 
 @pytest.fixture(params=list(CLIENTS))
 def client(request: pytest.FixtureRequest, world: World) -> Client:
-    return CLIENTS[request.param](world.bootstrap)
+    """Each client that can what the test needs (`@pytest.mark.needs`)."""
+    client = CLIENTS[request.param](world.bootstrap)
+    for marker in request.node.iter_markers("needs"):
+        for ability in marker.args:
+            if ability not in client.can:
+                pytest.skip(f"{client.name} cannot {ability.name.lower().replace('_', ' ')}")
+    return client
+
+
+@pytest.fixture
+def reader(client: Client, world: World) -> Client:
+    """The client itself, or another one where it cannot consume."""
+    return client if Can.CONSUME in client.can else ConfluentClient(world.bootstrap)
 
 
 @pytest.fixture(params=list(ADMINS))

@@ -42,8 +42,16 @@ class Isolation(StrEnum):
 class Can(Enum):
     """What not every client can do."""
 
+    SEND_HEADERS = auto()
     SET_TIMESTAMPS = auto()
     TELL_OFFSETS = auto()  # of the records it sent
+    CONSUME = auto()
+    SUBSCRIBE_TO_PATTERN = auto()
+    READ_COMMITTED = auto()
+
+
+EVERYTHING = frozenset(Can)
+ALL_COMPRESSIONS = frozenset(Compression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,10 @@ class Sending:
     def idempotent(self) -> bool:
         return self.acks is Acks.ALL
 
+    @property
+    def acknowledged(self) -> bool:
+        return self.acks is not Acks.NONE
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -121,6 +133,9 @@ class Client(Protocol):
 
     @property
     def can(self) -> frozenset[Can]: ...
+
+    @property
+    def compressions(self) -> frozenset[Compression]: ...
 
     async def produce(self, messages: Sequence[Message], sending: Sending) -> list[Delivery]:
         """Sends all messages through one producer and returns when each is delivered."""

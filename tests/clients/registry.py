@@ -8,6 +8,7 @@ from tests.clients.aiokafka.driver import AiokafkaAdmin, AiokafkaClient
 from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
 from tests.clients.console.driver import ConsoleAdmin
 from tests.clients.contract import Admin, Client
+from tests.clients.go.driver import FranzAdmin, FranzClient, KafkaGoAdmin, KafkaGoClient, SaramaAdmin, SaramaClient
 from tests.clients.java.driver import JavaAdmin, JavaClient
 from tests.clients.kafka_python.driver import KafkaPythonAdmin, KafkaPythonClient
 from tests.clients.kcat.driver import KcatClient
@@ -20,6 +21,10 @@ CLIENTS: Mapping[str, Callable[[str], Client]] = {
     "aiokafka": AiokafkaClient,
     "kafka-python": KafkaPythonClient,
     "kcat": KcatClient,
+    "franz-go": FranzClient,
+    "sarama": lambda bootstrap: SaramaClient(bootstrap, "4.3.1"),
+    "sarama-2.8": lambda bootstrap: SaramaClient(bootstrap, "2.8.2"),
+    "kafka-go": KafkaGoClient,
 }
 
 ADMINS: Mapping[str, Callable[[str], Admin]] = {
@@ -29,4 +34,7 @@ ADMINS: Mapping[str, Callable[[str], Admin]] = {
     "aiokafka": AiokafkaAdmin,
     "kafka-python": KafkaPythonAdmin,
     "console-tools": ConsoleAdmin,
+    "franz-go": FranzAdmin,
+    "sarama": lambda bootstrap: SaramaAdmin(bootstrap, "4.3.1"),
+    "kafka-go": KafkaGoAdmin,
 }

@@ -11,9 +11,10 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
 from tests.clients.contract import (
+    ALL_COMPRESSIONS,
+    EVERYTHING,
     OPERATION_TIMEOUT_SECONDS,
     Acks,
-    Can,
     ClientError,
     Compression,
     Delivery,
@@ -26,7 +27,8 @@ from tests.clients.contract import (
 
 class AiokafkaClient:
     name = "aiokafka"
-    can = frozenset({Can.SET_TIMESTAMPS, Can.TELL_OFFSETS})
+    can = EVERYTHING
+    compressions = ALL_COMPRESSIONS
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

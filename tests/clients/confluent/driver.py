@@ -12,8 +12,9 @@ from confluent_kafka import Message as RawMessage
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined] # at run time it does
 
 from tests.clients.contract import (
+    ALL_COMPRESSIONS,
+    EVERYTHING,
     OPERATION_TIMEOUT_SECONDS,
-    Can,
     ClientError,
     Delivery,
     Message,
@@ -27,7 +28,8 @@ POLL_SECONDS = 0.2
 
 class ConfluentClient:
     name = "confluent"
-    can = frozenset({Can.SET_TIMESTAMPS, Can.TELL_OFFSETS})
+    can = EVERYTHING
+    compressions = ALL_COMPRESSIONS
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

@@ -10,8 +10,9 @@ from typing import Any
 
 from tests.clients import maven
 from tests.clients.contract import (
+    ALL_COMPRESSIONS,
+    EVERYTHING,
     OPERATION_TIMEOUT_SECONDS,
-    Can,
     ClientError,
     Delivery,
     Message,
@@ -41,7 +42,8 @@ def configs(**properties: str) -> list[str]:
 class JavaClient:
     """kafka-clients of one version as producer and consumer."""
 
-    can = frozenset({Can.SET_TIMESTAMPS, Can.TELL_OFFSETS})
+    can = EVERYTHING
+    compressions = ALL_COMPRESSIONS
 
     def __init__(self, bootstrap: str, version: str) -> None:
         self.name = f"java-{version}"

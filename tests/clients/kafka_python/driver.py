@@ -12,9 +12,10 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 from tests.clients.contract import (
+    ALL_COMPRESSIONS,
+    EVERYTHING,
     OPERATION_TIMEOUT_SECONDS,
     Acks,
-    Can,
     ClientError,
     Compression,
     Delivery,
@@ -31,7 +32,8 @@ TIMEOUT_MS = int(OPERATION_TIMEOUT_SECONDS * 1000)
 
 class KafkaPythonClient:
     name = "kafka-python"
-    can = frozenset({Can.SET_TIMESTAMPS, Can.TELL_OFFSETS})
+    can = EVERYTHING
+    compressions = ALL_COMPRESSIONS
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from tests.clients.contract import Can, ClientError, Delivery, Message, Reading, Received, Sending
+from tests.clients.contract import (
+    ALL_COMPRESSIONS,
+    EVERYTHING,
+    Can,
+    ClientError,
+    Delivery,
+    Message,
+    Reading,
+    Received,
+    Sending,
+)
 from tests.clients.processes import run
 from tests.fixtures.toolchains import need
 
@@ -16,7 +26,8 @@ class KcatClient:
     """kcat gives all records of a process the same headers, and cannot set timestamps or tell offsets."""
 
     name = "kcat"
-    can: frozenset[Can] = frozenset()
+    can = EVERYTHING - {Can.SET_TIMESTAMPS, Can.TELL_OFFSETS}
+    compressions = ALL_COMPRESSIONS
 
     def __init__(self, bootstrap: str) -> None:
         self._kcat = [str(need("kcat")[0]), "-b", bootstrap]
