@@ -1,5 +1,9 @@
-"""CreatePartitions: each topic grows on the cluster that the rules give it to."""
+"""CreatePartitions: each topic grows on the cluster that the rules give it to.
 
+Replicas that are assigned by hand are named by the numbers of that cluster's brokers (`real_brokers`).
+"""
+
+from services.gateway.requests import real_brokers
 from services.gateway.requests.plan import (
     Call,
     Controller,
@@ -10,8 +14,9 @@ from services.gateway.requests.plan import (
     Stale,
     Unreachable,
     admin_timeout_s,
-    ask_all,
 )
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
+from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -27,13 +32,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     parts: dict[str, list[CreatePartitionsTopic]] = {}
     for topic in message.topics:
         owner = mesh.table.cluster_of(topic.name)
-        if owner is None:
-            text = f"no forwarding rule matches topic {topic.name!r} (rules of revision {mesh.table.revision})"
-            results[topic.name] = _failed(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        elif topic.assignments:
-            text = "replicas can't be assigned by hand: the mesh shows virtual brokers; leave the choice to the cluster"
-            results[topic.name] = _failed(topic.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-        else:
+        refusal = _refusal(topic, owner, mesh)
+        if refusal is not None:
+            results[topic.name] = _failed(topic.name, refusal)
+        elif owner is not None:
             parts.setdefault(owner, []).append(topic)
     calls = [
         Call(
@@ -46,21 +48,32 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         )
         for cluster, topics in parts.items()
     ]
-    outcomes = yield from ask_all(calls, CreatePartitionsResponse)
+    outcomes = yield from ask_fitting(mesh, calls, CreatePartitionsResponse)
     for (cluster, topics), outcome in zip(parts.items(), outcomes, strict=True):
         if isinstance(outcome, Unreachable):
-            text = f"cluster {cluster} can't be reached: {outcome.reason}"
-            results |= {t.name: _failed(t.name, ErrorCode.REQUEST_TIMED_OUT, text) for t in topics}
+            results |= {t.name: _failed(t.name, silence(outcome)) for t in topics}
         else:
             results |= {result.name: result for result in outcome.results}
         yield Stale(cluster, tuple(topic.name for topic in topics))
     return CreatePartitionsResponse(
         results=[
-            results.get(name) or _failed(name, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer left it out")
+            results.get(name) or _failed(name, LEFT_OUT)
             for name in dict.fromkeys(topic.name for topic in message.topics)
         ]
     )
 
 
-def _failed(name: str, code: ErrorCode, text: str) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=text)
+def _refusal(topic: CreatePartitionsTopic, owner: str | None, mesh: MeshView) -> Verdict | None:
+    if owner is None:
+        text = f"no forwarding rule matches topic {topic.name!r} (rules of revision {mesh.table.revision})"
+        return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    for assignment in topic.assignments or ():
+        ids = real_brokers.own_ids(assignment.broker_ids, owner, mesh)
+        if isinstance(ids, Verdict):
+            return ids
+        assignment.broker_ids = ids
+    return None
+
+
+def _failed(name: str, verdict: Verdict) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=verdict.code, error_message=verdict.text)

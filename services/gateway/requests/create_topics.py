@@ -1,17 +1,14 @@
-"""CreateTopics: each topic is created on the cluster that the rules give it to."""
+"""CreateTopics: each topic is created on the cluster that the rules give it to.
+
+Replicas that are assigned by hand are named by the numbers of that cluster's brokers (`real_brokers`).
+"""
 
 from mesh.topics import is_topic_name
-from services.gateway.requests.plan import (
-    Call,
-    Controller,
-    MeshView,
-    Plan,
-    Request,
-    Unreachable,
-    admin_timeout_s,
-    ask_all,
-)
+from services.gateway.requests import real_brokers
+from services.gateway.requests.plan import Call, Controller, MeshView, Plan, Request, Unreachable, admin_timeout_s
 from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
+from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import (
     CreatableTopic,
@@ -32,7 +29,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         owner = mesh.table.cluster_of(topic.name)
         refusal = _refusal(topic, owner, mesh)
         if refusal is not None:
-            results[topic.name] = refusal
+            results[topic.name] = _failed(topic.name, refusal)
         elif owner is not None:
             _with_default_partitions(topic, mesh.table.clusters[owner].partition_count)
             parts.setdefault(owner, []).append(topic)
@@ -46,35 +43,31 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         )
         for cluster, topics in parts.items()
     ]
-    outcomes = yield from ask_all(calls, CreateTopicsResponse)
-    for (cluster, topics), outcome in zip(parts.items(), outcomes, strict=True):
+    outcomes = yield from ask_fitting(mesh, calls, CreateTopicsResponse)
+    for topics, outcome in zip(parts.values(), outcomes, strict=True):
         if isinstance(outcome, Unreachable):
-            text = f"cluster {cluster} can't be reached: {outcome.reason}"
-            results |= {t.name: _failed(t.name, ErrorCode.REQUEST_TIMED_OUT, text) for t in topics}
+            results |= {t.name: _failed(t.name, silence(outcome)) for t in topics}
         else:
             for result in outcome.topics:
                 result.topic_id = NO_UUID if result.error_code else mesh_topic_id(mesh.mesh_id, result.name)
                 results[result.name] = result
-    return CreateTopicsResponse(
-        topics=[
-            results.get(t.name) or _failed(t.name, ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer left it out")
-            for t in message.topics
-        ]
-    )
+    return CreateTopicsResponse(topics=[results.get(t.name) or _failed(t.name, LEFT_OUT) for t in message.topics])
 
 
-def _refusal(topic: CreatableTopic, owner: str | None, mesh: MeshView) -> CreatableTopicResult | None:
+def _refusal(topic: CreatableTopic, owner: str | None, mesh: MeshView) -> Verdict | None:
     if not is_topic_name(topic.name):
         text = f"{topic.name!r} is no topic name: up to 249 of a-z, A-Z, 0-9, '.', '_' and '-'"
-        return _failed(topic.name, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+        return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     if owner is None:
         text = (
             f"no forwarding rule matches topic {topic.name!r} (rules of revision {mesh.table.revision}): add one first"
         )
-        return _failed(topic.name, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
-    if topic.assignments:
-        text = "replicas can't be assigned by hand: the mesh shows virtual brokers; leave the choice to the cluster"
-        return _failed(topic.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    for assignment in topic.assignments:
+        ids = real_brokers.own_ids(assignment.broker_ids, owner, mesh)
+        if isinstance(ids, Verdict):
+            return ids
+        assignment.broker_ids = ids
     return None
 
 
@@ -83,5 +76,5 @@ def _with_default_partitions(topic: CreatableTopic, partition_count: int) -> Non
         topic.num_partitions = partition_count
 
 
-def _failed(name: str, code: ErrorCode, text: str) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=code, error_message=text)
+def _failed(name: str, verdict: Verdict) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=verdict.code, error_message=verdict.text)

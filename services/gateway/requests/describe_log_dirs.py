@@ -4,8 +4,10 @@ All virtual nodes share one address, so a request does not tell which of them it
 whole mesh. Topics are shown on their owner alone; what a former owner still stores counts in its volumes only.
 """
 
-from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable, ask_all, refresh
+from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable, refresh
 from services.gateway.requests.topic_ids import is_internal
+from services.gateway.requests.verdicts import silence
+from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -28,11 +30,11 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         part = _part(message, cluster, mesh)
         places += [(cluster, broker) for broker in sorted(brokers)]
         calls += [Call(cluster, part, request.version, Broker(b), Lane.CLIENT) for b in sorted(brokers)]
-    outcomes = yield from ask_all(calls, DescribeLogDirsResponse)
+    outcomes = yield from ask_fitting(mesh, calls, DescribeLogDirsResponse)
     for (cluster, broker), outcome in zip(places, outcomes, strict=True):
         place = f"{cluster}/{broker}"
         if isinstance(outcome, Unreachable):
-            results.append(DescribeLogDirsResult(ErrorCode.REQUEST_TIMED_OUT, f"{place}:?"))
+            results.append(DescribeLogDirsResult(silence(outcome).code, f"{place}:?"))
         elif outcome.error_code:
             results.append(DescribeLogDirsResult(outcome.error_code, f"{place}:?"))
         else:

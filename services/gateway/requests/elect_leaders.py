@@ -20,7 +20,8 @@ from services.gateway.requests.plan import (
     ask_all,
 )
 from services.gateway.requests.topic_ids import HIGHEST_METADATA, is_internal
-from services.gateway.requests.versions import highest_version
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
+from services.gateway.requests.versions import ask_fitting, highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.elect_leaders import (
@@ -33,8 +34,6 @@ from services.gateway.wire.messages.elect_leaders import (
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 TOP_LEVEL_ERROR_SINCE = 1
-
-Verdict = tuple[int, str | None]
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -50,7 +49,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         owner = mesh.table.cluster_of(topic.topic)
         if owner is None:
             text = f"no forwarding rule matches topic {topic.topic!r}"
-            verdicts |= {(topic.topic, p): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text) for p in topic.partitions}
+            verdicts |= {
+                (topic.topic, p): Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text) for p in topic.partitions
+            }
         else:
             parts.setdefault(owner, []).append(topic)
     calls = [
@@ -64,7 +65,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         )
         for cluster, topics in parts.items()
     ]
-    outcomes = yield from ask_all(calls, ElectLeadersResponse)
+    outcomes = yield from ask_fitting(mesh, calls, ElectLeadersResponse)
     for (cluster, topics), outcome in zip(parts.items(), outcomes, strict=True):
         verdicts |= _verdicts(cluster, topics, outcome)
     answer = ElectLeadersResponse(
@@ -108,17 +109,16 @@ def _verdicts(
     cluster: str, topics: list[TopicPartitions], outcome: ElectLeadersResponse | Unreachable
 ) -> dict[tuple[str, int], Verdict]:
     if isinstance(outcome, Unreachable):
-        text = f"cluster {cluster} can't be reached: {outcome.reason}"
-        otherwise: Verdict = (ErrorCode.REQUEST_TIMED_OUT, text)
+        otherwise = silence(outcome)
     elif outcome.error_code:
-        otherwise = (outcome.error_code, f"cluster {cluster} refuses the election")
+        otherwise = Verdict(outcome.error_code, f"cluster {cluster} refuses the election")
     else:
-        otherwise = (ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer left it out")
+        otherwise = LEFT_OUT
     verdicts = {(topic.topic, partition): otherwise for topic in topics for partition in topic.partitions}
     if isinstance(outcome, ElectLeadersResponse):
         for result in outcome.replica_election_results:
             for p in result.partition_result:
-                verdicts[result.topic, p.partition_id] = (p.error_code, p.error_message)
+                verdicts[result.topic, p.partition_id] = Verdict(p.error_code, p.error_message)
     return verdicts
 
 

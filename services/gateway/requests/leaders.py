@@ -4,7 +4,8 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol, TypeVar
 
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
-from services.gateway.requests.plan import Call, Command, MeshView, Stale, Unreachable, ask_all
+from services.gateway.requests.plan import Call, Command, MeshView, Stale, Unreachable
+from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.schema import Struct
 
@@ -29,19 +30,23 @@ def ask_leaders(
 ) -> Generator[Command, Any, dict[tuple[str, int], P]]:
     """The result of each wanted partition, by topic and index.
 
-    A leader that does not answer has perhaps moved: NOT_LEADER_OR_FOLLOWER makes clients look for it again.
+    A leader that does not answer has perhaps moved: NOT_LEADER_OR_FOLLOWER makes clients look for it again. One that
+    is too old for the question stays so: UNSUPPORTED_VERSION.
     """
     located = yield from locate(mesh, wanted)
     results = {(w.topic, w.partition): failed(w.partition, error) for w, error in located.homeless}
     calls = [question(place, parts) for place, parts in located.places.items()]
-    outcomes = yield from ask_all(calls, answer)
+    outcomes = yield from ask_fitting(mesh, calls, answer)
     for (place, parts), outcome in zip(located.places.items(), outcomes, strict=True):
         told: dict[tuple[str, int], P] = {}
-        if not isinstance(outcome, Unreachable):
+        silent = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if isinstance(outcome, Unreachable):
+            silent = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else silent
+        else:
             told = {(topic, result.partition_index): result for topic, result in results_of(outcome)}
         stale: set[str] = set()
         for w in parts:
-            result = told.get((w.topic, w.partition)) or failed(w.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            result = told.get((w.topic, w.partition)) or failed(w.partition, silent)
             results[w.topic, w.partition] = result
             if result.error_code in LEADER_ERRORS:
                 stale.add(w.topic)

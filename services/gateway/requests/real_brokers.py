@@ -11,6 +11,8 @@ from typing import Final
 
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import MeshView
+from services.gateway.requests.verdicts import Verdict
+from services.gateway.wire.errors import ErrorCode
 
 PER_CLUSTER: Final = 1_000_000
 """More than any broker id in use: Kafka's own go up from 0 or 1001."""
@@ -31,3 +33,15 @@ def listed(clusters: Iterable[str], mesh: MeshView) -> str:
     places = [Place(name, broker) for name in clusters for broker in sorted(mesh.clusters[name].brokers)]
     numbers = [f"{number_of(place, mesh)} ({place.cluster}/{place.broker_id})" for place in places]
     return ", ".join(numbers) or "none is known yet"
+
+
+def own_ids(numbers: Iterable[int], owner: str, mesh: MeshView) -> list[int] | Verdict:
+    """The brokers' own ids on the cluster that is to get a replica on each; or why that can't be."""
+    ids = []
+    for number in numbers:
+        place = place_of(number, mesh)
+        if place is None or place.cluster != owner:
+            text = f"{number} is no broker of cluster {owner}, the topic's owner (its brokers: {listed([owner], mesh)})"
+            return Verdict(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        ids.append(place.broker_id)
+    return ids

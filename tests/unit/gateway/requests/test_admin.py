@@ -8,8 +8,10 @@ import pytest
 
 from mesh.routing import RoutingTable
 from services.gateway.requests import create_topics, delete_topics, describe_cluster, describe_configs
+from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import AnyBroker, Broker, Controller, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -80,11 +82,37 @@ def test_a_clusters_partition_count_is_the_default_for_its_new_topics(world: Wor
     assert [topic.num_partitions for topic in call.message.topics] == [5, 2]
 
 
-def test_replicas_can_not_be_assigned_to_virtual_brokers(world: World) -> None:
-    topic = creatable("apples")
-    topic.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[101])]
-    [result] = Playbook(create_topics.handle, CreateTopicsRequest(topics=[topic]), 7, world.view()).answer.topics
+def assigned(*brokers: int) -> CreateTopicsRequest:
+    topic = creatable("apples", -1)
+    topic.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=list(brokers))]
+    return CreateTopicsRequest(topics=[topic])
+
+
+def test_replicas_are_assigned_to_real_brokers_of_the_owner(world: World) -> None:
+    [call] = Playbook(create_topics.handle, assigned(1000001, 1000004), 7, world.view()).asked()
+    assert call.message == assigned(1, 4)
+
+
+@pytest.mark.parametrize("broker", [101, 2000002])
+def test_replicas_are_not_assigned_to_virtual_brokers_or_those_of_another_cluster(world: World, broker: int) -> None:
+    [result] = Playbook(create_topics.handle, assigned(1000001, broker), 7, world.view()).answer.topics
     assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "1000001 (c1/1)" in str(result.error_message)
+
+
+def test_an_owner_that_is_older_than_the_client_is_asked_in_its_version() -> None:
+    world = World({"c1": ["apples"]}, upstream_versions={ApiKey.CREATE_TOPICS: VersionRange(0, 4)})
+    [call] = Playbook(create_topics.handle, CreateTopicsRequest(topics=[creatable("apples")]), 7, world.view()).asked()
+    assert call.version == 4
+
+
+def test_what_the_owner_can_not_be_told_is_refused_by_name() -> None:
+    world = World({"c1": ["apples"]}, upstream_versions={ApiKey.CREATE_TOPICS: VersionRange(0, 0)})
+    request = CreateTopicsRequest(topics=[creatable("apples")], validate_only=True)
+    [result] = Playbook(create_topics.handle, request, 7, world.view()).answer.topics
+    assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "cluster c1" in str(result.error_message)
+    assert "validate_only" in str(result.error_message)
 
 
 def test_a_cluster_that_is_gone_fails_its_topics_only(world: World) -> None:

@@ -38,7 +38,7 @@ def shown(book: Playbook) -> dict[str, list[str]]:
     return {result.log_dir: [topic.name for topic in result.topics] for result in book.answer.results}
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5])
 def test_every_real_broker_is_asked_and_names_tell_them_apart(world: World, version: int) -> None:
     world.clusters["c1"].brokers[4] = BrokerAddress(4, "c1", 9094, None)
     book = asking(world, version=version)
