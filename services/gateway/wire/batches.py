@@ -8,7 +8,7 @@ Theory of the CRC patch. The CRC-32C covers byte 21 to the end. It is linear: fo
 crc(a) XOR crc(b) depends on a XOR b alone. The new value is therefore the *stored* one XOR that difference, and never
 one computed from the payload: a batch that arrived corrupt leaves corrupt, and the broker refuses it as it would have.
 The difference comes from two CRCs over the batch in hardware while the batch is small; above `LINEAR_FROM_BYTES` it is
-the CRC of the eight changed bytes, moved over the zeros behind them by tables (one for each power of two).
+the CRC of the changed bytes, moved over the zeros behind them by tables (one for each power of two).
 
 Theory of the ids. Brokers count producer ids up from 0, so the gateway mints its own from 2^62 up. A topic that comes
 back to a cluster meets the sequences of its last visit there; from the second visit on, the id on the batches is a
@@ -32,6 +32,7 @@ PRODUCER_ID_AT = 43
 _LENGTH_AT = 8
 _LENGTH_FROM = 12
 _HEADER = Packing(">qiibIhiqqqhii")
+_ID_AND_EPOCH = Packing(">qh")
 
 MINTED = 1 << 62
 """The lowest id that the gateway mints."""
@@ -155,29 +156,39 @@ def patch_producer_id(
     buffer: bytearray | memoryview, start: int, producer_id: int, *, linear_from: int = LINEAR_FROM_BYTES
 ) -> None:
     """Give the batch at `start` another producer id, in place, CRC included."""
+    _patch(buffer, start, INT64.pack(producer_id), linear_from)
+
+
+def patch_producer(
+    buffer: bytearray | memoryview, start: int, producer_id: int, epoch: int, *, linear_from: int = LINEAR_FROM_BYTES
+) -> None:
+    """As `patch_producer_id`, with another epoch too: it stands behind the id."""
+    _patch(buffer, start, _ID_AND_EPOCH.pack(producer_id, epoch), linear_from)
+
+
+def _patch(buffer: bytearray | memoryview, start: int, new: bytes, linear_from: int) -> None:
+    """Write `new` where the producer id stands, and beyond."""
     if len(buffer) - start < HEADER_BYTES:
         raise truncated("batch header", start, HEADER_BYTES, len(buffer))
     (length,) = INT32.unpack_from(buffer, start + _LENGTH_AT)
     end = start + _LENGTH_FROM + length
     if buffer[start + MAGIC_AT] != 2 or not start + HEADER_BYTES <= end <= len(buffer):
         read_batch_header(buffer, start, len(buffer))  # names what is wrong
-    at = start + PRODUCER_ID_AT
+    at, size = start + PRODUCER_ID_AT, len(new)
     (stored,) = UINT32.unpack_from(buffer, start + CRC_AT)
     if length < linear_from:
         with memoryview(buffer) as view, view[start + CRC_FROM : end] as covered:
             difference = crc32c(covered)
-            INT64.pack_into(buffer, at, producer_id)
+            buffer[at : at + size] = new
             difference ^= crc32c(covered)
     else:
-        (old,) = INT64.unpack_from(buffer, at)
-        INT64.pack_into(buffer, at, producer_id)
-        changed = (old ^ producer_id) & 0xFFFF_FFFF_FFFF_FFFF
-        difference = _over_zeros(crc32c(changed.to_bytes(8, "big")) ^ _CRC_OF_8_ZEROS, end - at - 8)
+        changed = int.from_bytes(buffer[at : at + size], "big") ^ int.from_bytes(new, "big")
+        buffer[at : at + size] = new
+        difference = _over_zeros(crc32c(changed.to_bytes(size, "big")) ^ crc32c(bytes(size)), end - at - size)
     UINT32.pack_into(buffer, start + CRC_AT, stored ^ difference)
 
 
 _POLYNOMIAL = 0x82F6_3B78  # CRC-32C, bits reflected
-_CRC_OF_8_ZEROS = crc32c(bytes(8))
 _Table = tuple[tuple[int, ...], ...]
 
 

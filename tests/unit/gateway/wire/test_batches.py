@@ -13,6 +13,7 @@ from services.gateway.wire.batches import (
     crc_is_right,
     magic_of,
     mint_producer_id,
+    patch_producer,
     patch_producer_id,
     read_batch_header,
     visit_producer_id,
@@ -22,6 +23,7 @@ from services.gateway.wire.primitives import WireError
 from tests.unit.gateway.wire.records import batch
 
 IDS = st.integers(0, (1 << 63) - 1)
+EPOCHS = st.integers(-1, (1 << 15) - 1)
 
 
 def test_a_header_is_read_where_it_lies() -> None:
@@ -64,6 +66,16 @@ def test_a_patched_batch_has_the_crc_of_a_batch_made_with_that_id(
     patched = batch(payload, producer_id=old)
     patch_producer_id(patched, 0, new, linear_from=0 if linear else 1 << 40)
     assert patched == batch(payload, producer_id=new)
+
+
+@settings(deadline=None)
+@given(old=IDS, new=IDS, epochs=st.tuples(EPOCHS, EPOCHS), payload=st.binary(max_size=3000), linear=st.booleans())
+def test_the_epoch_is_patched_along_with_the_id(
+    old: int, new: int, epochs: tuple[int, int], payload: bytes, linear: bool
+) -> None:
+    patched = batch(payload, producer_id=old, epoch=epochs[0], sequence=5)
+    patch_producer(patched, 0, new, epochs[1], linear_from=0 if linear else 1 << 40)
+    assert patched == batch(payload, producer_id=new, epoch=epochs[1], sequence=5)
 
 
 @pytest.mark.parametrize("size", [16_300, 16_384, 70_000, 1_000_003])
