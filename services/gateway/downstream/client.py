@@ -190,7 +190,8 @@ class ClientConnection(FrameStream):
 
     def _start(self, slot: _Slot) -> None:
         assert slot.handler is not None and slot.request is not None
-        plan = slot.handler.handle(slot.request, self._mesh.view(self.session, self._advertised))
+        handle = slot.handler.handle_of(slot.header.api_version)
+        plan = handle(slot.request, self._mesh.view(self.session, self._advertised))
         slot.exchange = exchange = Exchange(
             plan,
             self._mesh.clusters,

@@ -335,12 +335,21 @@ class Reach(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Older:
+    """Versions that clusters need not speak: the gateway translates them to those of `Handler.handle`."""
+
+    versions: VersionRange
+    """They end where `Handler.versions` begin."""
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
 class Handler:
     """A row of the table of APIs."""
 
     api_key: int
     versions: VersionRange
-    """What this gateway serves."""
+    """What `handle` serves."""
     handle: Handle
     split: str
     """By what the request is divided over clusters: for readers, and for the README's table."""
@@ -350,10 +359,21 @@ class Handler:
     own: bool = False
     """Short for `Reach.OWN`."""
     reach: Reach = Reach.ALL_CLUSTERS
+    older: Older | None = None
+    """Offered with `versions`, unless clusters have given the lowest of these up: versions have no gaps."""
 
     @property
     def offered(self) -> Reach:
         return Reach.OWN if self.own else self.reach
+
+    def handle_of(self, version: int) -> Handle:
+        return self.older.handle if self.older and version in self.older.versions else self.handle
+
+    def widened(self, offered: VersionRange) -> VersionRange:
+        """With the older versions, if there is no gap between."""
+        if self.older is None or offered.low > self.versions.low:
+            return offered
+        return VersionRange(self.older.versions.low, offered.high)
 
 
 # --- typed shorthand ---------------------------------------------------------------------------------------------

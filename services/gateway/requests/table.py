@@ -41,7 +41,11 @@ from services.gateway.requests import (
     scram_users,
 )
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
-from services.gateway.requests.plan import Handler, Order, Reach
+from services.gateway.requests.older import admin as older_admin
+from services.gateway.requests.older import fetch as older_fetch
+from services.gateway.requests.older import offsets as older_offsets
+from services.gateway.requests.older import produce as older_produce
+from services.gateway.requests.plan import Handler, Older, Order, Reach
 from services.gateway.requests.transactions import add_partitions, end, offsets
 from services.gateway.wire.apis import ApiKey, api_name
 
@@ -50,6 +54,7 @@ _ROWS = (
         ApiKey.PRODUCE,
         VersionRange(3, 13),
         produce.handle,
+        older=Older(VersionRange(0, 2), older_produce.handle),
         split="leader of each partition on its topic's owner; untouched when that is one",
         merge="partition, in the client's order",
         order=Order.PIPELINED,
@@ -59,6 +64,7 @@ _ROWS = (
         ApiKey.FETCH,
         VersionRange(4, 12),
         fetch.handle,
+        older=Older(VersionRange(0, 3), older_fetch.handle),
         split="leader of each partition on its topic's owner",
         merge="partition; leaves when the minimum has come in or the wait is over",
     ),
@@ -66,6 +72,7 @@ _ROWS = (
         ApiKey.LIST_OFFSETS,
         VersionRange(1, 10),
         list_offsets.handle,
+        older=Older(VersionRange(0, 0), older_offsets.handle_list_offsets),
         split="leader of each partition on its topic's owner",
         merge="partition",
     ),
@@ -139,6 +146,7 @@ _ROWS = (
         ApiKey.OFFSET_COMMIT,
         VersionRange(2, 9),
         offset_commit.handle,
+        older=Older(VersionRange(0, 1), older_offsets.handle_offset_commit),
         split="owner of each topic; the group's home first, or a heartbeat there",
         merge="partition; what fences the member at home fails all",
     ),
@@ -146,6 +154,7 @@ _ROWS = (
         ApiKey.OFFSET_FETCH,
         VersionRange(1, 9),
         offset_fetch.handle,
+        older=Older(VersionRange(0, 0), older_offsets.handle_offset_fetch),
         split="owner of each topic; all topics: every cluster",
         merge="partition; a cluster that does not answer fails the group, to be retried",
     ),
@@ -242,6 +251,7 @@ _ROWS = (
         ApiKey.CREATE_TOPICS,
         VersionRange(2, 7),
         create_topics.handle,
+        older=Older(VersionRange(0, 1), older_admin.handle_create_topics),
         split="owner of each topic",
         merge="topic; one that no rule matches is refused by name",
         reach=Reach.ONE_OWNER,
@@ -250,6 +260,7 @@ _ROWS = (
         ApiKey.DELETE_TOPICS,
         VersionRange(1, 6),
         delete_topics.handle,
+        older=Older(VersionRange(0, 0), older_admin.handle_delete_topics),
         split="owner of each topic",
         merge="topic",
     ),
@@ -265,6 +276,7 @@ _ROWS = (
         ApiKey.DESCRIBE_CONFIGS,
         VersionRange(1, 4),
         describe_configs.handle,
+        older=Older(VersionRange(0, 0), older_admin.handle_describe_configs),
         split="topic: its owner; broker: its virtual node's cluster, or itself; group: its home; metrics: home cluster",
         merge="resource",
         reach=Reach.ONE_OWNER,
@@ -445,7 +457,7 @@ def served_ranges(clusters: Iterable[ClusterKnowledge]) -> dict[int, VersionRang
     for handler in HANDLERS.values():
         offered = _offered(handler, [versions.get(handler.api_key) for versions in known])
         if offered is not None:
-            served[handler.api_key] = offered
+            served[handler.api_key] = handler.widened(offered)
     return served
 
 
@@ -470,10 +482,17 @@ def markdown() -> str:
     head = ["key", "API", "versions", "offered", "goes to", "answers become one by"]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     lines += [
-        f"| {key} | {api_name(key)} | {row.versions} | {row.offered.value} | {row.split} | {row.merge or '-'} |"
+        f"| {key} | {api_name(key)} | {_versions(row)} | {row.offered.value} | {row.split} | {row.merge or '-'} |"
         for key, row in sorted(HANDLERS.items())
     ]
     return "\n".join(lines)
+
+
+def _versions(row: Handler) -> str:
+    if row.older is None:
+        return str(row.versions)
+    low, high = row.older.versions
+    return f"{row.widened(row.versions)} ({low if low == high else row.older.versions} translated)"
 
 
 BEGIN, END = "<!-- api table: begin -->", "<!-- api table: end -->"

@@ -75,7 +75,7 @@ async def test_a_large_request_that_does_not_go_on_is_given_up(stage: Stage, mon
     assert stage.gateway.mesh.budget.held_bytes == 0
 
 
-@pytest.mark.parametrize(("api_key", "version"), [(4711, 0), (0, 99), (0, 2), (67, 0)])
+@pytest.mark.parametrize(("api_key", "version"), [(4711, 0), (0, 99), (67, 0)])
 async def test_a_request_that_is_not_served_closes_after_what_came_before(
     stage: Stage, api_key: int, version: int
 ) -> None:

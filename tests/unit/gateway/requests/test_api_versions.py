@@ -20,12 +20,33 @@ def test_ranges_are_what_all_known_clusters_speak() -> None:
     everything = {handler.api_key: handler.versions for handler in HANDLERS.values()}
     modern = ClusterKnowledge("c1", versions=everything)
     unknown = ClusterKnowledge("c2")
-    assert served_ranges([modern, unknown]) == everything
+    assert served_ranges([modern, unknown]) == {key: row.widened(row.versions) for key, row in HANDLERS.items()}
     old = ClusterKnowledge("c3", versions={key: VersionRange(low, low) for key, (low, _) in everything.items()})
     narrowed = served_ranges([modern, unknown, old])
     for key, handler in HANDLERS.items():
         lowest = VersionRange(handler.versions.low, handler.versions.low)
-        assert narrowed[key] == (lowest if handler.offered is Reach.ALL_CLUSTERS else handler.versions)
+        offered = lowest if handler.offered is Reach.ALL_CLUSTERS else handler.versions
+        assert narrowed[key] == handler.widened(offered)
+
+
+def test_older_versions_are_offered_although_no_cluster_speaks_them() -> None:
+    spoken: dict[int, VersionRange] = {ApiKey.FETCH: VersionRange(4, 18), ApiKey.LIST_OFFSETS: VersionRange(1, 11)}
+    served = served_ranges([ClusterKnowledge("c1", versions=spoken)])
+    assert served[ApiKey.FETCH].low == served[ApiKey.LIST_OFFSETS].low == 0
+
+
+def test_older_versions_are_not_offered_over_a_gap() -> None:
+    """A broker to come may give up the version that they are translated to."""
+    spoken: dict[int, VersionRange] = {ApiKey.LIST_OFFSETS: VersionRange(3, 15)}
+    assert served_ranges([ClusterKnowledge("c1", versions=spoken)])[ApiKey.LIST_OFFSETS].low == 3
+
+
+def test_each_version_has_one_handler() -> None:
+    for handler in HANDLERS.values():
+        if handler.older is not None:
+            assert handler.older.versions.high + 1 == handler.versions.low
+            assert handler.handle_of(handler.older.versions.low) is handler.older.handle
+        assert handler.handle_of(handler.versions.low) is handler.handle
 
 
 def test_what_one_cluster_lacks_is_offered_where_each_item_has_one_owner() -> None:
