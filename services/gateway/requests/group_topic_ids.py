@@ -1,7 +1,7 @@
 """Topic ids in the APIs of groups: the mesh's own towards clients, the home cluster's towards its coordinator."""
 
 from collections.abc import Generator, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from services.gateway.requests.plan import Call, Command, MeshView, ask, refresh
 from services.gateway.requests.topic_ids import HIGHEST_METADATA, mesh_topic_id, topic_names
@@ -10,15 +10,32 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
-class NamedTopic(Protocol):
+class DescribedTopic(Protocol):
     topic_id: bytes
     topic_name: str
 
 
-def show_topic_ids(topics: Iterable[NamedTopic], mesh: MeshView) -> None:
+class Topic(Protocol):
+    topic_id: bytes
+    name: str
+
+
+def show_topic_ids(topics: Iterable[DescribedTopic], mesh: MeshView) -> None:
     """Put the mesh's ids in the place of the cluster's, where an answer has names too."""
     for topic in topics:
         topic.topic_id = mesh_topic_id(mesh.mesh_id, topic.topic_name)
+
+
+T = TypeVar("T", bound=Topic)
+
+
+def name_topics(topics: Iterable[T], mesh: MeshView) -> Generator[Command, Any, list[T]]:
+    """Put names to topics that a client tells by id; those whose id nobody knows are left out."""
+    topics = list(topics)
+    names = yield from topic_names(mesh, [topic.topic_id for topic in topics])
+    for topic in topics:
+        topic.name = names.get(topic.topic_id, "")
+    return [topic for topic in topics if topic.name]
 
 
 def ids_at(cluster: str, mesh_ids: Iterable[bytes], mesh: MeshView) -> Generator[Command, Any, dict[bytes, bytes]]:

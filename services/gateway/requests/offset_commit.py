@@ -1,23 +1,35 @@
 """OffsetCommit: each topic's offsets go to the cluster that owns the topic, under the group's own name.
 
+Where a rule gives the group shadow topics, its home keeps the offsets of all topics instead: all is one part, at home.
+
 Theory of operation
 1. Offsets sit beside their records, so lag tools on each cluster are right and nothing is stored by the mesh.
 2. A member's commit is checked first where the group lives: by committing the part that belongs there, or by a
-   heartbeat when all of it is foreign. What fences the member there (unknown member, old generation) fails all of it.
+   heartbeat when all of it is foreign (a member of a newer kind of group is looked for in the group's description: its
+   heartbeats carry the assignment, which must not get lost on the way). What fences the member there (unknown member,
+   old generation) fails all of it.
 3. Foreign parts follow as simple commits (generation -1, no member), which a broker accepts while its copy of the group
    has no members. Versions 2 to 4 carry a retention of their own: such a group never has members, and its offsets
    would otherwise age although the group is alive at home.
 4. A commit without a member (manual assignment, tools) goes to the owners as it is.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
-from services.gateway.requests.group_home import find_home
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.group_home import find_home, keeps_all_offsets, offsets_place
+from services.gateway.requests.group_kinds import (
+    CONSUMER,
+    COORDINATOR_MOVED,
+    STREAMS,
+    GroupKind,
+    Question,
+    describe,
+)
+from services.gateway.requests.group_topic_ids import name_topics
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -29,9 +41,10 @@ from services.gateway.requests.plan import (
     Request,
     Unreachable,
     ask,
-    ask_all,
 )
-from services.gateway.requests.versions import highest_version
+from services.gateway.requests.shadow_topics import shadowed
+from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.versions import ask_fitting, highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -49,6 +62,9 @@ RETENTION_MS = 90 * 24 * 3600 * 1000
 FOREIGN_VERSION = 4
 """The last version with a retention of its own; brokers from 0.11 to 4.3 speak it."""
 HEARTBEAT_VERSION = 3
+IDS_SINCE = 10
+"""First version that has ids in the place of the topics' names."""
+WITH_EPOCHS: Sequence[GroupKind[Any]] = (CONSUMER, STREAMS)
 GROUP_ERRORS = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -95,6 +111,7 @@ class _Commit:
             topics=[
                 OffsetCommitResponseTopic(
                     name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=[
                         OffsetCommitResponsePartition(
                             partition_index=partition.partition_index,
@@ -112,15 +129,33 @@ class _Commit:
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(OffsetCommitRequest)
-    commit = _Commit(message, request.version)
+    if request.version < IDS_SINCE:
+        return (yield from _committed(message, request.version, mesh))
+    known = yield from name_topics(message.topics, mesh)
+    strange = [topic for topic in message.topics if not topic.name]
+    response = yield from _committed(replace(message, topics=known), IDS_SINCE - 1, mesh)
+    for topic in response.topics:
+        topic.topic_id = mesh_topic_id(mesh.mesh_id, topic.name)
+    unknown = _Commit(replace(message, topics=strange), request.version)
+    unknown.settle(strange, ErrorCode.UNKNOWN_TOPIC_ID)
+    response.topics += unknown.answer().topics
+    return response
+
+
+def _committed(
+    message: OffsetCommitRequest, version: int, mesh: MeshView
+) -> Generator[Command, Any, OffsetCommitResponse]:
+    """The answer in a version that names topics."""
+    commit = _Commit(message, version)
     for topic in message.topics:
-        owner = mesh.table.cluster_of(topic.name)
-        if owner is None:
+        place = offsets_place(message.group_id, topic.name, mesh)
+        if place is None:
             commit.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
-            commit.parts.setdefault(owner, []).append(topic)
+            commit.parts.setdefault(place, []).append(topic)
+    yield from _see_to_shadows(commit, mesh)
     if message.generation_id_or_member_epoch < 0 and not message.member_id:
-        yield from _send(commit, {name: _own(commit, part) for name, part in commit.parts.items()})
+        yield from _send(commit, {name: _own(commit, part) for name, part in commit.parts.items()}, mesh)
         return commit.answer()
 
     home = yield from find_home(message.group_id, mesh)
@@ -133,9 +168,26 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         for part in foreign.values():
             commit.settle(part, fenced)
     elif foreign:
-        yield from _send(commit, {name: _simple(commit, part) for name, part in foreign.items()})
+        yield from _send(commit, {name: _simple(commit, part) for name, part in foreign.items()}, mesh)
         _explain(commit, foreign)
     return commit.answer()
+
+
+def _see_to_shadows(commit: _Commit, mesh: MeshView) -> Generator[Command, Any, None]:
+    """A home that keeps all offsets does so for topics that it has; nothing is asked where it is known to have them."""
+    home = keeps_all_offsets(commit.message.group_id, mesh)
+    if home is None:
+        return
+    count = mesh.clusters[home].partition_count
+    missing = [
+        topic.name
+        for topic in commit.parts.get(home, ())
+        if max((p.partition_index for p in topic.partitions), default=-1) >= (count(topic.name) or 0)
+    ]
+    if missing:
+        fault = yield from shadowed(missing, home, mesh)
+        if fault is not None:
+            log.warning("shadow topics could not be made", group=commit.message.group_id, cluster=home, reason=fault)
 
 
 def _at_home(commit: _Commit, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
@@ -143,7 +195,7 @@ def _at_home(commit: _Commit, home: str, mesh: MeshView) -> Generator[Command, A
     part = commit.parts.get(home)
     if part is None:
         return (yield from _heartbeat(commit.message, home, mesh))
-    yield from _send(commit, {home: _own(commit, part)}, unreachable=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    yield from _send(commit, {home: _own(commit, part)}, mesh, unreachable=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     codes = {commit.errors[topic.name, p.partition_index] for topic in part for p in topic.partitions}
     return next((code for code in codes if code in GROUP_ERRORS), None)
 
@@ -167,21 +219,35 @@ def _heartbeat(message: OffsetCommitRequest, home: str, mesh: MeshView) -> Gener
     # a rebalance is under way and the member belongs to it: brokers accept its commits until the next generation
     if outcome.error_code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
         return None
+    if outcome.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+        return (yield from _standing(message, home, mesh))
     return outcome.error_code
+
+
+def _standing(message: OffsetCommitRequest, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
+    """The same of a member that sends no classic heartbeats."""
+    asked = [Question(kind, home, message.group_id) for kind in WITH_EPOCHS]
+    for group in (yield from describe(asked, mesh)).values():
+        for member in () if isinstance(group, Unreachable) else group.members:
+            if member.member_id == message.member_id:
+                current = member.member_epoch == message.generation_id_or_member_epoch
+                return None if current else ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def _send(
     commit: _Commit,
     messages: dict[str, tuple[OffsetCommitRequest, int]],
+    mesh: MeshView,
     unreachable: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 ) -> Generator[Command, Any, None]:
     """Sends a message to each cluster; one that can't be reached fails its part with `unreachable`, to be retried."""
     coordinator = Coordinator(commit.message.group_id)
     calls = [Call(name, part, version, coordinator, Lane.CLIENT) for name, (part, version) in messages.items()]
-    outcomes = yield from ask_all(calls, OffsetCommitResponse)
+    outcomes = yield from ask_fitting(mesh, calls, OffsetCommitResponse)
     for (name, (part, _)), outcome in zip(messages.items(), outcomes, strict=True):
         if isinstance(outcome, Unreachable):
-            commit.settle(part.topics, unreachable)
+            commit.settle(part.topics, ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else unreachable)
             yield Forget(name, coordinator)
             continue
         commit.take(outcome)

@@ -1,14 +1,20 @@
 """OffsetFetch: each topic's offsets come from the cluster that owns the topic.
 
+Where a rule gives the group shadow topics, its home has the offsets of all topics.
 A cluster that does not answer fails its group's answer as a whole with COORDINATOR_LOAD_IN_PROGRESS, which every client
 retries: an offset that is merely unknown for now must never look like one that was never committed. So does one whose
 coordinator is nobody yet: clients find this gateway for every group, and can't look for a better one.
+Who asks for all topics (tools) is told what there is: the other clusters' offsets, and that error for each partition
+of the topics that the silent one has shown.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from services.gateway.requests.group_home import keeps_all_offsets, offsets_place
 from services.gateway.requests.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.group_topic_ids import name_topics
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -19,8 +25,10 @@ from services.gateway.requests.plan import (
     Plan,
     Request,
     Unreachable,
-    ask_all,
 )
+from services.gateway.requests.topic_ids import is_internal, mesh_topic_id
+from services.gateway.requests.versions import ask_fitting, highest_version
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -35,93 +43,159 @@ from services.gateway.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+GROUP_ERROR_SINCE = 2
+"""First version with an error of the group as a whole, and with all topics for the asking."""
+STABLE_SINCE = 7
 GROUPS_SINCE = 8
 """First version that asks for several groups at once."""
-GROUP_ERROR_SINCE = 2
-"""First version with an error of the group as a whole."""
+IDS_SINCE = 10
+"""First version that has ids in the place of the topics' names."""
 NO_OFFSET = -1
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(OffsetFetchRequest)
+    if request.version >= IDS_SINCE:
+        return (yield from _by_id(message, mesh))
     if request.version >= GROUPS_SINCE:
-        response = OffsetFetchResponse()
-        for group in message.groups:
-            response.groups += [(yield from _fetch(group, request.version, message.require_stable, mesh))]
-        return response
+        groups = yield from _fetch(message.groups, request.version, message.require_stable, mesh)
+        return OffsetFetchResponse(groups=groups)
     wanted = None
     if message.topics is not None:
         wanted = [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in message.topics]
-    group = OffsetFetchRequestGroup(group_id=message.group_id, topics=wanted)
-    return _as_single(
-        (yield from _fetch(group, request.version, message.require_stable, mesh)), wanted, request.version
-    )
+    single = OffsetFetchRequestGroup(group_id=message.group_id, topics=wanted)
+    [group] = yield from _fetch([single], request.version, message.require_stable, mesh)
+    return _as_single(group, wanted, request.version)
+
+
+def _by_id(message: OffsetFetchRequest, mesh: MeshView) -> Generator[Command, Any, OffsetFetchResponse]:
+    """Topics by id: asked for by name, and ids that nobody knows are said to be unknown."""
+    strange: list[list[OffsetFetchRequestTopics]] = []
+    for group in message.groups:
+        asked = group.topics
+        if asked is not None:
+            group.topics = yield from name_topics(asked, mesh)
+        strange.append([topic for topic in asked or () if not topic.name])
+    groups = yield from _fetch(message.groups, IDS_SINCE - 1, message.require_stable, mesh)
+    for answer, unknown in zip(groups, strange, strict=True):
+        for topic in answer.topics:
+            topic.topic_id = mesh_topic_id(mesh.mesh_id, topic.name)
+        if not answer.error_code:
+            answer.topics += [_nothing_committed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown]
+    return OffsetFetchResponse(groups=groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one cluster is asked of one group."""
+
+    group: OffsetFetchRequestGroup
+    cluster: str
+    topics: Sequence[OffsetFetchRequestTopics] | None
+    version: int
+    require_stable: bool
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return Coordinator(self.group.group_id)
+
+    def call(self) -> Call:
+        question = _question(self.group, self.topics, self.version, self.require_stable)
+        return Call(self.cluster, question, self.version, self.coordinator, Lane.CLIENT)
 
 
 def _fetch(
-    group: OffsetFetchRequestGroup, version: int, require_stable: bool, mesh: MeshView
-) -> Generator[Command, Any, OffsetFetchResponseGroup]:
-    """One group's offsets, from every cluster that owns one of the topics."""
-    parts, answered = _split(group, mesh)
-    coordinator = Coordinator(group.group_id)
-    calls = {
-        name: Call(name, _question(group, topics, version, require_stable), version, coordinator, Lane.CLIENT)
-        for name, topics in parts.items()
-    }
-    found = yield from _ask(calls, version)
-    found |= yield from _ask({name: calls[name] for name, part in found.items() if _has_moved(part)}, version)
-    answer = OffsetFetchResponseGroup(group_id=group.group_id, topics=answered)
-    for name, part in found.items():
-        if _has_moved(part):
-            part.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        answer.error_code = answer.error_code or part.error_code
-        # what a cluster kept from the time when a topic lived there is not where the group stands now
-        answer.topics.extend(topic for topic in part.topics if mesh.table.cluster_of(topic.name) == name)
-    if answer.error_code:
-        answer.topics = []
-    return answer
+    groups: Sequence[OffsetFetchRequestGroup], version: int, require_stable: bool, mesh: MeshView
+) -> Generator[Command, Any, list[OffsetFetchResponseGroup]]:
+    """Each group's offsets, from every cluster that keeps some of them, all side by side."""
+    parts: list[_Part] = []
+    answers: list[OffsetFetchResponseGroup] = []
+    for group in groups:
+        places, answered = _split(group, mesh)
+        answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=answered))
+        for cluster, topics in places.items():
+            spoken = highest_version(mesh, cluster, ApiKey.OFFSET_FETCH, version)
+            parts.append(_Part(group, cluster, topics, spoken, require_stable))
+    found = yield from _ask(parts, mesh)
+    moved = [index for index, answer in enumerate(found) if _has_moved(answer)]
+    again = yield from _ask([parts[index] for index in moved], mesh)
+    for index, answer in zip(moved, again, strict=True):
+        found[index] = answer
+    by_group = {id(group): answer for group, answer in zip(groups, answers, strict=True)}
+    for part, told in zip(parts, found, strict=True):
+        _add(by_group[id(part.group)], part, told, mesh)
+    for answer in answers:
+        if answer.error_code:
+            answer.topics = []
+    return answers
+
+
+def _add(answer: OffsetFetchResponseGroup, part: _Part, told: OffsetFetchResponseGroup, mesh: MeshView) -> None:
+    if _has_moved(told):
+        told.error_code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if told.error_code and part.topics is None and not mesh.clusters[part.cluster].available:
+        shown = list(_shown_last(part, mesh))
+        if shown:
+            answer.topics += shown
+            return
+    answer.error_code = answer.error_code or told.error_code
+    # what a cluster kept from the time when a topic lived there is not where the group stands now
+    group_id = answer.group_id
+    answer.topics += [topic for topic in told.topics if offsets_place(group_id, topic.name, mesh) == part.cluster]
+
+
+def _shown_last(part: _Part, mesh: MeshView) -> Iterable[OffsetFetchResponseTopics]:
+    """The topics of a cluster that does not answer, without offsets."""
+    for name, known in mesh.clusters[part.cluster].topics.items():
+        if not is_internal(name) and offsets_place(part.group.group_id, name, mesh) == part.cluster:
+            topic = OffsetFetchRequestTopics(name=name, partition_indexes=list(range(len(known.leaders))))
+            yield _nothing_committed(topic, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def _has_moved(part: OffsetFetchResponseGroup) -> bool:
     return part.error_code in COORDINATOR_MOVED
 
 
-def _ask(calls: Mapping[str, Call], version: int) -> Generator[Command, Any, dict[str, OffsetFetchResponseGroup]]:
-    """Each cluster's part of the group. A coordinator that has moved or is gone is looked for at the next call."""
-    outcomes = yield from ask_all(list(calls.values()), OffsetFetchResponse)
-    parts: dict[str, OffsetFetchResponseGroup] = {}
-    for (name, call), outcome in zip(calls.items(), outcomes, strict=True):
+def _ask(parts: Sequence[_Part], mesh: MeshView) -> Generator[Command, Any, list[OffsetFetchResponseGroup]]:
+    """Each part's answer. A coordinator that has moved or is gone is looked for at the next call."""
+    outcomes = yield from ask_fitting(mesh, [part.call() for part in parts], OffsetFetchResponse)
+    answers: list[OffsetFetchResponseGroup] = []
+    for part, outcome in zip(parts, outcomes, strict=True):
         if isinstance(outcome, Unreachable):
-            parts[name] = OffsetFetchResponseGroup(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            answers.append(OffsetFetchResponseGroup(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         else:
-            parts[name] = _as_group(outcome, version)
-        if isinstance(outcome, Unreachable) or _has_moved(parts[name]):
-            yield Forget(name, cast(Coordinator, call.target))
-    return parts
+            answers.append(_as_group(outcome, part.version))
+        if isinstance(outcome, Unreachable) or _has_moved(answers[-1]):
+            yield Forget(part.cluster, part.coordinator)
+    return answers
 
 
 def _split(
     group: OffsetFetchRequestGroup, mesh: MeshView
-) -> tuple[dict[str, list[OffsetFetchRequestTopics] | None], list[OffsetFetchResponseTopics]]:
+) -> tuple[dict[str, Sequence[OffsetFetchRequestTopics] | None], list[OffsetFetchResponseTopics]]:
     if group.topics is None:
-        return dict.fromkeys(mesh.table.clusters, None), []
+        home = keeps_all_offsets(group.group_id, mesh)
+        return dict.fromkeys([home] if home is not None else mesh.table.clusters, None), []
     parts: dict[str, list[OffsetFetchRequestTopics]] = {}
     unrouted = []
     for topic in group.topics:
-        owner = mesh.table.cluster_of(topic.name)
-        if owner is None:
+        place = offsets_place(group.group_id, topic.name, mesh)
+        if place is None:
             unrouted.append(_nothing_committed(topic))
         else:
-            parts.setdefault(owner, []).append(topic)
+            parts.setdefault(place, []).append(topic)
     return dict(parts), unrouted
 
 
-def _nothing_committed(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+def _nothing_committed(topic: OffsetFetchRequestTopics, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponseTopics:
     """What a broker answers for a topic that it does not have."""
     return OffsetFetchResponseTopics(
         name=topic.name,
+        topic_id=topic.topic_id,
         partitions=[
-            OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="")
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+            )
             for index in topic.partition_indexes
         ],
     )
@@ -133,6 +207,7 @@ def _question(
     version: int,
     require_stable: bool,
 ) -> OffsetFetchRequest:
+    stable = require_stable and version >= STABLE_SINCE
     if version >= GROUPS_SINCE:
         part = OffsetFetchRequestGroup(
             group_id=group.group_id,
@@ -140,11 +215,11 @@ def _question(
             member_epoch=group.member_epoch,
             topics=None if topics is None else list(topics),
         )
-        return OffsetFetchRequest(groups=[part], require_stable=require_stable)
+        return OffsetFetchRequest(groups=[part], require_stable=stable)
     single = None
     if topics is not None:
         single = [OffsetFetchRequestTopic(name=t.name, partition_indexes=t.partition_indexes) for t in topics]
-    return OffsetFetchRequest(group_id=group.group_id, topics=single, require_stable=require_stable)
+    return OffsetFetchRequest(group_id=group.group_id, topics=single, require_stable=stable)
 
 
 def _as_group(response: OffsetFetchResponse, version: int) -> OffsetFetchResponseGroup:
@@ -182,10 +257,7 @@ def _as_single(
 ) -> OffsetFetchResponse:
     topics = group.topics
     if group.error_code and version < GROUP_ERROR_SINCE:
-        topics = [_nothing_committed(topic) for topic in wanted or ()]
-        for topic in topics:
-            for partition in topic.partitions:
-                partition.error_code = group.error_code
+        topics = [_nothing_committed(topic, ErrorCode(group.error_code)) for topic in wanted or ()]
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[

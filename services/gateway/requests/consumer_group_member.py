@@ -1,0 +1,145 @@
+"""ConsumerGroupHeartbeat (KIP-848): to the coordinator on the group's home cluster, which assigns the partitions.
+
+Theory of operation
+1. A group lives where its topics are. One that spans clusters is refused with a sentence, or, where a rule about the
+   group allows it, its home gets shadows of the foreign topics (`shadow_topics`): never an assignment that silently
+   lacks topics.
+2. Subscriptions and assignments pass as they are; only topic ids differ, the mesh's for clients, the home's for its
+   coordinator.
+3. What a member subscribes to is looked at when it says so: in its first heartbeat, and whenever it changes.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+import structlog
+
+from services.gateway.requests.group_home import find_home, keeps_all_offsets
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.group_subscription import lacking, matching_topics, refusal
+from services.gateway.requests.group_topic_ids import ids_at, names_at
+from services.gateway.requests.plan import (
+    Call,
+    Command,
+    Coordinator,
+    Forget,
+    Gather,
+    Lane,
+    MeshView,
+    Plan,
+    Request,
+    Unreachable,
+)
+from services.gateway.requests.shadow_topics import keep_shadows, see_to_shadows
+from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+LIBRDKAFKA = ("librdkafka", "confluent-kafka-")
+"""How the names of its family begin."""
+RETRY_PAUSE_S = 1.0
+"""Before each refusal that librdkafka hears: it asks again at once."""
+WAY_OUT = "use group.protocol=classic, or a rule about the group with shadow_topics"
+
+log = structlog.get_logger(__name__)
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(ConsumerGroupHeartbeatRequest)
+    group_id = message.group_id
+    topics = yield from _subscribed(message, mesh)
+    home = yield from find_home(group_id, mesh, topics, near_topics=True)
+    if home is None:
+        return _refused(message, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows yet where the group lives")
+    obstacle = yield from _see_to(group_id, topics, home, mesh)
+    if isinstance(obstacle, Unreachable):
+        text = f"cluster {obstacle.cluster} can't be reached: {obstacle.reason}"
+        return _refused(message, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    if obstacle is not None:
+        return (yield from _refused_for_good(message, obstacle, mesh))
+    message.topic_partitions = yield from _as_the_home_names_them(message.topic_partitions, home, mesh)
+    coordinator = Coordinator(group_id)
+    [outcome] = yield from ask_fitting(
+        mesh, [Call(home, message, request.version, coordinator, Lane.CLIENT)], ConsumerGroupHeartbeatResponse
+    )
+    if isinstance(outcome, Unreachable):
+        yield Forget(home, coordinator)
+        code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return _refused(message, code, f"group {group_id} lives on cluster {home}: {outcome.reason}")
+    if outcome.error_code in COORDINATOR_MOVED:
+        yield Forget(home, coordinator)
+    if outcome.assignment is not None:
+        names = yield from names_at(home, [each.topic_id for each in outcome.assignment.topic_partitions], mesh)
+        outcome.assignment.topic_partitions = [
+            TopicPartitions(topic_id=mesh_topic_id(mesh.mesh_id, name), partitions=each.partitions)
+            for each in outcome.assignment.topic_partitions
+            if (name := names.get(each.topic_id)) is not None
+        ]
+    return outcome
+
+
+def _subscribed(message: ConsumerGroupHeartbeatRequest, mesh: MeshView) -> Generator[Command, Any, list[str]]:
+    """Topics that the member says it wants, in this heartbeat; nothing is asked in a mesh of one cluster."""
+    topics = dict.fromkeys(message.subscribed_topic_names or ())
+    if message.subscribed_topic_regex and len(mesh.table.clusters) > 1:
+        topics.update(dict.fromkeys((yield from matching_topics(message.subscribed_topic_regex, mesh))))
+    return list(topics)
+
+
+def _see_to(
+    group_id: str, topics: list[str], home: str, mesh: MeshView
+) -> Generator[Command, Any, str | Unreachable | None]:
+    """Has the home serve these topics; returns what is in the way."""
+    lacks = yield from lacking(topics, home, mesh)
+    if isinstance(lacks, Unreachable):
+        return lacks
+    if keeps_all_offsets(group_id, mesh) is None:
+        return refusal(group_id, home, lacks, WAY_OUT) if lacks else None
+    fault = yield from keep_shadows(home, lacks, mesh)
+    if fault is not None:
+        return f"group {group_id} lives on cluster {home} by rule, with shadow topics, but: {fault}"
+    yield from see_to_shadows(group_id, mesh)
+    return None
+
+
+def _as_the_home_names_them(
+    owned: list[TopicPartitions] | None, home: str, mesh: MeshView
+) -> Generator[Command, Any, list[TopicPartitions] | None]:
+    """What the member owns, by the home's topic ids; what the home does not have can't be owned there."""
+    if not owned:
+        return owned
+    ids = yield from ids_at(home, [each.topic_id for each in owned], mesh)
+    return [
+        TopicPartitions(topic_id=ids[each.topic_id], partitions=each.partitions)
+        for each in owned
+        if each.topic_id in ids
+    ]
+
+
+def _refused_for_good(
+    message: ConsumerGroupHeartbeatRequest, text: str, mesh: MeshView
+) -> Generator[Command, Any, ConsumerGroupHeartbeatResponse]:
+    """With the error that has the client tell its application the sentence.
+
+    INVALID_REQUEST ends the consumers of Java and librdkafka alike, but librdkafka keeps the sentence to itself. Of all
+    errors it shows that of TOPIC_AUTHORIZATION_FAILED alone, again and again.
+    """
+    refused = mesh.memory.refused_groups
+    if refused.get(message.group_id, mesh.now) is None:
+        refused.put(message.group_id, True, mesh.now)
+        log.warning("consumer group refused", group=message.group_id, reason=text)
+    if not mesh.session.software_name.startswith(LIBRDKAFKA):
+        return _refused(message, ErrorCode.INVALID_REQUEST, text)
+    yield Gather((), lambda _: False, RETRY_PAUSE_S)
+    return _refused(message, ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+
+
+def _refused(message: ConsumerGroupHeartbeatRequest, code: ErrorCode, text: str) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=code, error_message=text, member_id=message.member_id, member_epoch=message.member_epoch
+    )
