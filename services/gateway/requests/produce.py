@@ -14,10 +14,10 @@ Theory of operation
 5. What a topic's last cluster has stored already is not stored again (`seams`).
 6. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
    Transactional ones keep theirs: it is the one that their coordinator knows.
-7. A transaction writes to topics of its own cluster alone (`transactions`).
+7. A transaction writes to topics of its own cluster, or under the identity that it has on theirs (`transactions`).
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -46,7 +46,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.seams import is_open, is_repeat, look_behind
 from services.gateway.requests.topic_ids import topic_names
-from services.gateway.requests.transactions.home import FOREIGN_TOPIC, foreign_topics, tell_refused, transaction_home
+from services.gateway.requests.transactions.records import Closed, admit
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
@@ -80,8 +80,8 @@ class _Produce:
     """Topics of the request, but not of the scan: nobody knows their ids."""
     batches: dict[Slot, BatchHeader] = field(default_factory=dict)
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
-    foreign: Mapping[str, str] = field(default_factory=dict)
-    """Topics that live on another cluster than the request's transaction, with its name."""
+    closed: Closed = field(default_factory=dict)
+    """Topics that the request's transaction may not write to."""
 
     @property
     def refusals(self) -> Refusals:
@@ -112,7 +112,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if request.version >= IDS_SINCE:
         scan = yield from _named(produce)
     if scan.transactional_id is not None:
-        _keep_to_home(produce, scan.transactional_id)
+        produce.closed = yield from admit(request.frame, scan, mesh)
     sole = _sole_leader(produce)
     if sole is not None:
         (outcome,) = yield Ask((_call(produce, sole, None),))
@@ -150,13 +150,6 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     return _answer(produce)
 
 
-def _keep_to_home(produce: _Produce, transactional_id: str) -> None:
-    home = transaction_home(transactional_id, produce.mesh)
-    produce.foreign = foreign_topics((topic.name for topic in produce.scan.topics), home, produce.mesh)
-    if produce.foreign:
-        tell_refused("Produce", transactional_id, home, produce.foreign)
-
-
 def _named(produce: _Produce) -> Generator[Command, Any, ProduceScan]:
     """The scan with names in the place of ids. Topics that nobody knows are taken out."""
     names = yield from topic_names(produce.mesh, [topic.topic_id for topic in produce.scan.topics])
@@ -169,7 +162,7 @@ def _named(produce: _Produce) -> Generator[Command, Any, ProduceScan]:
 def _sole_leader(produce: _Produce) -> Place | None:
     """The leader of all partitions, if there is one and nothing stands against passing the request as it is: the case
     of almost every request, found without opening a batch."""
-    if produce.strange or produce.foreign or produce.refusals.any(produce.mesh.now):
+    if produce.strange or produce.closed or produce.refusals.any(produce.mesh.now):
         return None
     table, clusters = produce.mesh.table, produce.mesh.clusters
     place: Place | None = None
@@ -200,8 +193,8 @@ def _admitted(produce: _Produce) -> Iterator[Wanted[Item]]:
     for wanted in _partitions(produce.scan):
         slot = (wanted.topic, wanted.partition)
         batch = _note_batch(produce, wanted)
-        if wanted.topic in produce.foreign:
-            produce.refuse(slot, FOREIGN_TOPIC)
+        if wanted.topic in produce.closed:
+            produce.refuse(slot, produce.closed[wanted.topic])
         elif batch is not None and not _admits(produce, slot, batch):
             produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif batch is not None and is_repeat(*slot, batch, produce.mesh):

@@ -1,54 +1,109 @@
 """AddPartitionsToTxn: a transaction is about to write to these partitions.
 
 All or nothing, as on a broker: if one of them lives elsewhere, none is added, and the others say that they were not
-tried. Brokers send versions 4 and 5 among themselves; clients stay below.
+tried. Where the transaction may span clusters, each gets the partitions that live on it. Brokers send versions 4 and 5
+among themselves; clients stay below.
 """
 
-from services.gateway.requests.plan import Forget, MeshView, Plan, Request
+from collections.abc import Generator, Iterable
+from dataclasses import replace
+from typing import Any
+
+from services.gateway.requests.plan import Command, Forget, MeshView, Plan, Request
 from services.gateway.requests.transactions.coordinator import COORDINATOR_MOVED, ask_coordinator, coordinator_of
-from services.gateway.requests.transactions.home import FOREIGN_TOPIC, foreign_topics, tell_refused, transaction_home
+from services.gateway.requests.transactions.home import (
+    FOREIGN_TOPIC,
+    closed_topics,
+    foreign_topics,
+    tell_refused,
+    transaction_home,
+)
+from services.gateway.requests.transactions.spanning import identity_on
+from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
+
+FENCED_SINCE = 2
+"""The first version in which PRODUCER_FENCED is an error of this API."""
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(AddPartitionsToTxnRequest)
     transactional_id = message.v3_and_below_transactional_id
+    topics = message.v3_and_below_topics
     home = transaction_home(transactional_id, mesh)
-    foreign = foreign_topics((topic.name for topic in message.v3_and_below_topics), home, mesh)
-    if foreign:
-        tell_refused("AddPartitionsToTxn", transactional_id, home, foreign)
-        return _answer(message, dict.fromkeys(foreign, FOREIGN_TOPIC), ErrorCode.OPERATION_NOT_ATTEMPTED)
+    if home is None:
+        return _answer(message, _failed(topics, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    foreign = foreign_topics((topic.name for topic in topics), home, mesh)
+    closed = closed_topics(transactional_id, foreign, mesh)
+    if closed:
+        tell_refused("AddPartitionsToTxn", transactional_id, home, closed)
+        return _answer(
+            message,
+            _failed((topic for topic in topics if topic.name in closed), FOREIGN_TOPIC)
+            + _failed((topic for topic in topics if topic.name not in closed), ErrorCode.OPERATION_NOT_ATTEMPTED),
+        )
+    parts: dict[str, list[AddPartitionsToTxnTopic]] = {}
+    for topic in topics:
+        parts.setdefault(foreign.get(topic.name, home), []).append(topic)
+    results: list[AddPartitionsToTxnTopicResult] = []
+    for cluster, part in parts.items():
+        results += yield from _add(message, request.version, cluster, part, home, mesh)
+    return _answer(message, results)
+
+
+def _add(
+    message: AddPartitionsToTxnRequest,
+    version: int,
+    cluster: str,
+    topics: list[AddPartitionsToTxnTopic],
+    home: str,
+    mesh: MeshView,
+) -> Generator[Command, Any, list[AddPartitionsToTxnTopicResult]]:
+    """These topics to the transaction on their cluster, under the producer's identity there."""
+    transactional_id = message.v3_and_below_transactional_id
+    identity = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
+    if cluster != home:
+        found = yield from identity_on(cluster, transactional_id, identity, home, mesh)
+        if isinstance(found, ErrorCode):
+            old = version < FENCED_SINCE and found is ErrorCode.PRODUCER_FENCED
+            return _failed(topics, ErrorCode.INVALID_PRODUCER_EPOCH if old else found)
+        identity = found
+    part = replace(
+        message,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=topics,
+    )
     coordinator = coordinator_of(transactional_id)
-    outcome = yield from ask_coordinator(home, coordinator, message, request.version, AddPartitionsToTxnResponse, mesh)
+    outcome = yield from ask_coordinator(cluster, coordinator, part, version, AddPartitionsToTxnResponse, mesh)
     if isinstance(outcome, ErrorCode):
-        return _answer(message, {}, outcome)
+        return _failed(topics, outcome)
     results = outcome.results_by_topic_v3_and_below
-    if home is not None and any(
-        p.partition_error_code in COORDINATOR_MOVED for r in results for p in r.results_by_partition
-    ):
-        yield Forget(home, coordinator)
-    return outcome
+    if any(p.partition_error_code in COORDINATOR_MOVED for topic in results for p in topic.results_by_partition):
+        yield Forget(cluster, coordinator)
+    return results
+
+
+def _failed(topics: Iterable[AddPartitionsToTxnTopic], error: ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            topic.name, [AddPartitionsToTxnPartitionResult(index, error) for index in topic.partitions]
+        )
+        for topic in topics
+    ]
 
 
 def _answer(
-    message: AddPartitionsToTxnRequest, errors: dict[str, ErrorCode], others: ErrorCode
+    message: AddPartitionsToTxnRequest, results: list[AddPartitionsToTxnTopicResult]
 ) -> AddPartitionsToTxnResponse:
-    """These topics with their errors, all others with one."""
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(index, errors.get(topic.name, others))
-                    for index in topic.partitions
-                ],
-            )
-            for topic in message.v3_and_below_topics
-        ]
-    )
+    """In the client's order."""
+    by_name = {result.name: result for result in results}
+    found = [by_name[topic.name] for topic in message.v3_and_below_topics if topic.name in by_name]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=found)

@@ -11,10 +11,10 @@ from typing import Any
 
 import structlog
 
-from services.gateway.requests.group_home import find_home
+from services.gateway.requests.group_home import find_home, offsets_place
 from services.gateway.requests.plan import Command, Coordinator, Forget, MeshView, Plan, Request
 from services.gateway.requests.transactions.coordinator import COORDINATOR_MOVED, ask_coordinator, coordinator_of
-from services.gateway.requests.transactions.home import foreign_topics, tell_refused, transaction_home
+from services.gateway.requests.transactions.home import tell_refused, transaction_home
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from services.gateway.wire.messages.txn_offset_commit import (
@@ -57,7 +57,8 @@ def _refusal(
     message: TxnOffsetCommitRequest, home: str | None, mesh: MeshView
 ) -> Generator[Command, Any, ErrorCode | None]:
     """Why the transaction's cluster may not keep these offsets, if so."""
-    foreign = foreign_topics((topic.name for topic in message.topics), home, mesh)
+    places = {topic.name: offsets_place(message.group_id, topic.name, mesh) for topic in message.topics}
+    foreign = {topic: place for topic, place in places.items() if place not in (None, home)}
     if foreign:
         tell_refused("TxnOffsetCommit", message.transactional_id, home, foreign)
         return FOREIGN_OFFSETS

@@ -1,0 +1,65 @@
+"""Records of a transaction: which topics they may go to, and under which identity of their producer."""
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from services.gateway.requests.plan import Command, MeshView
+from services.gateway.requests.transactions.home import (
+    FOREIGN_TOPIC,
+    closed_topics,
+    foreign_topics,
+    tell_refused,
+    transaction_home,
+)
+from services.gateway.requests.transactions.spanning import identity_on
+from services.gateway.requests.transactions.state import Identity
+from services.gateway.wire.batches import patch_producer
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.scanner import ProduceScan, ProduceTopic
+
+RETRIED = ErrorCode.NOT_LEADER_OR_FOLLOWER
+"""For a cluster that can't be asked now: every client sends the batch again."""
+REPLACED = ErrorCode.INVALID_PRODUCER_EPOCH
+"""For an identity that is not the one at home: Produce has no better word, brokers use it too."""
+
+Closed = Mapping[str, ErrorCode]
+"""Topics that the transaction may not write to, and why."""
+
+
+def admit(frame: memoryview, scan: ProduceScan, mesh: MeshView) -> Generator[Command, Any, Closed]:
+    """Which topics of a transactional Produce are closed to it; batches for the others are patched if they need be."""
+    transactional_id = scan.transactional_id or ""
+    home = transaction_home(transactional_id, mesh)
+    foreign = foreign_topics((topic.name for topic in scan.topics), home, mesh)
+    if not foreign or home is None:
+        return {}
+    refused = closed_topics(transactional_id, foreign, mesh)
+    if refused:
+        tell_refused("Produce", transactional_id, home, refused)
+    closed = dict.fromkeys(refused, FOREIGN_TOPIC)
+    for topic in scan.topics:
+        if topic.name in foreign and topic.name not in refused:
+            error = yield from _patch(frame, topic, foreign[topic.name], transactional_id, home, mesh)
+            if error is not None:
+                closed[topic.name] = error
+    return closed
+
+
+def _patch(
+    frame: memoryview, topic: ProduceTopic, cluster: str, transactional_id: str, home: str, mesh: MeshView
+) -> Generator[Command, Any, ErrorCode | None]:
+    """Give the topic's batches the producer's identity on its cluster; the error if there is none."""
+    for partition in topic.partitions:
+        try:
+            batch = partition.first_batch(frame)
+            starts = list(partition.batch_starts(frame))
+        except WireError:  # not a batch: its broker will say so
+            continue
+        presented = Identity(batch.producer_id, batch.producer_epoch)
+        found = yield from identity_on(cluster, transactional_id, presented, home, mesh)
+        if isinstance(found, ErrorCode):
+            return RETRIED if found.retriable else REPLACED
+        for start in starts:
+            patch_producer(frame, start, *found)
+    return None

@@ -1,0 +1,87 @@
+"""What clusters know of a transactional id: asked each time, never guessed.
+
+FindCoordinator makes a cluster create its internal topic for transactions, so clusters that have none are not asked:
+they know no transactional id at all. Clusters before Kafka 3.0 can't be asked.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from services.gateway.requests.plan import Ask, Call, Command, Forget, Lane, MeshView, Outcome, Unreachable, refresh
+from services.gateway.requests.transactions.coordinator import COORDINATOR_MOVED, coordinator_of
+from services.gateway.requests.transactions.home import takes_part
+from services.gateway.requests.transactions.state import Identity
+from services.gateway.wire.errors import ErrorCode, error_name
+from services.gateway.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+
+STATE_TOPIC: Final = "__transaction_state"
+LOOK_UP_TIMEOUT_S: Final = 3.0
+VERSION: Final = 0
+ONGOING: Final = "Ongoing"
+OPEN: Final = frozenset({ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States in which a transaction has not ended."""
+
+
+def identity_of(state: TransactionState) -> Identity:
+    return Identity(state.producer_id, state.producer_epoch)
+
+
+def survey(
+    transactional_id: str, clusters: Iterable[str], mesh: MeshView
+) -> Generator[Command, Any, Mapping[str, TransactionState | Unreachable]]:
+    """By cluster, what it knows of the id. Those that do not know it, or can't tell by their age, are left out."""
+    found: dict[str, TransactionState | Unreachable] = {}
+    asked: list[str] = []
+    for cluster in clusters:
+        knowledge = mesh.clusters[cluster]
+        if knowledge.versions and not takes_part(cluster, mesh):
+            continue
+        if knowledge.partition_count(STATE_TOPIC) is None:
+            failed = yield from refresh(cluster, (STATE_TOPIC,))
+            if failed is not None:
+                found[cluster] = failed
+            if knowledge.partition_count(STATE_TOPIC) is None:
+                continue
+        asked.append(cluster)
+    told = yield from _describe(transactional_id, asked)
+    moved = [cluster for cluster, state in told.items() if _may_have_moved(state, cluster, mesh)]
+    if moved:
+        for cluster in moved:
+            yield Forget(cluster, coordinator_of(transactional_id))
+        told |= yield from _describe(transactional_id, moved)
+    for cluster, state in told.items():
+        if isinstance(state, Unreachable) or not state.error_code:
+            found[cluster] = state
+        elif state.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            found[cluster] = Unreachable(cluster, f"its coordinator answers {error_name(state.error_code)}")
+    return found
+
+
+def _describe(
+    transactional_id: str, clusters: Sequence[str]
+) -> Generator[Command, Any, dict[str, TransactionState | Unreachable]]:
+    if not clusters:
+        return {}
+    question = DescribeTransactionsRequest([transactional_id])
+    target = coordinator_of(transactional_id)
+    calls = tuple(Call(c, question, VERSION, target, Lane.SHARED, LOOK_UP_TIMEOUT_S) for c in clusters)
+    outcomes: tuple[Outcome, ...] = yield Ask(calls, preliminary=True)
+    told: dict[str, TransactionState | Unreachable] = {}
+    for cluster, outcome in zip(clusters, outcomes, strict=True):
+        if isinstance(outcome, DescribeTransactionsResponse) and outcome.transaction_states:
+            told[cluster] = outcome.transaction_states[0]
+        elif isinstance(outcome, Unreachable):
+            told[cluster] = outcome
+        else:
+            told[cluster] = Unreachable(cluster, "an answer without the transactional id")
+    return told
+
+
+def _may_have_moved(state: TransactionState | Unreachable, cluster: str, mesh: MeshView) -> bool:
+    if isinstance(state, Unreachable):
+        return state.never_sent and mesh.clusters[cluster].available
+    return state.error_code in COORDINATOR_MOVED
