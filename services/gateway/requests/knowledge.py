@@ -101,10 +101,7 @@ class ClusterKnowledge:
     def learn_versions(self, broker_id: int, response: ApiVersionsResponse) -> None:
         """What this broker speaks, in the place of what it spoke before. Brokers that have left no longer count."""
         said = {v.api_key: VersionRange(v.min_version, v.max_version) for v in response.api_keys}
-        self.supported_features = {
-            f.name: VersionRange(f.min_version, f.max_version) for f in response.supported_features
-        }
-        self.finalized_features = {f.name: f.max_version_level for f in response.finalized_features}
+        self.learn_features(response)
         self._spoken = {each: spoken for each, spoken in self._spoken.items() if each in self.brokers}
         self._spoken[broker_id] = said
         first, *others = self._spoken.values()
@@ -113,6 +110,13 @@ class ClusterKnowledge:
             shared = {key: common[key].intersection(spoken[key]) for key in common.keys() & spoken.keys()}
             common = {key: found for key, found in shared.items() if found is not None}
         self.versions = common
+
+    def learn_features(self, response: ApiVersionsResponse) -> None:
+        """Features are the whole cluster's: any broker tells."""
+        self.supported_features = {
+            f.name: VersionRange(f.min_version, f.max_version) for f in response.supported_features
+        }
+        self.finalized_features = {f.name: f.max_version_level for f in response.finalized_features}
 
     def forget(self, topics: Iterable[str]) -> None:
         """These names stand for other topics from now on."""

@@ -30,6 +30,7 @@ from services.gateway.requests import (
     find_coordinator,
     group_member,
     init_producer_id,
+    list_config_resources,
     list_groups,
     list_offsets,
     metadata,
@@ -40,8 +41,11 @@ from services.gateway.requests import (
     partition_reassignments,
     produce,
     scram_users,
+    unregister_broker,
+    update_features,
 )
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.requests.left_out import LEFT_OUT
 from services.gateway.requests.older import admin as older_admin
 from services.gateway.requests.older import fetch as older_fetch
 from services.gateway.requests.older import offsets as older_offsets
@@ -448,6 +452,28 @@ _ROWS = (
         own=True,
     ),
     Handler(
+        ApiKey.UPDATE_FEATURES,
+        VersionRange(0, 2),
+        update_features.handle,
+        split="every cluster, when all have agreed",
+        merge="an error names the clusters that failed",
+    ),
+    Handler(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        VersionRange(0, 1),
+        list_config_resources.handle,
+        split="every cluster; brokers: answered by the gateway",
+        merge="resource, each once; topics from their owner alone",
+    ),
+    Handler(
+        ApiKey.UNREGISTER_BROKER,
+        VersionRange(0, 0),
+        unregister_broker.handle,
+        split="the cluster that the real broker's number tells",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
         ApiKey.DESCRIBE_CLUSTER,
         VersionRange(0, 2),
         describe_cluster.handle,
@@ -506,15 +532,25 @@ def _versions(row: Handler) -> str:
     return f"{row.widened(row.versions)} ({low if low == high else row.older.versions} translated)"
 
 
-BEGIN, END = "<!-- api table: begin -->", "<!-- api table: end -->"
+def left_out() -> str:
+    """What is not served on purpose, for the README."""
+    apis: dict[str, list[str]] = {}
+    for key, reason in sorted(LEFT_OUT.items()):
+        apis.setdefault(reason, []).append(f"{api_name(key)} ({key})")
+    return "\n".join(f"- {', '.join(names)}: {reason}." for reason, names in apis.items())
+
+
 README = Path(__file__).parent.parent / "README.md"
 
 
 def with_table(text: str) -> str:
-    """The README's text with the table between its markers brought up to date."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{markdown()}\n{END}{after}"
+    """The README's text with what is between its markers brought up to date."""
+    for name, content in (("api table", markdown()), ("left out", left_out())):
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{content}\n{end}{after}"
+    return text
 
 
 if __name__ == "__main__":

@@ -123,6 +123,7 @@ from services.gateway.wire.messages.streams_group_heartbeat import (
 )
 from services.gateway.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from services.gateway.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from services.gateway.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from services.gateway.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from services.gateway.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -253,6 +254,8 @@ __all__ = [
     "SyncGroupResponse",
     "TxnOffsetCommitRequest",
     "TxnOffsetCommitResponse",
+    "UnregisterBrokerRequest",
+    "UnregisterBrokerResponse",
     "UpdateFeaturesRequest",
     "UpdateFeaturesResponse",
     "WriteTxnMarkersRequest",

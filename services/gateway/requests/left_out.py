@@ -1,0 +1,42 @@
+"""APIs that the gateway leaves out on purpose, each with the reason."""
+
+from collections.abc import Mapping
+
+from services.gateway.wire.apis import ApiKey
+
+_WITH_ZOOKEEPER = "between brokers; gone with ZooKeeper"
+_BETWEEN_BROKERS = "between the brokers of one cluster"
+_WITH_CONTROLLERS = "between the brokers and controllers of one cluster"
+_ABOUT_CONTROLLERS = (
+    "about the controllers of one cluster, which clients of the mesh do not see: ask the cluster itself"
+)
+_LOGIN = "the listeners of the gateway are plain: clients do not log in; the gateway logs in to the clusters itself"
+
+LEFT_OUT: Mapping[int, str] = {
+    ApiKey.LEADER_AND_ISR: _WITH_ZOOKEEPER,
+    ApiKey.STOP_REPLICA: _WITH_ZOOKEEPER,
+    ApiKey.UPDATE_METADATA: _WITH_ZOOKEEPER,
+    ApiKey.CONTROLLED_SHUTDOWN: _WITH_ZOOKEEPER,
+    ApiKey.SASL_HANDSHAKE: _LOGIN,
+    ApiKey.SASL_AUTHENTICATE: _LOGIN,
+    ApiKey.VOTE: _WITH_CONTROLLERS,
+    ApiKey.BEGIN_QUORUM_EPOCH: _WITH_CONTROLLERS,
+    ApiKey.END_QUORUM_EPOCH: _WITH_CONTROLLERS,
+    ApiKey.DESCRIBE_QUORUM: _ABOUT_CONTROLLERS,
+    ApiKey.ALTER_PARTITION: _WITH_CONTROLLERS,
+    ApiKey.ENVELOPE: _WITH_CONTROLLERS,
+    ApiKey.FETCH_SNAPSHOT: _WITH_CONTROLLERS,
+    ApiKey.BROKER_REGISTRATION: _WITH_CONTROLLERS,
+    ApiKey.BROKER_HEARTBEAT: _WITH_CONTROLLERS,
+    ApiKey.ALLOCATE_PRODUCER_IDS: _WITH_CONTROLLERS,
+    ApiKey.CONTROLLER_REGISTRATION: _WITH_CONTROLLERS,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: _WITH_CONTROLLERS,
+    ApiKey.ADD_RAFT_VOTER: _ABOUT_CONTROLLERS,
+    ApiKey.REMOVE_RAFT_VOTER: _ABOUT_CONTROLLERS,
+    ApiKey.UPDATE_RAFT_VOTER: _WITH_CONTROLLERS,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _BETWEEN_BROKERS,
+    ApiKey.READ_SHARE_GROUP_STATE: _BETWEEN_BROKERS,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _BETWEEN_BROKERS,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _BETWEEN_BROKERS,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _BETWEEN_BROKERS,
+}
