@@ -8,6 +8,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
 
+from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -202,6 +204,10 @@ class Memory:
     doubts: BoundedCache[BatchKey, bool] = field(default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS))
     """Producers, by partition, one of whose batches was sent and got no answer."""
     refusals: Refusals = field(default_factory=Refusals)
+    spanning: BoundedCache[str, Spanning] = field(
+        default_factory=lambda: BoundedCache(SPANNING_REMEMBERED, SPANNING_SECONDS)
+    )
+    """Transactional id -> its producer, where transactions span clusters."""
     spanning: BoundedCache[str, Spanning] = field(
         default_factory=lambda: BoundedCache(SPANNING_REMEMBERED, SPANNING_SECONDS)
     )
