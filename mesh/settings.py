@@ -17,7 +17,7 @@ import yaml
 from pydantic import AfterValidator, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-__all__ = ["Address", "AddressList", "SecretStr", "ServiceSettings", "host_port", "load"]
+__all__ = ["Address", "AddressList", "Prefixes", "SecretStr", "ServiceSettings", "host_port", "load"]
 
 EXIT_USAGE = 2
 S = TypeVar("S", bound="ServiceSettings")
@@ -56,6 +56,10 @@ class _Split:
 
 AddressList = Annotated[tuple[Address, ...], _Split, NoDecode]
 """Addresses, written as one comma-separated string or as a list."""
+
+
+Prefixes = Annotated[tuple[str, ...], _Split, NoDecode]
+"""Beginnings of names, written as one comma-separated string or as a list."""
 
 
 class ServiceSettings(BaseSettings):

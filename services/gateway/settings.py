@@ -7,12 +7,13 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from mesh.settings import Address, AddressList, ServiceSettings, host_port
+from mesh.settings import Address, AddressList, Prefixes, ServiceSettings, host_port
 from services.gateway.downstream.mesh import ClientLimits
 from services.gateway.requests.nodes import Advertised
+from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscription, Telemetry
 from services.gateway.upstream.cluster import UpstreamLimits
 
-MIB = 1024 * 1024
+KIB, MIB = 1024, 1024 * 1024
 
 
 class GatewaySettings(ServiceSettings, service="gateway"):
@@ -42,6 +43,19 @@ class GatewaySettings(ServiceSettings, service="gateway"):
         default="kafka-mesh", description="The Kafka cluster id that clients see; equal on all gateways."
     )
     log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
+
+    telemetry_metrics: Prefixes = Field(
+        default=("*",),
+        description="Which of their own metrics clients are asked for (KIP-714): prefixes of names, or * for all; "
+        "none: clients are asked for nothing.",
+    )
+    telemetry_interval_s: float = Field(
+        default=60.0, ge=1, le=86_400, description="How often clients send their metrics, in seconds."
+    )
+    telemetry_max_kib: int = Field(default=256, ge=1, le=10_240, description="Longest message of a client's metrics.")
+    telemetry_clients: int = Field(
+        default=1000, ge=1, description="Clients whose metrics are shown at once; those heard of longest ago leave."
+    )
 
     max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client.")
     max_requests_per_connection: int = Field(default=100, ge=1, description="Unanswered requests of one connection.")
@@ -76,6 +90,13 @@ class GatewaySettings(ServiceSettings, service="gateway"):
     @property
     def client_limits(self) -> ClientLimits:
         return ClientLimits(self.max_frame_mib * MIB, self.max_requests_per_connection, self.max_in_flight_mib * MIB)
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What clients are asked for, with room for what they tell."""
+        prefixes = ALL_METRICS if "*" in self.telemetry_metrics else self.telemetry_metrics
+        wanted = Subscription(prefixes, self.telemetry_interval_s, self.telemetry_max_kib * KIB)
+        return Telemetry(wanted, self.telemetry_clients)
 
     @property
     def upstream_limits(self) -> UpstreamLimits:

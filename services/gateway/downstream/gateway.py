@@ -2,9 +2,11 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 from functools import partial
 
 import structlog
+from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
 from mesh.settings import host_port
@@ -13,6 +15,8 @@ from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.telemetry_exposition import TelemetryCollector
+from services.gateway.requests.memory import Memory
 from services.gateway.settings import GatewaySettings
 from services.gateway.upstream import security
 from services.gateway.upstream.clusters import Clusters
@@ -33,7 +37,15 @@ class Gateway:
         self._lifecycle = lifecycle
         self._clusters = Clusters(settings.upstream_limits)
         self._conversions = Conversions(settings.conversion_workers)
-        self.mesh = Mesh(self._clusters, settings.mesh_id, settings.client_limits, self._conversions)
+        telemetry = settings.telemetry
+        self.mesh = Mesh(
+            self._clusters,
+            settings.mesh_id,
+            settings.client_limits,
+            self._conversions,
+            memory=Memory(telemetry=telemetry),
+        )
+        self._exposed = TelemetryCollector(telemetry)
         self.connections: set[ClientConnection] = set()
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -71,10 +83,13 @@ class Gateway:
             new_client = partial(ClientConnection, self.mesh, self.connections, told)
             self._servers.append(await loop.create_server(new_client, sock=listening, backlog=BACKLOG))
             log.info("listening", address=listening.getsockname()[:2], advertised=f"{told.host}:{told.port}")
+        REGISTRY.register(self._exposed)
         self._lifecycle.ready()
 
     async def stop(self) -> None:
         """No new clients; what has begun is answered, within the bound; then everything is closed."""
+        with suppress(KeyError):  # the start may have failed before
+            REGISTRY.unregister(self._exposed)
         for server in self._servers:
             server.close()
         for connection in list(self.connections):

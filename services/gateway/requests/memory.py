@@ -6,6 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from services.gateway.requests.telemetry.clients import Telemetry
+
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
 
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
@@ -220,6 +222,8 @@ class Memory:
         default_factory=lambda: BoundedCache(STRANGE_TOPIC_IDS_REMEMBERED, STRANGE_TOPIC_ID_SECONDS)
     )
     """Topic ids that no cluster knew when all were asked."""
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    """What clients tell of themselves."""
 
 
 @dataclass(slots=True)

@@ -51,6 +51,7 @@ from services.gateway.requests.older import fetch as older_fetch
 from services.gateway.requests.older import offsets as older_offsets
 from services.gateway.requests.older import produce as older_produce
 from services.gateway.requests.plan import Handler, Older, Order, Reach
+from services.gateway.requests.telemetry import requests as telemetry
 from services.gateway.requests.transactions import add_partitions, end, offsets
 from services.gateway.wire.apis import ApiKey, api_name
 
@@ -478,6 +479,24 @@ _ROWS = (
         VersionRange(0, 2),
         describe_cluster.handle,
         split="answered by the gateway: its virtual nodes",
+        merge="",
+        order=Order.AT_ONCE,
+        own=True,
+    ),
+    Handler(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        VersionRange(0, 0),
+        telemetry.handle_subscriptions,
+        split="answered by the gateway: what clients shall tell of themselves",
+        merge="",
+        order=Order.AT_ONCE,
+        own=True,
+    ),
+    Handler(
+        ApiKey.PUSH_TELEMETRY,
+        VersionRange(0, 0),
+        telemetry.handle_push,
+        split="kept by the gateway, and shown at its /metrics",
         merge="",
         order=Order.AT_ONCE,
         own=True,

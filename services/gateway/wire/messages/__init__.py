@@ -78,6 +78,10 @@ from services.gateway.wire.messages.expire_delegation_token import (
 )
 from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from services.gateway.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from services.gateway.wire.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
 from services.gateway.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from services.gateway.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -103,6 +107,7 @@ from services.gateway.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from services.gateway.wire.messages.produce import ProduceRequest, ProduceResponse
+from services.gateway.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from services.gateway.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
@@ -200,6 +205,8 @@ __all__ = [
     "FetchResponse",
     "FindCoordinatorRequest",
     "FindCoordinatorResponse",
+    "GetTelemetrySubscriptionsRequest",
+    "GetTelemetrySubscriptionsResponse",
     "HeartbeatRequest",
     "HeartbeatResponse",
     "IncrementalAlterConfigsRequest",
@@ -232,6 +239,8 @@ __all__ = [
     "OffsetForLeaderEpochResponse",
     "ProduceRequest",
     "ProduceResponse",
+    "PushTelemetryRequest",
+    "PushTelemetryResponse",
     "RenewDelegationTokenRequest",
     "RenewDelegationTokenResponse",
     "SaslAuthenticateRequest",
