@@ -8,4 +8,5 @@ pytest_plugins = [
     "tests.fixtures.names",
     "tests.fixtures.own_meshes",
     "tests.fixtures.secured_kafka",
+    "tests.fixtures.three_brokers",
 ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 EXAMPLES_SHOWN = 10
 
@@ -20,6 +21,8 @@ EXAMPLES_SHOWN = 10
 @dataclass(frozen=True, slots=True)
 class Acked:
     """What a producer was told."""
+
+    UNKNOWN_OFFSET: ClassVar[int] = -1
 
     id: str
     partition: int

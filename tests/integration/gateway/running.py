@@ -24,7 +24,7 @@ class Rules:
 
     def __init__(self, clusters: Mapping[str, str]) -> None:
         self._clusters = [
-            UpstreamCluster(name, (bootstrap,), ordinal, home=ordinal == 1)
+            UpstreamCluster(name, tuple(bootstrap.split(",")), ordinal, home=ordinal == 1)
             for ordinal, (name, bootstrap) in enumerate(clusters.items(), start=1)
         ]
         self._versions: list[RuleVersion] = []
