@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from services.gateway.requests.telemetry.clients import Telemetry
-
-from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
-
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
 
 K = TypeVar("K")
@@ -19,6 +16,10 @@ GROUP_HOMES_REMEMBERED = 100_000
 """Groups whose home cluster one gateway remembers: about 20 MB."""
 GROUP_HOME_SECONDS = 300.0
 """After this the home of a group is looked up again, should another gateway have seen it move."""
+SHADOWS_SEEN_TO_SECONDS = 30.0
+"""How often shadow topics are compared with the topics that they stand for, group by group."""
+REFUSAL_TOLD_SECONDS = 60.0
+"""How often a log line tells that a group is refused."""
 
 
 class BoundedCache(Generic[K, V]):
@@ -202,14 +203,18 @@ class Memory:
         default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, GROUP_HOME_SECONDS)
     )
     """Group id -> name of the cluster whose coordinator it uses."""
+    shadows_seen_to: BoundedCache[str, bool] = field(
+        default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, SHADOWS_SEEN_TO_SECONDS)
+    )
+    """Groups whose shadow topics were compared a moment ago."""
+    refused_groups: BoundedCache[str, bool] = field(
+        default_factory=lambda: BoundedCache(GROUP_HOMES_REMEMBERED, REFUSAL_TOLD_SECONDS)
+    )
+    """Groups that were refused for good, and whose log line was written a moment ago."""
     seams: Seams = field(default_factory=Seams)
     doubts: BoundedCache[BatchKey, bool] = field(default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS))
     """Producers, by partition, one of whose batches was sent and got no answer."""
     refusals: Refusals = field(default_factory=Refusals)
-    spanning: BoundedCache[str, Spanning] = field(
-        default_factory=lambda: BoundedCache(SPANNING_REMEMBERED, SPANNING_SECONDS)
-    )
-    """Transactional id -> its producer, where transactions span clusters."""
     spanning: BoundedCache[str, Spanning] = field(
         default_factory=lambda: BoundedCache(SPANNING_REMEMBERED, SPANNING_SECONDS)
     )
