@@ -12,6 +12,7 @@ Theory of operation
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Final, NamedTuple
 
 from services.gateway.requests.telemetry.otlp import Point
@@ -81,6 +82,8 @@ class TelemetryClient:
         """Take over what was pushed; returns how many series were too many."""
         series = dict(self.series)
         for point in found:
+            if point.delta and not isfinite(point.value):
+                continue  # the sum would be lost for ever
             key = SeriesKey(point.name, point.attributes)
             before = series.pop(key, 0.0)
             series[key] = before + point.value if point.delta else point.value

@@ -105,6 +105,12 @@ def test_deltas_are_summed_up_and_totals_replace_each_other(client: Client) -> N
     assert client.series() == {SENT: 5, "total": 3, "now": 3}
 
 
+def test_a_delta_that_is_no_number_spoils_no_sum(client: Client) -> None:
+    for value in (2.0, float("nan"), 3.0):
+        client.push(pushed(counter(SENT, value)))
+    assert client.series() == {SENT: 5}
+
+
 def test_a_histogram_is_its_count_and_sum(client: Client) -> None:
     client.push(pushed(histogram("latency", 4, 2.5)))
     assert client.series() == {"latency.count": 4, "latency.sum": 2.5}
