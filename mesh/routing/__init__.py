@@ -3,6 +3,7 @@
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.fold import LogGapError, RoutingState, fold
 from mesh.routing.rules import (
+    MAX_NAME,
     ExactName,
     ForwardingRule,
     Match,
@@ -13,9 +14,10 @@ from mesh.routing.rules import (
     Subject,
     field_of,
 )
-from mesh.routing.table import Route, RoutingTable, Stay, UpstreamCluster, may_move_topics
+from mesh.routing.table import Place, Route, RoutingTable, Stay, UpstreamCluster, may_move_topics
 
 __all__ = [
+    "MAX_NAME",
     "ExactName",
     "ForwardingRule",
     "InvalidRuleError",
@@ -24,6 +26,7 @@ __all__ = [
     "NamePrefix",
     "NameRegex",
     "NodeView",
+    "Place",
     "Route",
     "RoutingState",
     "RoutingTable",

@@ -51,7 +51,7 @@ def rule_from_proto(message: routing.RuleSpec) -> ForwardingRule:
         upstream_topic=message.upstream_topic,
         shadow_topics=message.shadow_topics,
         span_clusters=message.span_clusters,
-        node_view=_NODE_VIEWS.get(message.node_view, NodeView.BY_SOFTWARE),
+        node_view=node_view_from_proto(message.node_view),
     )
 
 
@@ -63,8 +63,17 @@ def rule_to_proto(rule: ForwardingRule) -> routing.RuleSpec:
         upstream_topic=rule.upstream_topic,
         shadow_topics=rule.shadow_topics,
         span_clusters=rule.span_clusters,
-        node_view=_NODE_VIEW_VALUES[rule.node_view],
+        node_view=node_view_to_proto(rule.node_view),
     )
+
+
+def node_view_from_proto(value: routing.NodeView.ValueType) -> NodeView:
+    """The view; one that is not known here, of a newer mesh, counts as none."""
+    return _NODE_VIEWS.get(value, NodeView.BY_SOFTWARE)
+
+
+def node_view_to_proto(view: NodeView) -> routing.NodeView.ValueType:
+    return _NODE_VIEW_VALUES[view]
 
 
 def cluster_from_proto(message: routing.UpstreamCluster) -> UpstreamCluster:

@@ -10,6 +10,8 @@ from mesh.rpc import admin, admin_grpc, routing
 
 # A change waits until every data plane has switched, or gives up after control's own bound, which is far below this.
 CHANGE_TIMEOUT_SECONDS = 30.0
+# Topics move to and fro under load: their readers know that positions mean another place in the log each time.
+MOVE_ANYHOW = admin.ChangeOptions(accept_skip=True)
 
 
 class Operator:
@@ -33,7 +35,7 @@ class Operator:
         self._channel.close()
 
     def _set(self, match: routing.RuleMatch, cluster: str) -> admin.RuleChangeResponse:
-        request = admin.SetRuleRequest(match=match, target_cluster=cluster)
+        request = admin.SetRuleRequest(match=match, target_cluster=cluster, options=MOVE_ANYHOW)
         return self._rules.SetRule(request, timeout=CHANGE_TIMEOUT_SECONDS)
 
     def _forget(self, topic: str) -> None:
@@ -42,7 +44,7 @@ class Operator:
             page = self._rules.ListRules(admin.ListRulesRequest(page_token=page_token), timeout=CHANGE_TIMEOUT_SECONDS)
             for rule in page.rules:
                 if rule.spec.match.topic == topic:
-                    request = admin.RemoveRuleRequest(name=rule.name)
+                    request = admin.RemoveRuleRequest(name=rule.name, options=MOVE_ANYHOW)
                     self._rules.RemoveRule(request, timeout=CHANGE_TIMEOUT_SECONDS)
                     return
             page_token = page.next_page_token

@@ -1,18 +1,20 @@
-"""DecisionService: why a topic goes where it goes, the log, and what the mesh does now. From memory where possible."""
+"""DecisionService: why things go where they go, the log, and what the mesh does now. From memory where possible."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mesh.routing.rules import MAX_NAME
+from mesh.routing import MAX_NAME, ForwardingRule, Place, RoutingTable, Subject
+from mesh.routing.codec import node_view_to_proto
 from mesh.rpc import admin, admin_grpc, events
 from services.control.api import pages, shapes
 from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
 from services.control.domain.errors import InvalidField
-from services.control.domain.explanations import tried_rules
-from services.control.domain.rules import TOPIC_CHARACTERS
+from services.control.domain.explanations import tried_rules, why_unrouted, without_rule
+from services.control.domain.moves import located
+from services.control.domain.rule_checks import TOPIC_CHARACTERS
 from services.control.store.journal import Journal
 from services.control.store.outbox import Publisher
 
@@ -28,34 +30,48 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
 
     async def Explain(self, request: admin.ExplainRequest, context: Any) -> admin.ExplainResponse:
         self._journal.require_loaded()
-        topic = request.topic
-        if not 1 <= len(topic) <= MAX_NAME:
-            raise InvalidField("topic", f"needs 1 to {MAX_NAME} characters, got {len(topic)}")
-        if not TOPIC_CHARACTERS.fullmatch(topic):
-            raise InvalidField("topic", f"{topic!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
+        subject = Subject(request.WhichOneof("about") or "topic")
+        name = getattr(request, subject.value)
+        _check_name(subject, name)
         view = self._journal.view
         table = view.state.effective
         by_name = {rule.spec.rule_id: rule for rule in shapes.rules(view)}
-        response = admin.ExplainResponse(topic=topic, revision=table.revision)
-        for tried in tried_rules(table, topic):
-            response.tried.add(rule=by_name[tried.rule.rule_id], matched=tried.matched, reason=tried.reason)
+        response = admin.ExplainResponse(topic=request.topic, revision=table.revision)
+        tried = tried_rules(table, subject, name)
+        for each in tried:
+            response.tried.add(rule=by_name[each.rule.rule_id], matched=each.matched, reason=each.reason)
         if view.rollout is not None:
             response.notes.append(f"a change of the rules (revision {view.rollout.position}) is being rolled out")
+        decisive = tried[-1].rule if tried and tried[-1].matched else None
+        if subject is Subject.TOPIC:
+            await self._explain_topic(response, table, name, decisive)
+        elif decisive is None:
+            response.notes.append(without_rule(table, subject))
+        elif subject is not Subject.CLIENT_SOFTWARE and decisive.target_cluster not in table.clusters:
+            response.notes.append(f"cluster {decisive.target_cluster!r} is not registered: the rule counts as none")
+        else:
+            response.cluster, response.node_view = decisive.target_cluster, node_view_to_proto(decisive.node_view)
+        return response
+
+    async def _explain_topic(
+        self, response: admin.ExplainResponse, table: RoutingTable, topic: str, decisive: ForwardingRule | None
+    ) -> None:
         route = table.route(topic)
         if route is None:
-            response.notes.append("no rule matches: clients are told that the topic does not exist")
-            return response
-        response.cluster, response.visit = route.cluster, route.visit
+            response.notes.append(why_unrouted(table, topic, decisive))
+            return
+        response.cluster, response.visit, response.upstream_topic = route.cluster, route.visit, route.upstream_topic
         probe = await self._probes.topics(table.clusters[route.cluster])
-        if probe.seen is not None and probe.reachable and topic not in probe.seen.topics:
+        if probe.seen is not None and probe.reachable and route.upstream_topic not in probe.seen.topics:
             probe = await self._probes.look(table.clusters[route.cluster])  # it may just have been created
         if not probe.reachable or probe.seen is None:
             response.notes.append(f"partitions are not known: {probe.reason}")
-        elif topic not in probe.seen.topics:
-            response.notes.append(f"the topic does not exist on {route.cluster!r}")
+        elif route.upstream_topic not in probe.seen.topics:
+            response.notes.append(
+                f"the topic does not exist {located(topic, Place(route.cluster, route.upstream_topic))}"
+            )
         else:
-            response.partitions = probe.seen.topics[topic]
-        return response
+            response.partitions = probe.seen.topics[route.upstream_topic]
 
     async def ListEvents(self, request: admin.ListEventsRequest, context: Any) -> admin.ListEventsResponse:
         self._journal.require_loaded()
@@ -107,3 +123,16 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
             clusters=[shapes.cluster(view, name, self._probes.last(name)) for name in view.state.effective.clusters],
             instances=[view.instances[name] for name in sorted(view.instances)],
         )
+
+
+def _check_name(subject: Subject, name: str) -> None:
+    if not name:
+        raise InvalidField(
+            subject.value, "is empty; say what to explain: a topic, a group, a transactional id, a client"
+        )
+    if subject is not Subject.TOPIC:
+        return
+    if len(name) > MAX_NAME:
+        raise InvalidField("topic", f"needs 1 to {MAX_NAME} characters, got {len(name)}")
+    if not TOPIC_CHARACTERS.fullmatch(name):
+        raise InvalidField("topic", f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")

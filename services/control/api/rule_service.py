@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import fields
 from typing import Any
 
-from mesh.routing.codec import match_from_proto, rule_from_proto
-from mesh.rpc import admin, admin_grpc
+from mesh.routing.codec import match_from_proto, node_view_from_proto, rule_from_proto
+from mesh.rpc import admin, admin_grpc, routing
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once
 from services.control.decisions.answers import stored_failure, stored_response
-from services.control.decisions.rules import ChangeWishes, Command, RuleChange, RuleDecisions
+from services.control.decisions.moving import ChangeWishes
+from services.control.decisions.rules import Command, RuleChange, RuleDecisions
 from services.control.domain.errors import InvalidField, Refusal
-from services.control.domain.rules import Place
+from services.control.domain.rules import Place, RuleFields
 from services.control.domain.view import MeshView
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
 
-MASK = ("match", "target_cluster")
+MASK = tuple(each.name for each in fields(RuleFields))
+"""Fields of a rule that UpdateRule can change; their names are those of RuleSpec."""
 
 
 class RuleService(admin_grpc.RuleServiceServicer):
@@ -55,18 +59,19 @@ class RuleService(admin_grpc.RuleServiceServicer):
         for path in paths:
             if path not in (*MASK, "*"):
                 raise InvalidField("update_mask", f"{path!r} can't be updated; possible are {', '.join(MASK)}")
-        everything = not paths or "*" in paths
-        match = match_from_proto(request.rule.match) if everything or "match" in paths else None
-        target = request.rule.target_cluster if everything or "target_cluster" in paths else None
+        wanted = _fields(request.rule, MASK if not paths or "*" in paths else paths)
         shadowed = request.options.allow_shadowed
-        return await self._change(
-            request, lambda rules: rules.update(rule_id, match=match, target=target, allow_shadowed=shadowed)
-        )
+        return await self._change(request, lambda rules: rules.update(rule_id, wanted, allow_shadowed=shadowed))
 
     async def SetRule(self, request: admin.SetRuleRequest, context: Any) -> admin.RuleChangeResponse:
         match, place = match_from_proto(request.match), shapes.place(request.place)
-        target, shadowed = request.target_cluster, request.options.allow_shadowed
-        return await self._change(request, lambda rules: rules.set(match, target, place, allow_shadowed=shadowed))
+        said = [
+            name for name in ("upstream_topic", "shadow_topics", "span_clusters", "node_view") if request.HasField(name)
+        ]
+        if request.target_cluster:
+            said.append("target_cluster")
+        wanted, shadowed = _fields(request, said), request.options.allow_shadowed
+        return await self._change(request, lambda rules: rules.set(match, wanted, place, allow_shadowed=shadowed))
 
     async def MoveRule(self, request: admin.MoveRuleRequest, context: Any) -> admin.RuleChangeResponse:
         rule_id, place = shapes.id_of("rules", request.name), shapes.place(request.place)
@@ -89,7 +94,11 @@ class RuleService(admin_grpc.RuleServiceServicer):
         options: admin.ChangeOptions = request.options
         who = caller(request, options.request_id, options.reason)
         wishes = ChangeWishes(
-            options.expected_revision, options.validate_only, options.create_missing_topics, options.allow_unreachable
+            options.expected_revision,
+            options.validate_only,
+            options.create_missing_topics,
+            options.allow_unreachable,
+            options.accept_skip,
         )
 
         def remember(result: RuleChange | Refusal, view: MeshView) -> StoredAnswer | None:
@@ -104,3 +113,15 @@ class RuleService(admin_grpc.RuleServiceServicer):
             return shapes.change(result, self._journal.view)
 
         return await once(admin.RuleChangeResponse, decide())
+
+
+def _fields(said: routing.RuleSpec | admin.SetRuleRequest, names: Collection[str]) -> RuleFields:
+    """Those fields of a message about a rule."""
+    return RuleFields(
+        match=match_from_proto(said.match) if "match" in names else None,
+        target_cluster=said.target_cluster if "target_cluster" in names else None,
+        upstream_topic=said.upstream_topic if "upstream_topic" in names else None,
+        shadow_topics=said.shadow_topics if "shadow_topics" in names else None,
+        span_clusters=said.span_clusters if "span_clusters" in names else None,
+        node_view=node_view_from_proto(said.node_view) if "node_view" in names else None,
+    )

@@ -10,9 +10,19 @@ from mesh.routing.codec import cluster_to_proto, rule_to_proto
 from mesh.rpc import admin, routing
 from services.control.decisions.probes import Probe
 from services.control.decisions.rules import RuleChange
+from services.control.domain.effects import Effect, Fate
 from services.control.domain.errors import InvalidField, Unknown
+from services.control.domain.moves import Move
 from services.control.domain.rules import Before, Place
 from services.control.domain.view import MeshView
+
+EFFECT_KINDS = {
+    Fate.RECORDS_STAY: admin.MOVE_EFFECT_KIND_RECORDS_STAY,
+    Fate.GOES_ON: admin.MOVE_EFFECT_KIND_GOES_ON,
+    Fate.OUT_OF_RANGE: admin.MOVE_EFFECT_KIND_OUT_OF_RANGE,
+    Fate.READS_AGAIN: admin.MOVE_EFFECT_KIND_READS_AGAIN,
+    Fate.SILENT_SKIP: admin.MOVE_EFFECT_KIND_SILENT_SKIP,
+}
 
 
 def id_of(collection: str, name: str, field: str = "name") -> str:
@@ -73,14 +83,31 @@ def change(result: RuleChange, view: MeshView) -> admin.RuleChangeResponse:
         revision=result.revision,
         rules=[shape for shape in shapes if shape.spec.rule_id in changed],
         removed=[f"rules/{rule_id}" for rule_id in result.decision.removed_ids],
-        moves=[
-            admin.TopicMove(
-                topic=move.topic, from_cluster=move.source, to_cluster=move.target or "", partitions=move.partitions
-            )
-            for move in result.moves
-        ],
+        moves=[_move(each) for each in result.moving.moves],
         switch_ms=result.switch_ms,
-        created_topics=result.created_topics,
+        created_topics=[move.target.upstream_topic for move in result.moving.absent if move.target is not None],
+        effects=[_effect(each) for each in result.moving.effects],
+    )
+
+
+def _move(move: Move) -> admin.TopicMove:
+    shape = admin.TopicMove(topic=move.topic, partitions=move.partitions)
+    shape.from_cluster, shape.from_topic = move.source
+    if move.target is not None:
+        shape.to_cluster, shape.to_topic = move.target
+    return shape
+
+
+def _effect(effect: Effect) -> admin.MoveEffect:
+    return admin.MoveEffect(
+        topic=effect.move.topic,
+        group=effect.group,
+        kind=EFFECT_KINDS[effect.fate],
+        partition=effect.partition,
+        position=effect.position,
+        to_start=effect.new_log.start,
+        to_end=effect.new_log.end,
+        records=effect.records,
     )
 
 

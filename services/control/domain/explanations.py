@@ -1,4 +1,4 @@
-"""Why a topic goes where it goes, as sentences: each rule tried, in order, up to the one that decides."""
+"""Why something goes where it goes, as sentences: each rule tried, in order, up to the one that decides."""
 
 from __future__ import annotations
 
@@ -6,34 +6,71 @@ from dataclasses import dataclass
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, Subject
 
+NOUNS = {
+    Subject.TOPIC: "topic",
+    Subject.GROUP: "group",
+    Subject.TRANSACTIONAL_ID: "transactional id",
+    Subject.CLIENT_SOFTWARE: "client software",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A rule that was tried for a topic."""
+    """A rule that was tried."""
 
     rule: ForwardingRule
     matched: bool
     reason: str
 
 
-def tried_rules(table: RoutingTable, topic: str) -> list[Tried]:
-    """Rules in the order tried; the last one matched, unless none did."""
+def tried_rules(table: RoutingTable, subject: Subject, name: str) -> list[Tried]:
+    """Rules about the subject in the order tried; the last one matched, unless none did."""
     tried: list[Tried] = []
     for rule in table.rules:
-        if rule.match.subject is not Subject.TOPIC:
+        if rule.match.subject is not subject:
             continue
-        matched = rule.match.matches(topic)
-        tried.append(Tried(rule, matched, _reason(rule, topic, matched)))
+        matched = rule.match.matches(name)
+        tried.append(Tried(rule, matched, _reason(rule, name, matched)))
         if matched:
             break
     return tried
 
 
-def _reason(rule: ForwardingRule, topic: str, matched: bool) -> str:
+def why_unrouted(table: RoutingTable, topic: str, decisive: ForwardingRule | None) -> str:
+    """Why clients are told that the topic does not exist; `decisive` is the rule that matches."""
+    told = "clients are told that the topic does not exist"
+    if decisive is None:
+        return f"no rule matches: {told}"
+    if decisive.target_cluster not in table.clusters:
+        return f"cluster {decisive.target_cluster!r} is not registered: {told}"
+    upstream_topic = decisive.upstream_name(topic)
+    name = table.virtual_topic(decisive.target_cluster, upstream_topic)
+    if name is not None:
+        return f"topic {upstream_topic!r} of {decisive.target_cluster!r} is known to clients as {name!r}: {told}"
+    return f"{upstream_topic!r} is no name that a topic of {decisive.target_cluster!r} can have: {told}"
+
+
+def without_rule(table: RoutingTable, subject: Subject) -> str:
+    """What holds for a group, a transactional id or a client that no rule matches."""
+    home = (
+        "the home cluster of the mesh" if table.home is None else f"the home cluster of the mesh, {table.home.name!r}"
+    )
+    match subject:
+        case Subject.GROUP:
+            where = f"where it lives already, else where all of its topics live, else {home}"
+            return f"no rule matches: the group is coordinated {where}"
+        case Subject.TRANSACTIONAL_ID:
+            return f"no rule matches: transactions are coordinated by {home}"
+        case _:
+            return "no rule matches: the gateway shows the nodes that it knows this software to get on with"
+
+
+def _reason(rule: ForwardingRule, name: str, matched: bool) -> str:
+    noun = NOUNS[rule.match.subject]
     match rule.match:
-        case ExactName(name):
-            return f"the topic is {name!r}" if matched else f"the topic is not {name!r}"
+        case ExactName(text):
+            return f"the {noun} is {text!r}" if matched else f"the {noun} is not {text!r}"
         case NamePrefix(prefix):
-            return f"the topic begins with {prefix!r}" if matched else f"the topic does not begin with {prefix!r}"
+            return f"the {noun} begins with {prefix!r}" if matched else f"the {noun} does not begin with {prefix!r}"
         case regex:
             return f"the whole name matches {regex.text!r}" if matched else f"the name does not match {regex.text!r}"

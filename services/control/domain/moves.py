@@ -1,8 +1,8 @@
 """Which existing topics a rule change moves, and whether their target can take them.
 
-A topic moves when the cluster it lives on changes. Its target must have it already, with at least as many
-partitions: records of a key must find the partition that the client chose. (A client keeps its idea of the
-partitions for minutes.)
+A topic moves when the cluster it lives on changes, or its name there. Its target must have it already, with at least as
+many partitions: records of a key must find the partition that the client chose. (A client keeps its idea of the
+partitions for minutes.) What is on clusters is spoken of by the names there.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mesh.routing import ExactName, ForwardingRule, Match, NamePrefix, RoutingTable
+from mesh.routing import ExactName, ForwardingRule, Match, NamePrefix, Place, RoutingTable, Subject
 from services.control.domain.errors import NotAllowed
+from services.control.domain.rule_checks import INTERNAL_PREFIX
 
-INTERNAL_PREFIX = "__"
-"""Kafka's own topics (__consumer_offsets, __transaction_state, ...) belong to their cluster and never move."""
 SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A topic with `partitions` on `source` lives on `target` after the change; target is None for nowhere."""
+    """A topic with `partitions` at `source` lives at `target` after the change; target is None for nowhere."""
 
     topic: str
-    source: str
-    target: str | None
+    source: Place
+    target: Place | None
     partitions: int
 
 
@@ -40,25 +39,28 @@ class Checked:
 def clusters_that_may_lose(before: RoutingTable, after: RoutingTable) -> set[str]:
     """Clusters whose topics have to be looked at; rules that the change can't reach do not count, so that a cluster
     that is down stops only changes that concern it."""
-    old, new = before.rules, after.rules
+    old, new = ([rule for rule in table.rules if rule.match.subject is Subject.TOPIC] for table in (before, after))
     start = 0
     while start < min(len(old), len(new)) and _same(old[start], new[start]):
         start += 1
     end = 0
     while end < min(len(old), len(new)) - start and _same(old[-1 - end], new[-1 - end]):
         end += 1
-    kept = {(rule.match, rule.target_cluster) for rule in new[start:]}
+    kept = {_decision(rule) for rule in new[start:]}
     arriving = new[start : len(new) - end]
-    losing: set[str] = set()
+    # one that renames may take the name that a topic has now from clients, wherever either rule stands
+    losing = {rule.target_cluster for rule in arriving if rule.template is not None} & {r.target_cluster for r in old}
     for rule in old[start:]:
         if rule.target_cluster in losing:
             continue
-        stays = (rule.match, rule.target_cluster) in kept
-        if not stays or any(
-            other.target_cluster != rule.target_cluster and may_overlap(other.match, rule.match) for other in arriving
-        ):
+        if _decision(rule) not in kept or any(_may_take_from(other, rule) for other in arriving):
             losing.add(rule.target_cluster)
     return losing & before.clusters.keys()
+
+
+def _may_take_from(arriving: ForwardingRule, rule: ForwardingRule) -> bool:
+    elsewhere = (arriving.target_cluster, arriving.upstream_topic) != (rule.target_cluster, rule.upstream_topic)
+    return elsewhere and may_overlap(arriving.match, rule.match)
 
 
 def may_overlap(one: Match, other: Match) -> bool:
@@ -79,19 +81,23 @@ def may_overlap(one: Match, other: Match) -> bool:
 def planned_moves(
     before: RoutingTable, after: RoutingTable, topics: Mapping[str, Mapping[str, int]], *, never: Iterable[str] = ()
 ) -> list[Move]:
-    """Topics that exist where they live now (`topics`: cluster -> topic -> partitions) and live elsewhere
+    """Topics that exist where they live now (`topics`: cluster -> topic there -> partitions) and live elsewhere
     afterwards.
     """
     fixed = set(never)
-    return [
-        Move(topic, cluster, after.cluster_of(topic), partitions)
-        for cluster, there in topics.items()
-        for topic, partitions in sorted(there.items())
-        if not topic.startswith(INTERNAL_PREFIX)
-        and topic not in fixed
-        and before.cluster_of(topic) == cluster
-        and after.cluster_of(topic) != cluster
-    ]
+    moves: list[Move] = []
+    for cluster, there in topics.items():
+        for upstream_topic, partitions in sorted(there.items()):
+            if upstream_topic.startswith(INTERNAL_PREFIX) or upstream_topic in fixed:
+                continue
+            topic = before.virtual_topic(cluster, upstream_topic)
+            if topic is None:
+                continue
+            source, route = Place(cluster, upstream_topic), after.route(topic)
+            target = None if route is None else Place(route.cluster, route.upstream_topic)
+            if target != source:
+                moves.append(Move(topic, source, target, partitions))
+    return moves
 
 
 def checked(moves: Iterable[Move], topics: Mapping[str, Mapping[str, int]]) -> Checked:
@@ -99,9 +105,9 @@ def checked(moves: Iterable[Move], topics: Mapping[str, Mapping[str, int]]) -> C
     absent: list[Move] = []
     narrow: list[tuple[Move, int]] = []
     for move in moves:
-        if move.target is None or move.target not in topics:
+        if move.target is None or move.target.cluster not in topics:
             continue
-        there = topics[move.target].get(move.topic)
+        there = topics[move.target.cluster].get(move.target.upstream_topic)
         if there is None:
             absent.append(move)
         elif there < move.partitions:
@@ -115,10 +121,10 @@ def refuse_narrow(result: Checked) -> None:
         raise NotAllowed(
             "TARGET_HAS_FEWER_PARTITIONS",
             f"topics/{move.topic}",
-            _listed(
+            listed(
                 [
-                    f"topic {move.topic!r} has {_partitions(move.partitions)} on {move.source!r}, "
-                    f"but {there} on {move.target!r}"
+                    f"topic {move.topic!r} has {_partitions(move.partitions)} {located(move.topic, move.source)}, "
+                    f"but {there} {located(move.topic, move.target)}"
                     for move, there in result.narrow
                 ]
             )
@@ -132,10 +138,10 @@ def refuse_absent(result: Checked) -> None:
         raise NotAllowed(
             "TARGET_LACKS_TOPIC",
             f"topics/{move.topic}",
-            _listed(
+            listed(
                 [
-                    f"topic {move.topic!r} has {_partitions(move.partitions)} on {move.source!r} "
-                    f"and does not exist on {move.target!r}"
+                    f"topic {move.topic!r} has {_partitions(move.partitions)} {located(move.topic, move.source)} "
+                    f"and does not exist {located(move.topic, move.target)}"
                     for move in result.absent
                 ]
             )
@@ -143,14 +149,26 @@ def refuse_absent(result: Checked) -> None:
         )
 
 
+def located(topic: str, place: Place | None) -> str:
+    """ "on 'c1'", with the topic's name there when it is another one."""
+    if place is None:
+        return "nowhere"
+    name = "" if place.upstream_topic == topic else f" as {place.upstream_topic!r}"
+    return f"on {place.cluster!r}{name}"
+
+
 def _partitions(count: int) -> str:
     return "1 partition" if count == 1 else f"{count} partitions"
 
 
-def _listed(facts: list[str]) -> str:
+def listed(facts: list[str]) -> str:
     more = f"; and {len(facts) - SHOWN} more" if len(facts) > SHOWN else ""
     return "; ".join(facts[:SHOWN]) + more
 
 
 def _same(one: ForwardingRule, other: ForwardingRule) -> bool:
-    return one.match == other.match and one.target_cluster == other.target_cluster
+    return _decision(one) == _decision(other)
+
+
+def _decision(rule: ForwardingRule) -> tuple[Match, str, str]:
+    return rule.match, rule.target_cluster, rule.upstream_topic

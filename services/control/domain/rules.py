@@ -1,7 +1,8 @@
 """The rule set aggregate: each command gives the ordered list of rules it wants; checks and the event follow from
 that list.
 
-Checks on the wanted list: targets are registered, no match twice, no exact or prefix rule that newly can never match.
+Checks on the wanted list: each rule by itself (`rule_checks.py`), no match twice, no two rules that give topics one
+name on their cluster, no exact or prefix rule that newly can never match.
 The event holds the smallest set of changes (`ranks.py`); a command that changes nothing gives no event.
 """
 
@@ -9,23 +10,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 
-from mesh.routing import ExactName, ForwardingRule, Match, NamePrefix, RoutingTable, may_move_topics
+from mesh.routing import (
+    ExactName,
+    ForwardingRule,
+    Match,
+    NamePrefix,
+    NodeView,
+    RoutingTable,
+    Subject,
+    may_move_topics,
+)
 from mesh.routing.fold import with_changes
+from mesh.routing.templates import SUFFIX
 from mesh.rpc import events
-from mesh.topics import is_topic_name
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
 from services.control.domain.ranks import changes_between
+from services.control.domain.rule_checks import check_rule
 from services.control.domain.shadows import shadowed_rules
 
-RULE_ID = re.compile(r"[a-z0-9-]{1,63}")
-TOPIC_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]*")
 LONGEST_DERIVED_ID = 55
 """Characters that a rule_id made from a match may have before a number is added."""
 MAX_RULES = 20_000
-"""Rules in one set; ten times what has been measured for one routing table."""
+"""Rules in one set; twice what has been measured for one routing table."""
+SUBJECT_IN_ID = {
+    Subject.TOPIC: "",
+    Subject.GROUP: "-group",
+    Subject.TRANSACTIONAL_ID: "-txn",
+    Subject.CLIENT_SOFTWARE: "-client",
+}
+"""How a rule_id made from a match says what the rule is about."""
 
 
 class Place(Enum):
@@ -40,6 +56,22 @@ class Before:
     """Right before this rule."""
 
     rule_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFields:
+    """What a command says of a rule; None leaves it as it is."""
+
+    match: Match | None = None
+    target_cluster: str | None = None
+    upstream_topic: str | None = None
+    shadow_topics: bool | None = None
+    span_clusters: bool | None = None
+    node_view: NodeView | None = None
+
+    def put_on(self, rule: ForwardingRule) -> ForwardingRule:
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return replace(rule, **{name: value for name, value in values if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +133,21 @@ class RuleSet:
         rule = _with_id(rule, {known.rule_id for known in rules})
         return self._decide(_placed(rules, rule, place), allow_shadowed)
 
-    def update(
-        self, rule_id: str, *, match: Match | None = None, target: str | None = None, allow_shadowed: bool = False
-    ) -> RuleSetDecision:
-        """Changes match, target or both of a rule, in place."""
+    def update(self, rule_id: str, wanted: RuleFields, *, allow_shadowed: bool = False) -> RuleSetDecision:
+        """Changes fields of a rule, in place."""
         rule = self.get(rule_id)
-        changed = replace(
-            rule, match=match or rule.match, target_cluster=rule.target_cluster if target is None else target
-        )
+        changed = wanted.put_on(rule)
         return self._decide([changed if known is rule else known for known in self.table.rules], allow_shadowed)
 
     def set(
-        self, match: Match, target: str, place: Place | Before | None = None, *, allow_shadowed: bool = False
+        self, match: Match, wanted: RuleFields, place: Place | Before | None = None, *, allow_shadowed: bool = False
     ) -> RuleSetDecision:
-        """Retargets the rule with exactly this match (its place stays), or adds one."""
+        """Changes the rule with exactly this match (its place stays), or adds one."""
         found = self.find(match)
         if found is None:
-            rule = ForwardingRule("", match, target)
+            rule = wanted.put_on(ForwardingRule("", match, ""))
             return self.create(rule, Place.LAST if place is None else place, allow_shadowed=allow_shadowed)
-        return self.update(found.rule_id, target=target, allow_shadowed=allow_shadowed)
+        return self.update(found.rule_id, wanted, allow_shadowed=allow_shadowed)
 
     def move(self, rule_id: str, place: Place | Before, *, allow_shadowed: bool = False) -> RuleSetDecision:
         rule = self.get(rule_id)
@@ -163,7 +191,7 @@ class RuleSet:
         by_match: dict[Match, ForwardingRule] = {}
         for rule in wanted:
             if kept.get(rule.rule_id) != rule:
-                _check_rule(rule, self.table)
+                check_rule(rule, self.table)
             if rule.rule_id in by_id:
                 raise Exists(f"rules/{rule.rule_id}", f"rule_id {rule.rule_id!r} is given twice; ids are unique")
             if rule.match in by_match:
@@ -173,6 +201,7 @@ class RuleSet:
                     f"rule {rule.rule_id!r}: rule {other!r} has the same match ({rule.match}); set its target instead",
                 )
             by_id[rule.rule_id] = by_match[rule.match] = rule
+        _refuse_shared_names(wanted)
 
     def _refuse_new_shadows(self, wanted: list[ForwardingRule]) -> None:
         shadows = shadowed_rules(wanted)
@@ -190,28 +219,37 @@ class RuleSet:
                 )
 
 
-def _check_rule(rule: ForwardingRule, table: RoutingTable) -> None:
-    if not RULE_ID.fullmatch(rule.rule_id):
-        raise InvalidField("rule.rule_id", f"{rule.rule_id!r} is not 1 to 63 characters of a-z, 0-9 and '-'")
-    match rule.match:
-        case ExactName(name) if not is_topic_name(name):
-            raise InvalidField(
-                "rule.match.topic", f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'"
+def _refuse_shared_names(wanted: list[ForwardingRule]) -> None:
+    """A topic of a cluster has one name for clients. Rules by pattern may overlap in single names; then the first one
+    counts (`mesh.routing.table`).
+    """
+    topics = [rule for rule in wanted if rule.match.subject is Subject.TOPIC]
+    if all(rule.template is None for rule in topics):
+        return
+    by_names: dict[tuple[str, str], ForwardingRule] = {}
+    for rule in topics:
+        names = _upstream_names(rule)
+        if names is None:
+            continue
+        other = by_names.setdefault((rule.target_cluster, names), rule)
+        if other is not rule:
+            raise NotAllowed(
+                "UPSTREAM_TOPIC_TAKEN",
+                f"rules/{other.rule_id}",
+                f"rule {rule.rule_id!r} ({rule.match}): rule {other.rule_id!r} ({other.match}) has topics of the same "
+                f"name ({names}) on {rule.target_cluster!r} already, and clients know a topic by one name; "
+                "give it another upstream_topic",
             )
-        case NamePrefix(prefix) if not TOPIC_CHARACTERS.fullmatch(prefix):
-            raise InvalidField(
-                "rule.match.topic_prefix",
-                f"no topic begins with {prefix!r}: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'",
-            )
-        case _:
-            pass
-    if rule.target_cluster not in table.clusters:
-        known = ", ".join(table.clusters) or "none; register one first"
-        raise NotAllowed(
-            "CLUSTER_NOT_REGISTERED",
-            f"clusters/{rule.target_cluster}",
-            f"rule {rule.rule_id!r}: target cluster {rule.target_cluster!r} is not registered (known: {known})",
-        )
+
+
+def _upstream_names(rule: ForwardingRule) -> str | None:
+    """What the rule's topics are called on their cluster, as far as two rules can be compared by it."""
+    if isinstance(rule.match, ExactName):
+        return rule.upstream_name(rule.match.text)
+    of_suffix = (
+        isinstance(rule.match, NamePrefix) and rule.template is not None and SUFFIX in rule.template.pieces[1::2]
+    )
+    return rule.upstream_topic if of_suffix else None
 
 
 def _placed(rules: list[ForwardingRule], rule: ForwardingRule, place: Place | Before) -> list[ForwardingRule]:
@@ -229,17 +267,14 @@ def _placed(rules: list[ForwardingRule], rule: ForwardingRule, place: Place | Be
 
 
 def _with_id(rule: ForwardingRule, taken: set[str]) -> ForwardingRule:
-    """The rule with an id: its own, or one made from its match: "apples", "apples-prefix", "apples-2" where taken."""
+    """The rule with an id: its own, or one made from its match: "apples", "apples-prefix", "shop-group-prefix",
+    "apples-2" where taken.
+    """
     if rule.rule_id:
         return rule
-    match rule.match:
-        case ExactName(text):
-            suffix = ""
-        case NamePrefix(text):
-            suffix = "-prefix"
-        case other:
-            text, suffix = other.text, "-regex"
-    stem = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:LONGEST_DERIVED_ID].strip("-")
+    suffix = SUBJECT_IN_ID[rule.match.subject] + rule.match.suffix.replace("_", "-")
+    text = re.sub(r"[^a-z0-9]+", "-", rule.match.text.lower()).strip("-")
+    stem = text[: LONGEST_DERIVED_ID - len(suffix)].strip("-")
     base = f"{stem}{suffix}".strip("-") or "rule"
     rule_id, number = base, 1
     while rule_id in taken:

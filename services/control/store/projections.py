@@ -18,7 +18,7 @@ from sqlalchemy import Table, delete, insert, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from mesh.routing import RuleVersion, UpstreamCluster, field_of
+from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of
 from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events
 from services.control.domain.view import MeshView
@@ -105,6 +105,10 @@ def _rule_row(view: MeshView, version: RuleVersion) -> Row:
         "match_kind": field_of(rule.match).removeprefix("match."),
         "match": rule.match.text,
         "target_cluster": rule.target_cluster,
+        "upstream_topic": rule.upstream_topic,
+        "shadow_topics": rule.shadow_topics,
+        "span_clusters": rule.span_clusters,
+        "node_view": "" if rule.node_view is NodeView.BY_SOFTWARE else rule.node_view.value,
         "revision": origin.revision,
         "actor": origin.actor,
         "update_time": origin.time.replace(tzinfo=UTC),

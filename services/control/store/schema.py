@@ -16,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -83,7 +84,12 @@ forwarding_rules = Table(
     Column("rank", Double, nullable=False),
     Column("match_kind", Text, nullable=False),
     Column("match", Text, nullable=False),
+    # empty in rules about client software
     Column("target_cluster", Text, nullable=False),
+    Column("upstream_topic", Text, nullable=False, server_default=""),
+    Column("shadow_topics", Boolean, nullable=False, server_default=false()),
+    Column("span_clusters", Boolean, nullable=False, server_default=false()),
+    Column("node_view", Text, nullable=False, server_default=""),
     Column("revision", BigInteger, nullable=False),
     Column("actor", Text, nullable=False),
     Column("update_time", DateTime(timezone=True), nullable=False),

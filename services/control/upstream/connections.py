@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,6 +29,8 @@ from prometheus_client import Counter, Gauge
 from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
+from services.control.domain.effects import LogRange
+from services.control.upstream import offsets
 from services.control.upstream.features import finalized_features
 from services.control.upstream.references import resolved_all
 
@@ -97,6 +99,18 @@ class Connections:
     ) -> None:
         """Creates topics (name -> partitions and settings) and waits until the cluster shows them."""
         await self._call(cluster, lambda client, _: _create(client, topics), CREATE_TIMEOUT)
+
+    async def log_ranges(self, cluster: UpstreamCluster, topics: Mapping[str, int]) -> dict[str, dict[int, LogRange]]:
+        """First and next offsets of every partition; `topics`: topic -> partitions."""
+        return await self._call(cluster, lambda client, _: offsets.log_ranges(client, topics))
+
+    async def positions(
+        self, cluster: UpstreamCluster, topics: Collection[str], groups: Collection[str] | None = None
+    ) -> dict[str, dict[str, dict[int, int]]]:
+        """Topic -> group -> partition -> committed offset, of all groups or the named ones."""
+        return await self._call(
+            cluster, lambda client, _: offsets.positions(client, topics, groups, CALL_TIMEOUT - REQUEST_TIMEOUT)
+        )
 
     async def run(self, work: Callable[[], T], bound: float = CALL_TIMEOUT) -> T:
         """Runs blocking work of this room (checks by librdkafka) on its threads."""

@@ -108,7 +108,7 @@ async def test_a_move_to_a_target_with_the_topic_is_reported(
     create_topic(kafka_c2.bootstrap, topic, 3)
     await mesh_of_two.set(topic, "c1")
     moved = await mesh_of_two.set(topic, "c2")
-    assert list(moved.moves) == [admin.TopicMove(topic=topic, from_cluster="c1", to_cluster="c2", partitions=2)]
+    assert list(moved.moves) == [move_of(topic, "c1", "c2", 2)]
     back = await refused(mesh_of_two.set(topic, "c1"), grpc.StatusCode.FAILED_PRECONDITION, "but 2 on 'c1'")
     assert back.code() is grpc.StatusCode.FAILED_PRECONDITION
 
@@ -156,7 +156,7 @@ async def test_a_topic_goes_to_a_cluster_that_is_down_when_told_to_go_unchecked(
     await mesh_of_two.set(topic, "c1")
     await refused(mesh_of_two.set(topic, "down"), grpc.StatusCode.UNAVAILABLE, "topics that move to it")
     moved = await mesh_of_two.set(topic, "down", allow_unreachable=True)
-    assert list(moved.moves) == [admin.TopicMove(topic=topic, from_cluster="c1", to_cluster="down", partitions=2)]
+    assert list(moved.moves) == [move_of(topic, "c1", "down", 2)]
     assert not moved.created_topics
 
 
@@ -196,6 +196,17 @@ async def test_watching_the_log_from_the_past_into_the_present(mesh_of_two: Worl
     await mesh_of_two.set("apples", "c1")
     assert (await next_event(watch)).WhichOneof("payload") == "rule_set_changed"
     watch.cancel()
+
+
+def move_of(topic: str, source: str, target: str, partitions: int) -> admin.TopicMove:
+    return admin.TopicMove(
+        topic=topic,
+        from_cluster=source,
+        to_cluster=target,
+        partitions=partitions,
+        from_topic=topic,
+        to_topic=topic,
+    )
 
 
 async def next_event(watch: grpc.aio.UnaryStreamCall[admin.WatchEventsRequest, events.Event]) -> events.Event:

@@ -105,13 +105,17 @@ class World:
         return await self.clusters.RegisterCluster(admin.RegisterClusterRequest(spec=spec, **how), timeout=CALL)
 
     async def set(self, topic: str, target: str, **options: Any) -> admin.RuleChangeResponse:
+        return await self.set_rule({"topic": topic}, {"target_cluster": target}, **options)
+
+    async def set_rule(self, match: dict[str, str], fields: dict[str, Any], **options: Any) -> admin.RuleChangeResponse:
         request = admin.SetRuleRequest(
-            match=routing.RuleMatch(topic=topic), target_cluster=target, options=admin.ChangeOptions(**options)
+            match=routing.RuleMatch(**match), options=admin.ChangeOptions(**options), **fields
         )
         return await self.rules.SetRule(request, timeout=CALL)
 
-    async def explain(self, topic: str) -> admin.ExplainResponse:
-        return await self.decisions.Explain(admin.ExplainRequest(topic=topic), timeout=CALL)
+    async def explain(self, topic: str = "", **about: str) -> admin.ExplainResponse:
+        request = admin.ExplainRequest(**about) if about else admin.ExplainRequest(topic=topic)
+        return await self.decisions.Explain(request, timeout=CALL)
 
     async def status(self) -> admin.MeshStatus:
         return await self.decisions.GetStatus(admin.GetStatusRequest(), timeout=CALL)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.routing import InvalidRuleError
+from mesh.routing import InvalidRuleError, NodeView
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
 from services.control.domain.ranks import STEP
-from services.control.domain.rules import Before, Place, RuleSet
+from services.control.domain.rules import Before, Place, RuleFields, RuleSet
 from tests.unit.control.worlds import after, kinds, match, rule, rule_set, table, written
+
+
+def to(cluster: str) -> RuleFields:
+    return RuleFields(target_cluster=cluster)
 
 
 def test_a_new_rule_goes_last_unless_a_place_is_given() -> None:
@@ -97,13 +103,13 @@ def test_a_wrong_expression_is_refused() -> None:
 
 def test_set_retargets_the_rule_with_that_match_in_its_place() -> None:
     rules = rule_set("apples->c1", "bananas->c2")
-    decision = rules.set(match("apples"), "c2")
+    decision = rules.set(match("apples"), to("c2"))
     assert after(decision) == ["apples->c2", "bananas->c2"]
     assert kinds(decision) == ["updated"]
 
 
 def test_set_adds_a_rule_where_none_has_that_match() -> None:
-    assert after(rule_set("apples->c1").set(match("bananas"), "c2", Place.FIRST)) == ["bananas->c2", "apples->c1"]
+    assert after(rule_set("apples->c1").set(match("bananas"), to("c2"), Place.FIRST)) == ["bananas->c2", "apples->c1"]
 
 
 def test_move_touches_only_the_rule_that_moves() -> None:
@@ -119,12 +125,15 @@ def test_a_move_to_where_it_is_changes_nothing(place: Place | Before) -> None:
 
 
 def test_setting_what_is_there_changes_nothing() -> None:
-    assert rule_set("apples->c1").set(match("apples"), "c1").event is None
+    assert rule_set("apples->c1").set(match("apples"), to("c1")).event is None
 
 
 def test_update_changes_match_and_target_in_place() -> None:
     rules = rule_set("apples->c1", "bananas->c2")
-    assert after(rules.update("r1", match=match("pears"), target="c3")) == ["pears->c3", "bananas->c2"]
+    assert after(rules.update("r1", RuleFields(match=match("pears"), target_cluster="c3"))) == [
+        "pears->c3",
+        "bananas->c2",
+    ]
 
 
 def test_remove() -> None:
@@ -160,7 +169,7 @@ def test_another_revision_than_expected_is_refused() -> None:
 
 def test_appending_holds_nothing_and_retargeting_holds() -> None:
     rules = rule_set("apples->c1")
-    appended, retargeted = rules.create(rule("bananas->c2")).event, rules.set(match("apples"), "c2").event
+    appended, retargeted = rules.create(rule("bananas->c2")).event, rules.set(match("apples"), to("c2")).event
     assert appended is not None
     assert retargeted is not None
     assert not appended.needs_hold
@@ -195,3 +204,109 @@ def test_any_list_becomes_any_other(old: list[str], new: list[str]) -> None:
         assert after(decision) == [f"{name}->c2" for name in new]
         ranks = [version.rank for version in decision.after.living]
         assert ranks == sorted(set(ranks))
+
+
+VIEW: dict[str, Any] = {"node_view": NodeView.SINGLE}
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "rule_id"),
+    [
+        ("group:shop*->c1", {"shadow_topics": True}, "shop-group-prefix"),
+        ("group:Shop/Checkout \N{MIDDLE DOT} EU->c1", {}, "shop-checkout-eu-group"),
+        ("txn:~pay-\\d+->c1", {"span_clusters": True}, "pay-d-txn-regex"),
+        ("client:librdkafka/*->", VIEW, "librdkafka-client-prefix"),
+        ("orders->c1:shop.{topic}", {}, "orders"),
+        ("x" * 100 + "*->c1", {}, "x" * 48 + "-prefix"),
+    ],
+)
+def test_rules_are_about_more_than_topics(text: str, fields: dict[str, Any], rule_id: str) -> None:
+    decision = rule_set("apples->c2").create(rule(text, **fields))
+    assert decision.changed_ids == [rule_id]
+    assert decision.event is not None
+    assert not decision.event.needs_hold
+    made = decision.after.rules[-1]
+    assert made == rule(text, rule_id, **fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "field", "says"),
+    [
+        ("client:kafkajs/*->c1", VIEW, "rule.target_cluster", "has none; leave it empty"),
+        ("client:kafkajs/*->", {}, "rule.node_view", "NODE_VIEW_SINGLE or _PER_CLUSTER"),
+        ("group:shop->", {}, "rule.target_cluster", r"is missing; name a cluster \(known: c1, c2, c3\)"),
+        ("apples->", {}, "rule.target_cluster", "is missing"),
+        ("group:a\0b->c1", {}, "rule.match.group", "character NUL"),
+        (f"txn:{'x' * 2001}->c1", {}, "rule.match.transactional_id", "more than 2000 bytes"),
+        (f"~{'x' * 2001}->c1", {}, "rule.match.topic_regex", "more than 2000 bytes"),
+        (f"orders->c1:{'x' * 243}.{{topic}}", {}, "rule.upstream_topic", "250 characters"),
+        (f"{'o' * 100}*->c1:{'x' * 150}{{topic}}", {}, "rule.upstream_topic", "250 characters"),
+        ("orders->c1:..", {}, "rule.upstream_topic", "no topic can be called"),
+        ("orders->c1:__consumer_offsets", {}, "rule.upstream_topic", "the cluster's own"),
+        ("~.*->c1:__{topic}", {}, "rule.upstream_topic", "the cluster's own"),
+    ],
+)
+def test_what_a_rule_of_its_kind_cannot_be_is_refused(text: str, fields: dict[str, Any], field: str, says: str) -> None:
+    with pytest.raises(InvalidField, match=says) as refused:
+        rule_set().create(rule(text, "r", **fields))
+    assert refused.value.field == field
+
+
+def test_a_field_of_another_kind_of_rule_is_refused() -> None:
+    with pytest.raises(InvalidRuleError, match="only rules about a group have shadow_topics") as refused:
+        rule_set("apples->c1").update("r1", RuleFields(shadow_topics=True))
+    assert refused.value.field_name == "shadow_topics"
+
+
+def test_rules_about_different_subjects_may_have_the_same_text_and_hide_nothing() -> None:
+    rules = rule_set("~.*->c1", "group:~.*->c1", "txn:shop->c2")
+    assert after(rules.create(rule("group:shop->c2"), Place.FIRST))[0] == "shop->c2"
+    with pytest.raises(NotAllowed, match=r"rule 'r2' \(group regex \.\*\) comes first"):
+        rules.create(rule("group:shop->c2"))
+    with pytest.raises(Exists, match=r"same match \(transactional_id shop\)"):
+        rules.create(rule("txn:shop->c1"))
+
+
+def test_set_keeps_what_it_does_not_say() -> None:
+    rules = RuleSet(rule_set().create(rule("orders->c1:shop.{topic}", "r1")).after, 8)
+    moved = rules.set(match("orders"), to("c2"))
+    assert moved.after.rules == (rule("orders->c2:shop.{topic}", "r1"),)
+    renamed = rules.set(match("orders"), RuleFields(upstream_topic=""))
+    assert renamed.after.rules == (rule("orders->c1", "r1"),)
+    groups = RuleSet(rule_set().create(rule("group:shop->c1", "r1")).after, 8)
+    assert groups.set(match("group:shop"), RuleFields(shadow_topics=True)).after.rules[0].target_cluster == "c1"
+
+
+@pytest.mark.parametrize("text", ["group:shop->c2", "txn:shop->c2", "client:shop->"])
+def test_only_rules_about_topics_are_held(text: str) -> None:
+    rules = rule_set("apples->c1", text.replace("c2", "c1"))
+    retargeted = rules.set(
+        match(text.partition("->")[0]), to("c2") if "c2" in text else RuleFields(node_view=NodeView.SINGLE)
+    )
+    moved_first = rules.move("r2", Place.FIRST)
+    for decision in (retargeted, moved_first, rules.remove("r2")):
+        assert decision.event is not None
+        assert not decision.event.needs_hold
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("orders->c1:shop.orders", "bills->c1:shop.orders"),
+        ("orders->c1:shop.{topic}", "bills->c1:shop.orders"),
+        ("shop.orders->c1", "bills->c1:shop.orders"),
+        ("eu.*->c1:all.{suffix}", "us.*->c1:all.{suffix}"),
+    ],
+)
+def test_two_names_for_one_topic_are_refused(first: str, second: str) -> None:
+    with pytest.raises(NotAllowed, match=r"rule 'r1' .* clients know a topic by one name") as refused:
+        rule_set(first).create(rule(second))
+    assert refused.value.kind == "UPSTREAM_TOPIC_TAKEN"
+    elsewhere = second.replace("c1", "c2")
+    assert rule_set(first).create(rule(elsewhere)).event is not None
+
+
+def test_a_template_is_a_move_and_is_held() -> None:
+    decision = rule_set("orders->c1").update("r1", RuleFields(upstream_topic="shop.{topic}"))
+    assert decision.event is not None
+    assert decision.event.needs_hold

@@ -1,6 +1,11 @@
-"""Small worlds for tests of the domain, written the way people write rules: "apples->c1", "ap*->c2", "~a.+->c1"."""
+"""Small worlds for tests of the domain, written the way people write rules: "apples->c1", "ap*->c2", "~a.+->c1".
+
+"apples->c1:fruit.{topic}" gives topics another name on c1; "group:shop*->c1" is about groups.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from mesh.routing import (
     ExactName,
@@ -10,22 +15,28 @@ from mesh.routing import (
     NameRegex,
     RoutingTable,
     RuleVersion,
+    Subject,
     UpstreamCluster,
 )
 from mesh.routing.fold import with_changes
 from services.control.domain.ranks import STEP
 from services.control.domain.rules import RuleSet, RuleSetDecision
 
+SUBJECTS = {"group": Subject.GROUP, "txn": Subject.TRANSACTIONAL_ID, "client": Subject.CLIENT_SOFTWARE}
+
 
 def match(text: str) -> Match:
-    if text.startswith("~"):
-        return NameRegex(text[1:])
-    return NamePrefix(text[:-1]) if text.endswith("*") else ExactName(text)
+    about, _, name = text.rpartition(":")
+    subject = SUBJECTS[about] if about else Subject.TOPIC
+    if name.startswith("~"):
+        return NameRegex(name[1:], subject)
+    return NamePrefix(name[:-1], subject) if name.endswith("*") else ExactName(name, subject)
 
 
-def rule(text: str, rule_id: str = "") -> ForwardingRule:
-    pattern, target = text.split("->")
-    return ForwardingRule(rule_id, match(pattern), target)
+def rule(text: str, rule_id: str = "", **fields: Any) -> ForwardingRule:
+    pattern, _, where = text.partition("->")
+    target, _, upstream_topic = where.partition(":")
+    return ForwardingRule(rule_id, match(pattern), target, upstream_topic=upstream_topic, **fields)
 
 
 def table(*rules: str, clusters: tuple[str, ...] = ("c1", "c2", "c3"), ranks: tuple[float, ...] = ()) -> RoutingTable:

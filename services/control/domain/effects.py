@@ -1,0 +1,143 @@
+"""What a move means for the records of a topic and for its readers.
+
+Records stay where they are, and offsets are not carried over. A consumer that runs keeps its position, a number that
+means another place in the log of the new cluster. Told by the offset that its group has committed where the topic lived
+before, and by what the new log holds:
+
+1. The new log begins at the position, or the group has read there to exactly this offset before: it misses nothing.
+2. The position is outside of the new log: the broker says so, and the group's reset policy decides.
+3. The group has read further there before: it reads some records again.
+4. Otherwise it goes on in the middle of a log without an error, and never sees what stands before: the bad case.
+
+A consumer that starts after the move has no position: it begins where its group has read to there before, or by its
+reset policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mesh.routing import Place
+from services.control.domain.errors import NotAllowed
+from services.control.domain.moves import Move, listed, located
+
+
+class Fate(IntEnum):
+    """What happens; the higher, the worse."""
+
+    RECORDS_STAY = 1
+    GOES_ON = 2
+    OUT_OF_RANGE = 3
+    READS_AGAIN = 4
+    SILENT_SKIP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Offsets of a partition's log: the first one, and the one that comes next."""
+
+    start: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        return self.end - self.start
+
+
+Logs = Mapping[Place, Mapping[int, LogRange]]
+"""Place of a topic -> partition -> what is there. A place that is absent was not looked at."""
+Positions = Mapping[Place, Mapping[str, Mapping[int, int]]]
+"""Place of a topic -> group -> partition -> committed offset."""
+
+EMPTY = LogRange(0, 0)
+"""The log of a partition that is yet to be created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What happens to the records of a topic that moves (`group` is empty), or to one of its groups: to the partition
+    with the worst fate.
+    """
+
+    move: Move
+    fate: Fate
+    group: str = ""
+    partition: int = 0
+    position: int = 0
+    new_log: LogRange = EMPTY
+    records: int = 0
+
+
+def places_of_danger(moves: Iterable[Move], logs: Logs) -> set[Place]:
+    """Places of topics that move whose readers may end in the middle of a log."""
+    return {
+        move.source
+        for move in moves
+        if move.target is not None
+        and any(
+            new.records and old.end > new.start
+            for partition, old in logs.get(move.source, {}).items()
+            if (new := logs.get(move.target, {}).get(partition)) is not None
+        )
+    }
+
+
+def effects_of(moves: Iterable[Move], logs: Logs, positions: Positions) -> list[Effect]:
+    """Everything that is to be said, topic by topic; the records first, then the groups."""
+    effects: list[Effect] = []
+    for move in moves:
+        behind = sum(log.records for log in logs.get(move.source, {}).values())
+        if behind:
+            effects.append(Effect(move, Fate.RECORDS_STAY, records=behind))
+        if move.target is None or move.target not in logs:
+            continue
+        there = positions.get(move.target, {})
+        for group, offsets in sorted(positions.get(move.source, {}).items()):
+            fates = (
+                _effect(move, group, partition, offset, logs[move.target].get(partition, EMPTY), there.get(group, {}))
+                for partition, offset in sorted(offsets.items())
+            )
+            worst = max(fates, key=lambda effect: effect.fate, default=None)
+            if worst is not None:
+                effects.append(worst)
+    return effects
+
+
+def _effect(
+    move: Move, group: str, partition: int, position: int, log: LogRange, read_before: Mapping[int, int]
+) -> Effect:
+    return Effect(move, fate_of(position, log, read_before.get(partition)), group, partition, position, log)
+
+
+def fate_of(position: int, log: LogRange, read_before: int | None) -> Fate:
+    """What a reader at `position` meets in `log`, where its group has read up to `read_before`, if it ever has."""
+    if not log.start <= position <= log.end:
+        return Fate.OUT_OF_RANGE
+    if position in (log.start, read_before):
+        return Fate.GOES_ON
+    if read_before is not None and position < read_before:
+        return Fate.READS_AGAIN
+    return Fate.SILENT_SKIP
+
+
+def refuse_skips(effects: Iterable[Effect]) -> None:
+    """Refuses a change after which a group would silently skip records."""
+    skips = [effect for effect in effects if effect.fate is Fate.SILENT_SKIP]
+    if skips:
+        raise NotAllowed(
+            "GROUP_WOULD_SKIP_RECORDS",
+            f"topics/{skips[0].move.topic}",
+            listed([_skip(effect) for effect in skips])
+            + "; empty that log first, or set accept_skip (groups that start again after the move are not harmed)",
+        )
+
+
+def _skip(effect: Effect) -> str:
+    move, log = effect.move, effect.new_log
+    return (
+        f"group {effect.group!r} is at offset {effect.position} of topic {move.topic!r} partition {effect.partition}, "
+        f"and would silently go on from that number {located(move.topic, move.target)}, whose log is not empty "
+        f"(offsets {log.start} to {log.end})"
+    )

@@ -1,0 +1,88 @@
+"""What one rule must be, whatever the others are: an id, a match that something can have, a target, names that fit.
+
+Errors of a rule's own fields are raised where the rule is made (`mesh.routing`); here is what depends on its kind.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mesh.routing import MAX_NAME, ExactName, ForwardingRule, NamePrefix, NodeView, RoutingTable, Subject, field_of
+from mesh.topics import is_topic_name
+from services.control.domain.errors import InvalidField, NotAllowed
+
+RULE_ID = re.compile(r"[a-z0-9-]{1,63}")
+TOPIC_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]*")
+INTERNAL_PREFIX = "__"
+"""Kafka's own topics (__consumer_offsets, __transaction_state, ...) belong to their cluster and never move."""
+MAX_MATCH_BYTES = 2000
+"""Of a match's text: PostgreSQL indexes matches, and takes at most 2,704 bytes there."""
+
+
+def check_rule(rule: ForwardingRule, table: RoutingTable) -> None:
+    """InvalidField or NotAllowed when the rule can't be."""
+    if not RULE_ID.fullmatch(rule.rule_id):
+        raise InvalidField("rule.rule_id", f"{rule.rule_id!r} is not 1 to 63 characters of a-z, 0-9 and '-'")
+    _check_match(rule)
+    _check_target(rule, table)
+    _check_upstream_names(rule)
+
+
+def _check_match(rule: ForwardingRule) -> None:
+    field, text = f"rule.{field_of(rule.match)}", rule.match.text
+    if "\0" in text:
+        raise InvalidField(field, f"{text!r} has a character NUL, which the log can't hold; match it by a prefix")
+    if len(text.encode()) > MAX_MATCH_BYTES:
+        raise InvalidField(field, f"has more than {MAX_MATCH_BYTES} bytes; match a prefix, or make it several rules")
+    if rule.match.subject is not Subject.TOPIC:
+        return
+    match rule.match:
+        case ExactName(name) if not is_topic_name(name):
+            raise InvalidField(field, f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
+        case NamePrefix(prefix) if not TOPIC_CHARACTERS.fullmatch(prefix):
+            raise InvalidField(field, f"no topic begins with {prefix!r}: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
+        case _:
+            pass
+
+
+def _check_target(rule: ForwardingRule, table: RoutingTable) -> None:
+    known = ", ".join(table.clusters) or "none; register one first"
+    if rule.match.subject is Subject.CLIENT_SOFTWARE:
+        if rule.target_cluster:
+            raise InvalidField(
+                "rule.target_cluster",
+                f"is {rule.target_cluster!r}, but a rule about client software has none; leave it empty",
+            )
+        if rule.node_view is NodeView.BY_SOFTWARE:
+            raise InvalidField(
+                "rule.node_view", "is not said; a rule about client software says NODE_VIEW_SINGLE or _PER_CLUSTER"
+            )
+    elif not rule.target_cluster:
+        raise InvalidField("rule.target_cluster", f"is missing; name a cluster (known: {known})")
+    elif rule.target_cluster not in table.clusters:
+        raise NotAllowed(
+            "CLUSTER_NOT_REGISTERED",
+            f"clusters/{rule.target_cluster}",
+            f"rule {rule.rule_id!r}: target cluster {rule.target_cluster!r} is not registered (known: {known})",
+        )
+
+
+def _check_upstream_names(rule: ForwardingRule) -> None:
+    """Refuses templates that no topic of the rule can follow."""
+    if rule.template is None:
+        return
+    shortest = rule.upstream_name(rule.match.head)
+    if shortest.startswith(INTERNAL_PREFIX):
+        raise InvalidField(
+            "rule.upstream_topic",
+            f"{rule.upstream_topic!r} makes names like {shortest!r}; those that begin with {INTERNAL_PREFIX!r} are the "
+            "cluster's own; begin it otherwise",
+        )
+    if len(shortest) > MAX_NAME:
+        raise InvalidField(
+            "rule.upstream_topic",
+            f"makes names of {len(shortest)} characters ({shortest[:60]}...), and Kafka takes at most {MAX_NAME}; "
+            "make it shorter",
+        )
+    if isinstance(rule.match, ExactName) and not is_topic_name(shortest):
+        raise InvalidField("rule.upstream_topic", f"makes {shortest!r}, which no topic can be called; choose another")
