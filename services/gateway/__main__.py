@@ -5,6 +5,7 @@ import gc
 from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load
 from mesh.telemetry import configure_logging, serve_management
+from services.gateway import open_files
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
 
@@ -12,6 +13,7 @@ from services.gateway.settings import GatewaySettings
 def main(argv: list[str] | None = None) -> None:
     settings = load(GatewaySettings, argv)
     configure_logging("gateway", level=settings.log_level)
+    open_files.raise_limit()
 
     async def serve(lifecycle: Lifecycle) -> None:
         management = serve_management(settings.metrics_listen, lifecycle)

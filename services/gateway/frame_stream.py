@@ -29,8 +29,9 @@ WRITE_HIGH_WATER_BYTES: Final = 1 << 20
 """From here on a peer that does not read makes us stop reading from whoever feeds it."""
 LAST_WORDS_S: Final = 10.0
 """How long a peer may take to read what was sent before a close."""
-KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
-"""A peer whose machine is gone without a word is noticed within two minutes of silence (seconds, seconds, probes)."""
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 120_000}
+"""A peer whose machine is gone without a word is noticed within two minutes: of silence (seconds, seconds, probes), or
+with bytes on their way to it (milliseconds)."""
 
 _receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
 _unflushed: "list[FrameStream]" = []

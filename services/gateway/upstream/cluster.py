@@ -82,7 +82,8 @@ class UpstreamLimits:
     request_timeout_s: float = 10.0
     max_frame_bytes: int = 256 * 1024 * 1024
     """A broker's answer may exceed what a client asked for by one batch."""
-    max_in_flight: int = 1000
+    max_in_flight: int = 10_000
+    """Unanswered requests of one connection. Short questions of all clients share one: in a storm each has its own."""
 
 
 _incarnations = itertools.count(1)

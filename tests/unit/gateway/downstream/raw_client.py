@@ -74,3 +74,7 @@ class RawClient:
 
     def close(self) -> None:
         self._writer.close()
+
+    def abort(self) -> None:
+        """Be gone, with whatever is on its way."""
+        self._writer.transport.abort()

@@ -1,6 +1,7 @@
 """A cluster that comes and goes: calls find their broker, and nobody waits for a dead one."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -222,3 +223,50 @@ async def test_a_name_that_stands_for_another_topic_now_is_asked_for_again(clust
     assert cluster.knowledge.leader("pears", 0) == BROKER_ID
     cluster.call_topics(tenants("nowhere"))
     assert cluster.knowledge.leader("pears", 0) is None
+
+
+async def test_a_name_that_leads_elsewhere_now_is_followed(
+    scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The DNS entry of a cluster changes: the address it had is not kept."""
+    loop = asyncio.get_running_loop()
+    nowhere = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))
+    answers = [[nowhere], [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", scripted.port))]]
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int, **_: object) -> list[object]:
+        if host != "kafka.test":
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
+        asked.append(host)
+        return list(answers[0] if len(asked) < 3 else answers[1])
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    found = Cluster(UpstreamCluster("c1", ("kafka.test:9092",), 1), LIMITS, lambda: None)
+    found.start()
+    try:
+        async with asyncio.timeout(5):
+            await found.attempted.wait()
+        assert not found.knowledge.available
+        await up(found, True)
+        assert len(asked) >= 3
+    finally:
+        await found.stop()
+
+
+async def test_of_several_addresses_of_a_name_a_living_one_is_found(
+    scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    ports = (1, 2, scripted.port)
+
+    async def resolve(host: str, port: int, **_: object) -> list[object]:
+        there = ports if host == "kafka.test" else (port,)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", each)) for each in there]
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    found = Cluster(UpstreamCluster("c1", ("kafka.test:9092",), 1), LIMITS, lambda: None)
+    found.start()
+    try:
+        await up(found, True)
+    finally:
+        await found.stop()
