@@ -141,8 +141,8 @@ class Exchange:
         match command:
             case Ask(calls, preliminary):
                 return self._send(calls, None, preliminary=preliminary)
-            case Gather(calls, enough, wait_s):
-                return self._gather(calls, enough, wait_s)
+            case Gather(calls, enough, wait_s, since):
+                return self._gather(calls, enough, wait_s, since)
             case Refresh(cluster, topics):
                 return self._refresh(cluster, topics)
             case Convert():
@@ -178,10 +178,14 @@ class Exchange:
         self._conversions.submit(work, done)
         return False, None
 
-    def _gather(self, calls: tuple[Call, ...], enough: Any, wait_s: float) -> tuple[bool, Any]:
+    def _gather(self, calls: tuple[Call, ...], enough: Any, wait_s: float, since: float | None) -> tuple[bool, Any]:
         done, result = self._send(calls, enough)
-        if not done:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, wait_s), self._time_is_up, self._round)
+        if done:
+            self._leave_behind()
+        else:
+            loop = asyncio.get_running_loop()
+            end = (loop.time() if since is None else since) + wait_s
+            self._timer = loop.call_at(end, self._time_is_up, self._round)
         return done, result
 
     def _send(self, calls: tuple[Call, ...], enough: Any, *, preliminary: bool = False) -> tuple[bool, Any]:
@@ -259,11 +263,15 @@ class Exchange:
 
     def _resume(self) -> None:
         self._stop_timer()
+        self._leave_behind()
+        self._round += 1
+        self._step(tuple(self._outcomes))
+
+    def _leave_behind(self) -> None:
+        """The plan goes on without the calls that are not answered yet."""
         for left in self._left:
             left.taker = None
         self._left.clear()
-        self._round += 1
-        self._step(tuple(self._outcomes))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -9,6 +9,9 @@ from typing import Generic, NamedTuple, TypeVar
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
 
+from services.gateway.requests.broker_fetches import BrokerFetches
+from services.gateway.requests.fetch_sessions import FetchSessions
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -188,6 +191,10 @@ class Refusals:
             self._waiting.popitem(last=False)
 
 
+READ_REPLICAS_REMEMBERED = 10_000
+"""Partitions of one client connection that are read from a follower."""
+READ_REPLICA_SECONDS = 300.0
+"""After this the leader is asked again which replica is the nearest: clients' `metadata.max.age.ms`."""
 TOPIC_NAMES_REMEMBERED = 200_000
 """Topics whose name one gateway finds by their id: about 50 MB."""
 STRANGE_TOPIC_IDS_REMEMBERED = 10_000
@@ -219,6 +226,7 @@ class Memory:
         default_factory=lambda: BoundedCache(SPANNING_REMEMBERED, SPANNING_SECONDS)
     )
     """Transactional id -> its producer, where transactions span clusters."""
+    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     topic_names: BoundedCache[bytes, str] = field(
         default_factory=lambda: BoundedCache(TOPIC_NAMES_REMEMBERED, math.inf)
     )
@@ -241,3 +249,9 @@ class Session:
     software_name: str = ""
     """From ApiVersions v3 and later; empty for clients that do not say."""
     software_version: str = ""
+    broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
+    """By cluster and broker id."""
+    read_replicas: BoundedCache[tuple[str, str, int], int] = field(
+        default_factory=lambda: BoundedCache(READ_REPLICAS_REMEMBERED, READ_REPLICA_SECONDS)
+    )
+    """Cluster, topic, partition -> the broker that is nearer to the client than the leader."""

@@ -3,7 +3,7 @@
 `locate` is what every API that goes to leaders starts with: Produce, Fetch, ListOffsets.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -41,34 +41,62 @@ class Located(Generic[T]):
 
 
 def locate(mesh: MeshView, wanted: Iterable[Wanted[T]]) -> Generator[Command, Any, Located[T]]:
-    """Find each partition's leader; clusters whose metadata lacks one are asked once.
+    """Find each partition's leader; clusters whose metadata lacks one are asked once. What has none: see `homes`."""
+    wanted = list(wanted)
+    places, errors = yield from homes(mesh, [(w.topic, w.partition) for w in wanted])
+    found: Located[T] = Located({}, [])
+    for w in wanted:
+        place = places.get((w.topic, w.partition))
+        if place is not None:
+            found.places.setdefault(place, []).append(w)
+        else:
+            found.homeless.append((w, errors[w.topic, w.partition]))
+    return found
+
+
+def homes(
+    mesh: MeshView, slots: Sequence[tuple[str, int]]
+) -> Generator[Command, Any, tuple[dict[tuple[str, int], Place], dict[tuple[str, int], ErrorCode]]]:
+    """Where each partition lives, or why it does not; clusters whose metadata lacks a leader are asked once.
 
     No rule: UNKNOWN_TOPIC_OR_PARTITION. The cluster does not have it: the same. The cluster is unreachable or the
     partition has no leader now: NOT_LEADER_OR_FOLLOWER, upon which every client asks for metadata and tries again.
     """
-    wanted = list(wanted)
-    clusters = {topic: mesh.table.cluster_of(topic) for topic in {w.topic for w in wanted}}
+    places, lost = _led(mesh, slots)
+    if not lost:
+        return places, {}
+    errors: dict[tuple[str, int], ErrorCode] = {}
     unknown: dict[str, set[str]] = {}
-    for w in wanted:
-        cluster = clusters[w.topic]
-        if cluster is not None and mesh.clusters[cluster].leader(w.topic, w.partition) is None:
-            unknown.setdefault(cluster, set()).add(w.topic)
+    for (topic, _), cluster in lost.items():
+        if cluster is not None:
+            unknown.setdefault(cluster, set()).add(topic)
     unreachable: set[str] = set()
     for cluster, topics in unknown.items():
         if isinstance((yield from refresh(cluster, sorted(topics))), Unreachable):
             unreachable.add(cluster)
-    found: Located[T] = Located({}, [])
-    for w in wanted:
-        cluster = clusters[w.topic]
-        leader = None if cluster is None else mesh.clusters[cluster].leader(w.topic, w.partition)
-        if cluster is not None and leader is not None:
-            found.places.setdefault(Place(cluster, leader), []).append(w)
-        elif cluster is None:
-            found.homeless.append((w, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    again, still_lost = _led(mesh, list(lost))
+    for (topic, partition), owner in still_lost.items():
+        count = mesh.clusters[owner].partition_count(topic) if owner is not None else None
+        exists = owner in unreachable or (count is not None and partition < count)
+        errors[topic, partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return places | again, errors
+
+
+def _led(
+    mesh: MeshView, slots: Iterable[tuple[str, int]]
+) -> tuple[dict[tuple[str, int], Place], dict[tuple[str, int], str | None]]:
+    """Partitions with a leader as far as is known, and the others with their cluster (None: no rule)."""
+    places: dict[tuple[str, int], Place] = {}
+    lost: dict[tuple[str, int], str | None] = {}
+    topic = None
+    cluster: str | None = None
+    for slot in slots:
+        if slot[0] != topic:  # most requests name the partitions of a topic one after the other
+            topic = slot[0]
+            cluster = mesh.table.cluster_of(topic)
+        leader = None if cluster is None else mesh.clusters[cluster].leader(topic, slot[1])
+        if cluster is None or leader is None:
+            lost[slot] = cluster
         else:
-            count = mesh.clusters[cluster].partition_count(w.topic)
-            exists = cluster in unreachable or (count is not None and w.partition < count)
-            found.homeless.append(
-                (w, ErrorCode.NOT_LEADER_OR_FOLLOWER if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            )
-    return found
+            places[slot] = Place(cluster, leader)
+    return places, lost

@@ -236,6 +236,8 @@ class Gather:
     calls: tuple[Call, ...]
     enough: Enough
     wait_s: float
+    since: float | None = None
+    """By the clock of `MeshView.now`, if the wait has begun already."""
 
 
 @dataclass(frozen=True, slots=True)

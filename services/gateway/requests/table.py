@@ -71,11 +71,12 @@ _ROWS = (
     ),
     Handler(
         ApiKey.FETCH,
-        VersionRange(4, 12),
+        VersionRange(4, 18),
         fetch.handle,
         older=Older(VersionRange(0, 3), older_fetch.handle),
-        split="leader of each partition on its topic's owner",
-        merge="partition; leaves when the minimum has come in or the wait is over",
+        split="leader of each partition on its topic's owner, or a replica in the client's rack",
+        merge="partition; by sessions on both sides; leaves when the minimum has come in or the wait is over",
+        own=True,
     ),
     Handler(
         ApiKey.LIST_OFFSETS,

@@ -42,6 +42,7 @@ class Entries(NamedTuple):
     """Partitions of one topic, next to each other in an answer."""
 
     topic: str
+    """Its name: not needed from version 13 on."""
     topic_id: bytes
     entries: Sequence[Entry]
 

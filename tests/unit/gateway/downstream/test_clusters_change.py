@@ -5,7 +5,13 @@ from dataclasses import replace
 from mesh.routing import RoutingTable, UpstreamCluster
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceRequest, ProduceResponse
+from services.gateway.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProduceResponse,
+)
 from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_order import produce, until, written
@@ -59,20 +65,30 @@ async def test_a_setting_that_no_connection_depends_on_leaves_the_cluster_up(sta
 
 
 async def test_a_client_whose_version_is_no_longer_served_is_sent_to_ask_again(stage: Stage) -> None:
-    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
     client = await stage.connect()
-    await client.ask(produce("apples"), 9, ProduceResponse)
+    await client.ask(ListOffsetsRequest(), 9, ListOffsetsResponse)
     mesh = stage.gateway.mesh
-    stage.c2.versions = {**stage.c2.versions, ApiKey.PRODUCE: VersionRange(3, 8)}
+    stage.c2.versions = {**stage.c2.versions, ApiKey.LIST_OFFSETS: VersionRange(1, 8)}
     c1, c2 = mesh.table.clusters.values()
     joined = UpstreamCluster("c3", (stage.c2.address,), 3)
     mesh.run_table(clusters_replaced(mesh.table, c1, c2, joined))
     await until(lambda: mesh.clusters.known["c3"].available)
-    client.send(produce("apples"), 9, answered=False)
+    client.send(ListOffsetsRequest(), 9, answered=False)
     assert await client.closed() == b""
     again = await stage.connect()
     told = await again.ask(ApiVersionsRequest(), 3, ApiVersionsResponse)
-    [highest] = [api.max_version for api in told.api_keys if api.api_key == ApiKey.PRODUCE]
+    [highest] = [api.max_version for api in told.api_keys if api.api_key == ApiKey.LIST_OFFSETS]
     assert highest == 8
-    message: ProduceRequest = produce("apples")
-    assert (await again.ask(message, highest, ProduceResponse)).responses[0].name == "apples"
+    assert (await again.ask(ListOffsetsRequest(), highest, ListOffsetsResponse)).topics == []
+
+
+async def test_a_client_is_newer_than_a_cluster_that_joins_and_notices_nothing(stage: Stage) -> None:
+    """Produce is written in the version of the cluster that it goes to."""
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    client = await stage.connect()
+    mesh = stage.gateway.mesh
+    stage.c2.versions = {**stage.c2.versions, ApiKey.PRODUCE: VersionRange(3, 8)}
+    c1, c2 = mesh.table.clusters.values()
+    mesh.run_table(clusters_replaced(mesh.table, c1, c2, UpstreamCluster("c3", (stage.c2.address,), 3)))
+    await until(lambda: mesh.clusters.known["c3"].available)
+    assert (await client.ask(produce("apples"), 9, ProduceResponse)).responses[0].name == "apples"

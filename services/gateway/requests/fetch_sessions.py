@@ -1,0 +1,286 @@
+"""Fetch sessions of clients (KIP-227): who asks again names what has changed, and is told what has changed.
+
+Theory of operation
+1. A full request (epoch 0) may begin a session. The session keeps the partitions that the client reads, where it reads
+   them, and what it was told last. An incremental request (epochs 1, 2, ...) names partitions that are new, read from
+   elsewhere or no longer read. Its answer has those with records, with an error or with another mark than told before.
+2. Refusals are those of brokers: an unknown session 70, a wrong epoch 71, names in a session of ids (or the other way
+   round) 106. Clients take all three by asking in full, unseen by their users.
+3. Partitions that had records go to the end: what `max_bytes` leaves out now comes first the next time.
+4. Sessions and their partitions are bounded. If they are too many, those make way that were not used for a while, then
+   the smallest ones that are no longer new and smaller than the newcomer. If none does, the newcomer goes on without a
+   session, as with a broker.
+5. They are this gateway's own. Where partitions live, and by which sessions brokers are asked for them, is another
+   matter (`broker_fetches`): a topic that moves changes nothing here.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from services.gateway.wire.errors import ErrorCode
+
+SESSIONS_HELD: Final = 2_000
+PARTITIONS_HELD: Final = 500_000
+"""Of all sessions together: about 150 MB."""
+MAKES_WAY_AFTER_S: Final = 120.0
+"""Unused for so long, or as old and smaller than another one: brokers' `min.incremental.fetch.session.eviction.ms`."""
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_MAX_EPOCH: Final = (1 << 31) - 1
+_ID_BITS: Final = 31
+
+Topic = str | bytes
+"""A topic's name; its id as long as nobody knows a name for it."""
+Slot = tuple[Topic, int]
+"""Topic and partition."""
+
+
+class Position(NamedTuple):
+    """Where a partition is read, and how much of it at most."""
+
+    offset: int
+    max_bytes: int
+
+
+class Marks(NamedTuple):
+    """What a leader says of a partition besides its records; -1 is "unknown"."""
+
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+
+
+UNKNOWN_MARKS: Final = Marks()
+
+
+class Result(NamedTuple):
+    """What has come of one partition."""
+
+    marks: Marks = UNKNOWN_MARKS
+    error_code: int = 0
+    record_bytes: int = 0
+
+
+NOTHING_NEW: Final = Result()
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == _MAX_EPOCH else epoch + 1
+
+
+@dataclass(slots=True, eq=False)
+class FetchSession:
+    """One client's."""
+
+    session_id: int
+    by_ids: bool
+    created: float
+    used: float
+    epoch: int = INITIAL_EPOCH + 1
+    """Of the next request."""
+    wanted: dict[Slot, Position] = field(default_factory=dict)
+    told: dict[Slot, tuple[int, int]] = field(default_factory=dict)
+    """High watermark and log start, of partitions that the client was told something of."""
+
+    def update(self, changed: Mapping[Slot, Position], forgotten: Iterable[Slot]) -> None:
+        self.wanted.update(changed)
+        for slot in forgotten:
+            self.wanted.pop(slot, None)
+            self.told.pop(slot, None)
+
+    def strange_ids(self) -> set[bytes]:
+        """Topics that had no name when they were added."""
+        return {topic for topic, _ in self.wanted if isinstance(topic, bytes)} if self.by_ids else set()
+
+    def learn_names(self, names: Mapping[bytes, str]) -> None:
+        """Topics have become known."""
+
+        def named(slot: Slot) -> Slot:
+            topic, partition = slot
+            return (names.get(topic, topic), partition) if isinstance(topic, bytes) else slot
+
+        self.wanted = {named(slot): position for slot, position in self.wanted.items()}
+        self.told = {named(slot): marks for slot, marks in self.told.items()}
+
+    def must_tell(self, slot: Slot, result: Result) -> bool:
+        """Whether the client has to hear of this; if so, it counts as told."""
+        marks = (result.marks.high_watermark, result.marks.log_start_offset)
+        if result.error_code:
+            self.told.pop(slot, None)  # so that the end of the error is told, whatever the marks are then
+            return True
+        if self.told.get(slot) == marks and not result.record_bytes:
+            return False
+        self.told[slot] = marks
+        if result.record_bytes:
+            self.wanted[slot] = self.wanted.pop(slot)
+        return True
+
+
+class FetchSessions:
+    """All sessions of a gateway."""
+
+    __slots__ = ("_partitions_held", "_sessions", "_sessions_held", "made_way", "partitions")
+
+    def __init__(self, sessions_held: int = SESSIONS_HELD, partitions_held: int = PARTITIONS_HELD) -> None:
+        self._sessions_held = sessions_held
+        self._partitions_held = partitions_held
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        """The one that was not used for the longest time first."""
+        self.partitions = 0
+        self.made_way = 0
+        """Sessions that had to make way for others so far."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def begin(
+        self, wanted: Mapping[Slot, Position], *, by_ids: bool, now: float, random_bits: Callable[[int], int]
+    ) -> FetchSession | None:
+        """A session for these partitions; None if there is no room for it."""
+        if not wanted or not self._make_room(len(wanted), len(wanted), 1, now):
+            return None
+        session_id = random_bits(_ID_BITS)
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = (session_id + 1) % (1 << _ID_BITS)
+        session = FetchSession(session_id, by_ids, created=now, used=now, wanted=dict(wanted))
+        self._sessions[session_id] = session
+        self.partitions += len(wanted)
+        return session
+
+    def end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.wanted)
+
+    def update(
+        self, session: FetchSession, changed: Mapping[Slot, Position], forgotten: Iterable[Slot], now: float
+    ) -> bool:
+        """Take an incremental request over. False: the session has ended, for it is empty or has become too large."""
+        size = len(session.wanted)
+        session.update(changed, forgotten)
+        grown = len(session.wanted) - size
+        self.partitions += grown
+        session.used = now
+        session.epoch = next_epoch(session.epoch)
+        self._sessions.move_to_end(session.session_id)
+        if session.wanted and (grown <= 0 or self._make_room(0, len(session.wanted), 0, now, spare=session)):
+            return True
+        self.end(session.session_id)
+        return False
+
+    def _make_room(
+        self, partitions: int, size: int, sessions: int, now: float, spare: FetchSession | None = None
+    ) -> bool:
+        """For so many more, needed by a session of this size."""
+        if size > self._partitions_held:
+            return False
+
+        def too_many() -> bool:
+            over = self.partitions + partitions - self._partitions_held
+            return over > 0 or len(self._sessions) + sessions > self._sessions_held
+
+        while too_many():
+            loser = self._least_worthy(size, now, spare)
+            if loser is None:
+                return False
+            self.end(loser.session_id)
+            self.made_way += 1
+        return True
+
+    def _least_worthy(self, size: int, now: float, spare: FetchSession | None) -> FetchSession | None:
+        oldest = next((session for session in self._sessions.values() if session is not spare), None)
+        if oldest is None or now - oldest.used > MAKES_WAY_AFTER_S:
+            return oldest
+        grown_up = [s for s in self._sessions.values() if s is not spare and now - s.created > MAKES_WAY_AFTER_S]
+        smallest = min(grown_up, key=lambda session: len(session.wanted), default=None)
+        return smallest if smallest is not None and len(smallest.wanted) <= size else None
+
+
+# --- one request ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Wish:
+    """What one request asks for, by its session or by itself."""
+
+    wanted: Mapping[Slot, Position]
+    """All partitions, in the order in which they may take up the answer's bytes."""
+    session: FetchSession | None = None
+    """Of an incremental request."""
+    epoch: int = INITIAL_EPOCH
+    """That the session has got by this request."""
+    begins: bool = False
+    """A full request of a client that takes a session."""
+
+    @property
+    def incremental(self) -> bool:
+        return self.session is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, with names in the place of ids as far as they are known."""
+
+    session_id: int
+    session_epoch: int
+    by_ids: bool
+    partitions: Mapping[Slot, Position]
+    forgotten: Iterable[Slot] = ()
+
+
+def wish_of(sessions: FetchSessions, asked: Asked, now: float) -> Wish | ErrorCode:
+    """What is asked for in all."""
+    if asked.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if asked.session_id != NO_SESSION:
+            sessions.end(asked.session_id)
+        return Wish(asked.partitions, begins=asked.session_epoch == INITIAL_EPOCH)
+    session = sessions.get(asked.session_id)
+    if session is None:
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    if session.epoch != asked.session_epoch:
+        return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    if session.by_ids != asked.by_ids:
+        return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    if not sessions.update(session, asked.partitions, asked.forgotten, now):
+        return Wish(asked.partitions)
+    return Wish(session.wanted, session, session.epoch)
+
+
+class Told(NamedTuple):
+    """What the answer has."""
+
+    session_id: int
+    slots: list[Slot]
+
+
+def told_of(
+    sessions: FetchSessions,
+    wish: Wish,
+    results: Mapping[Slot, Result],
+    *,
+    by_ids: bool,
+    now: float,
+    random_bits: Callable[[int], int],
+) -> Told | ErrorCode:
+    """Which partitions the answer has, in order. `results`: of those that something has come of; a full answer has the
+    others too, with nothing new."""
+    session = wish.session
+    if session is not None:
+        if session.epoch != wish.epoch:  # another connection has used it meanwhile
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        came = [slot for slot in wish.wanted if slot in results]
+        return Told(session.session_id, [slot for slot in came if session.must_tell(slot, results[slot])])
+    slots = list(wish.wanted)
+    if wish.begins:
+        session = sessions.begin(wish.wanted, by_ids=by_ids, now=now, random_bits=random_bits)
+        if session is not None:
+            for slot in slots:
+                session.must_tell(slot, results.get(slot, NOTHING_NEW))
+    return Told(NO_SESSION if session is None else session.session_id, slots)
