@@ -12,12 +12,14 @@ from services.gateway.downstream.budget import ByteBudget
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.hold import Hold
 from services.gateway.requests.memory import Memory, Session
-from services.gateway.requests.nodes import Advertised, VirtualNodes, keeps_connections_by_node_id, virtual_nodes
+from services.gateway.requests.nodes import Advertised, VirtualNodes, nodes_for
 from services.gateway.requests.plan import MeshView, Request
 from services.gateway.requests.topic_ids import known_name
 from services.gateway.upstream.clusters import Clusters
 
 log = structlog.get_logger(__name__)
+
+SOFTWARE_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +47,18 @@ class Mesh:
     producing: dict[object, Request] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
     budget: ByteBudget = field(init=False)
-    _nodes: dict[tuple[Advertised, bool], VirtualNodes] = field(init=False, default_factory=dict)
-    """Of the table in force, by listener and kind of client."""
+    _nodes: dict[tuple[Advertised, str, str], VirtualNodes] = field(init=False, default_factory=dict)
+    """Of the table in force, by listener and client software."""
 
     def __post_init__(self) -> None:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
 
     def view(self, session: Session, advertised: Advertised) -> MeshView:
         """What a request that starts now may know."""
-        by_node_id = keeps_connections_by_node_id(session.software_name, session.software_version)
         return MeshView(
             table=self.table,
             clusters=self.clusters.known,
-            nodes=self._nodes_of(advertised, by_node_id),
+            nodes=self._nodes_of(advertised, session.software_name, session.software_version),
             session=session,
             memory=self.memory,
             served=self.clusters.served,
@@ -66,10 +67,12 @@ class Mesh:
             random_bits=secrets.randbits,
         )
 
-    def _nodes_of(self, advertised: Advertised, by_node_id: bool) -> VirtualNodes:
-        nodes = self._nodes.get((advertised, by_node_id))
+    def _nodes_of(self, advertised: Advertised, name: str, version: str) -> VirtualNodes:
+        nodes = self._nodes.get((advertised, name, version))
         if nodes is None:
-            nodes = self._nodes[advertised, by_node_id] = virtual_nodes(self.table, advertised, by_node_id=by_node_id)
+            if len(self._nodes) >= SOFTWARE_REMEMBERED:  # clients may call themselves what they like
+                self._nodes.clear()
+            nodes = self._nodes[advertised, name, version] = nodes_for(self.table, advertised, name, version)
         return nodes
 
     def run_table(self, table: RoutingTable) -> None:

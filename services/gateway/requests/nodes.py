@@ -1,9 +1,10 @@
-"""The brokers that clients are shown: one address, one or several node ids.
+"""The brokers that clients are shown: one or several node ids, on one address or on one for each.
 
 Policy. A client that keeps its connections by node id is shown one node for each upstream cluster, all on the
 advertised address: it opens a connection for each, and a slow cluster delays only its own topics. Everyone else is
 shown a single node, because librdkafka before 2.10 took brokers of one address for one broker and changed its label
-for ever. The choice follows from what the client says of itself in ApiVersions, so all its connections agree.
+for ever. The choice follows from what the client says of itself in ApiVersions, so all its connections agree. A rule
+about its software overrules it. Where each node has a port or a host of its own, every client is shown them all.
 Node ids derive from the ordinal that a cluster keeps for life, never from how many clusters there are.
 """
 
@@ -11,23 +12,52 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
-from mesh.routing import RoutingTable
+from mesh.routing import NodeView, RoutingTable
 
 SINGLE_NODE_ID = 99
 FIRST_CLUSTER_NODE_ID = 100
+NODE_PLACEHOLDER: Final = "{node}"
+"""In an advertised host: the node's id."""
+SHARED_LABEL: Final = "bootstrap"
+"""Stands there for no node in particular."""
 
 _ANY = (0,)
 _BY_NODE_ID: Mapping[str, tuple[int, ...]] = {
-    "apache-kafka-java": _ANY,
+    "apache-kafka-java": _ANY,  # with Kafka Streams, Connect and MirrorMaker 2, which are its users
     "librdkafka": (2, 10),
     "confluent-kafka-python": (2, 10),
     "confluent-kafka-go": (2, 10),
     "confluent-kafka-dotnet": (2, 10),
     "confluent-kafka-javascript": (1, 3),
     "kafka-python": (2, 1),
+    "kgo": _ANY,  # franz-go
+    "sarama": _ANY,
 }
-"""Client software -> first version known to keep connections by node id."""
+"""Client software -> first version known to keep connections by node id. Clients that do so and can't be told, because
+they never say what they are: kafka-go of segmentio, KafkaJS, aiokafka."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePorts:
+    """A port for each node: a range in the order of node ids, or some that are named one by one."""
+
+    first: int = 0
+    last: int = 0
+    """Of the range; its first belongs to node 100."""
+    named: tuple[tuple[int, int], ...] = ()
+    """Node id, port."""
+
+    def of(self, node_id: int) -> int | None:
+        port = self.first + node_id - FIRST_CLUSTER_NODE_ID
+        return port if self.first and self.first <= port <= self.last else dict(self.named).get(node_id)
+
+    @property
+    def by_port(self) -> dict[int, int]:
+        """Port -> the node that it belongs to."""
+        in_range = range(self.first, self.last + 1) if self.first else ()
+        return {port: FIRST_CLUSTER_NODE_ID + n for n, port in enumerate(in_range)} | {p: n for n, p in self.named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +65,26 @@ class Advertised:
     """Where clients reach the gateway."""
 
     host: str
+    """With `{node}` for a host of each node's own."""
     port: int
+    node_ports: NodePorts = NodePorts()
+
+    @property
+    def tells_nodes_apart(self) -> bool:
+        return NODE_PLACEHOLDER in self.host or self.node_ports != NodePorts()
+
+    def node(self, node_id: int) -> "Node":
+        """The node where its clients find it. One without a port of its own is found at the shared one."""
+        label = SHARED_LABEL if node_id == SINGLE_NODE_ID else str(node_id)
+        return Node(node_id, self.host.replace(NODE_PLACEHOLDER, label), self.node_ports.of(node_id) or self.port)
+
+    def node_at(self, host: str) -> int | None:
+        """The node whose host this is; None for one that is nobody's own."""
+        if NODE_PLACEHOLDER not in self.host:
+            return None
+        pattern = re.escape(self.host).replace(re.escape(NODE_PLACEHOLDER), r"(\d{1,9})")
+        found = re.fullmatch(pattern, host, re.IGNORECASE)
+        return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +119,29 @@ class VirtualNodes:
         """The node that stands for a cluster."""
         return self.by_cluster.get(cluster, self.controller)
 
+    def clusters_of(self, node_id: int | None) -> tuple[str, ...]:
+        """The clusters that a node stands for; all of them when it is not told which node is meant."""
+        meant = tuple(cluster for cluster, node in self.by_cluster.items() if node == node_id)
+        return meant or tuple(self.by_cluster)
+
 
 def virtual_nodes(table: RoutingTable, advertised: Advertised, *, by_node_id: bool) -> VirtualNodes:
     """The nodes to show: one for each cluster if the client keeps connections by node id, else one for all."""
-    host, port = advertised.host, advertised.port
     if not by_node_id or not table.clusters:
-        return VirtualNodes((Node(SINGLE_NODE_ID, host, port),), dict.fromkeys(table.clusters, SINGLE_NODE_ID))
+        return VirtualNodes((advertised.node(SINGLE_NODE_ID),), dict.fromkeys(table.clusters, SINGLE_NODE_ID))
     ids = {cluster.name: FIRST_CLUSTER_NODE_ID + cluster.ordinal for cluster in table.clusters.values()}
-    return VirtualNodes(tuple(Node(node_id, host, port) for node_id in ids.values()), ids)
+    return VirtualNodes(tuple(advertised.node(node_id) for node_id in ids.values()), ids)
+
+
+def nodes_for(table: RoutingTable, advertised: Advertised, software_name: str, software_version: str) -> VirtualNodes:
+    """The nodes to show to a client of this software, that has come to a listener that is so advertised."""
+    rule = table.client_rule(software_name, software_version)
+    match NodeView.BY_SOFTWARE if rule is None else rule.node_view:
+        case NodeView.SINGLE:
+            by_node_id = False
+        case NodeView.PER_CLUSTER:
+            by_node_id = True
+        case _:
+            known = keeps_connections_by_node_id(software_name, software_version)
+            by_node_id = advertised.tells_nodes_apart or known
+    return virtual_nodes(table, advertised, by_node_id=by_node_id)
