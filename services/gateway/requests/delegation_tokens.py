@@ -6,7 +6,8 @@ Theory of operation
    made on the cluster that it is for.
 2. Who asks for a token without naming its owner means himself. A broker would take the gateway for him, and give away
    the gateway's own rights: refused (DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
-3. To renew or end a token all clusters are asked; the one that made it does so. Tokens of all clusters are listed.
+3. To renew or end a token all clusters are asked; the one that made it does so, if the gateway's user there is among
+   the token's renewers. Tokens of all clusters are listed.
 4. These answers have no place for a sentence, so it goes to the log.
 """
 
@@ -19,7 +20,7 @@ from services.gateway.requests.everywhere import ask_everywhere
 from services.gateway.requests.plan import MeshView, Plan, Request, Unreachable
 from services.gateway.requests.verdicts import Verdict, joined, silence
 from services.gateway.wire.apis import api_name
-from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -116,5 +117,5 @@ def _tell(request: Request, verdict: Verdict) -> None:
         "a request about delegation tokens failed",
         api=api_name(request.api_key),
         client_id=request.header.client_id,
-        reason=verdict.text,
+        reason=verdict.text or error_name(verdict.code),
     )
