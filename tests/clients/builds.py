@@ -40,15 +40,7 @@ def run(
     command: Sequence[str | Path], *, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> None:
     """One step of a build; its output is the error's text when it fails."""
-    step = attempt(command, folder=folder, environment=environment)
-    if step.returncode != 0:
-        raise RuntimeError(f"could not build: {' '.join(map(str, command))}\n{(step.stdout + step.stderr)[-4000:]}")
-
-
-def attempt(
-    command: Sequence[str | Path], *, folder: Path | None = None, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    step = subprocess.run(
         list(map(str, command)),
         cwd=folder,
         env={**os.environ, **(environment or {})},
@@ -57,6 +49,8 @@ def attempt(
         timeout=BUILD_TIMEOUT_SECONDS,
         check=False,
     )
+    if step.returncode != 0:
+        raise RuntimeError(f"could not build: {' '.join(map(str, command))}\n{(step.stdout + step.stderr)[-4000:]}")
 
 
 def _cache_folder() -> Path:

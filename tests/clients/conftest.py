@@ -38,12 +38,9 @@ async def world(where: Addresses) -> AsyncIterator[World]:
 
 @pytest.fixture(params=list(CLIENTS))
 def client(request: pytest.FixtureRequest, world: World) -> Client:
-    """Each client that can what the test needs (`@pytest.mark.needs`)."""
+    """Each client that can what the test needs."""
     client = CLIENTS[request.param](world.bootstrap)
-    for marker in request.node.iter_markers("needs"):
-        for ability in marker.args:
-            if ability not in client.can:
-                pytest.skip(f"{client.name} cannot {ability.name.lower().replace('_', ' ')}")
+    skip_unless_able(request, client.name, client.can)
     return client
 
 
@@ -55,6 +52,16 @@ def reader(client: Client, world: World) -> Client:
 
 @pytest.fixture(params=list(ADMINS))
 async def admin(request: pytest.FixtureRequest, world: World) -> AsyncIterator[Admin]:
+    """Each admin client that can what the test needs."""
     admin = ADMINS[request.param](world.bootstrap)
+    skip_unless_able(request, admin.name, admin.can)
     yield admin
     await admin.close()
+
+
+def skip_unless_able(request: pytest.FixtureRequest, name: str, can: frozenset[Can]) -> None:
+    """For the abilities that `@pytest.mark.needs` names."""
+    needed: set[Can] = {ability for marker in request.node.iter_markers("needs") for ability in marker.args}
+    lacking = sorted(ability.name.lower().replace("_", " ") for ability in needed - can)
+    if lacking:
+        pytest.skip(f"{name} cannot {' or '.join(lacking)}")

@@ -48,6 +48,7 @@ class Can(Enum):
     CONSUME = auto()
     SUBSCRIBE_TO_PATTERN = auto()
     READ_COMMITTED = auto()
+    LIST_GROUPS = auto()  # and tell their offsets, as an administrator
 
 
 EVERYTHING = frozenset(Can)
@@ -151,6 +152,9 @@ class Admin(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def can(self) -> frozenset[Can]: ...
 
     async def create_topic(self, topic: str, partitions: int) -> None: ...
 

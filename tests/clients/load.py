@@ -1,7 +1,7 @@
 """Clients that keep running while a test does something to the system, and the journals of what they saw.
 
-The Java ones are programs, the librdkafka ones are threads; all write their journals from the test's event loop, so a
-test reads them without locks and awaits any condition over them.
+Some are programs of other languages (`steered`), the librdkafka ones are threads; all write their journals from the
+test's event loop, so a test reads them without locks and awaits any condition over them.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.clients.confluent.driver import commit, received
-from tests.clients.contract import OPERATION_TIMEOUT_SECONDS
-from tests.clients.java.driver import command, configs
+from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Isolation, Sending
 from tests.clients.ledger import Acked
 from tests.clients.processes import JsonLines
+from tests.clients.steered import settings
 
 POLL_SECONDS = 0.1
 KEYS = 32
@@ -83,15 +83,19 @@ class Running(Protocol):
         ...
 
 
-class _JavaLoad:
-    """The Java program, told to stop through its stdin."""
+class _SteeredLoad:
+    """A program of a library (`steered`), carrying out one order until it is told to stop."""
 
     def __init__(self, name: str) -> None:
         self.journal = Journal(name)
         self._program: JsonLines | None = None
 
-    async def _start(self, command_line: list[str]) -> None:
-        self._program = await JsonLines.start(command_line, self._on_line)
+    @classmethod
+    async def start(cls, name: str, command: Sequence[str], order: str) -> Self:
+        load = cls(name)
+        load._program = await JsonLines.start(command, load._on_line)
+        await load._program.send(order)
+        return load
 
     async def stop(self) -> None:
         if self._program is not None:
@@ -103,26 +107,18 @@ class _JavaLoad:
                 self.journal.add_acked(Acked(identifier, partition, offset))
             case {"received": str(identifier)}:
                 self.journal.add_received(identifier)
-            case {"error": _}:
+            case {"error": _} | {"failed": _}:
                 self.journal.add_error(str(line))
 
 
-class JavaProducer(_JavaLoad):
-    @classmethod
-    async def start(cls, bootstrap: str, topic: str, rate: int, version: str) -> JavaProducer:
-        load = cls(f"java-{version}")
-        making = ("--topics", topic, "--ids", load.journal.client, "--rate", str(rate), "--keys", str(KEYS))
-        await load._start(command(version, "produce", bootstrap, *making))
-        return load
+async def steered_producer(name: str, command: Sequence[str], topic: str, rate: int) -> Running:
+    making = f"topics={topic} ids={name} rate={rate} keys={KEYS}"
+    return await _SteeredLoad.start(name, command, f"produce {settings(Sending())} {making}")
 
 
-class JavaConsumer(_JavaLoad):
-    @classmethod
-    async def start(cls, bootstrap: str, topic: str, group: str, version: str) -> JavaConsumer:
-        load = cls(f"java-{version} consumer")
-        protocol = configs(group_protocol="classic") if version.startswith("4") else []
-        await load._start(command(version, "consume", bootstrap, "--topics", topic, "--group", group, *protocol))
-        return load
+async def steered_consumer(name: str, command: Sequence[str], topic: str, group: str) -> Running:
+    order = f"consume topics={topic} group={group} isolation={Isolation.READ_UNCOMMITTED}"
+    return await _SteeredLoad.start(f"{name} consumer", command, order)
 
 
 class _LibrdkafkaLoad:
@@ -188,8 +184,10 @@ class LibrdkafkaProducer(_LibrdkafkaLoad):
             self._tell_error(error)
             return
         value, partition, offset = message.value(), message.partition(), message.offset()
-        assert isinstance(value, bytes) and partition is not None and offset is not None
-        self._loop.call_soon_threadsafe(self.journal.add_acked, Acked(value.decode(), partition, offset))
+        assert isinstance(value, bytes) and partition is not None
+        # a repeat of what is stored already is acknowledged without saying where
+        known = Acked.UNKNOWN_OFFSET if offset is None else offset
+        self._loop.call_soon_threadsafe(self.journal.add_acked, Acked(value.decode(), partition, known))
 
 
 class LibrdkafkaConsumer(_LibrdkafkaLoad):

@@ -13,10 +13,11 @@ from tests.clients.java.driver import JavaAdmin, JavaClient
 from tests.clients.kafka_python.driver import KafkaPythonAdmin, KafkaPythonClient
 from tests.clients.kcat.driver import KcatClient
 
-# Java: the newest, and one from before topic ids (KIP-516), with the flexible protocol still new.
 CLIENTS: Mapping[str, Callable[[str], Client]] = {
-    "java-4.3.1": lambda bootstrap: JavaClient(bootstrap, "4.3.1"),
-    "java-2.8.2": lambda bootstrap: JavaClient(bootstrap, "2.8.2"),
+    "java-4.3": lambda bootstrap: JavaClient(bootstrap, "4.3.1"),
+    "java-3.9": lambda bootstrap: JavaClient(bootstrap, "3.9.1"),
+    "java-2.8": lambda bootstrap: JavaClient(bootstrap, "2.8.2"),
+    "java-1.1": lambda bootstrap: JavaClient(bootstrap, "1.1.1"),
     "confluent": ConfluentClient,
     "aiokafka": AiokafkaClient,
     "kafka-python": KafkaPythonClient,
@@ -28,8 +29,10 @@ CLIENTS: Mapping[str, Callable[[str], Client]] = {
 }
 
 ADMINS: Mapping[str, Callable[[str], Admin]] = {
-    "java-4.3.1": lambda bootstrap: JavaAdmin(bootstrap, "4.3.1"),
-    "java-2.8.2": lambda bootstrap: JavaAdmin(bootstrap, "2.8.2"),
+    "java-4.3": lambda bootstrap: JavaAdmin(bootstrap, "4.3.1"),
+    "java-3.9": lambda bootstrap: JavaAdmin(bootstrap, "3.9.1"),
+    "java-2.8": lambda bootstrap: JavaAdmin(bootstrap, "2.8.2"),
+    "java-1.1": lambda bootstrap: JavaAdmin(bootstrap, "1.1.1"),
     "confluent": ConfluentAdmin,
     "aiokafka": AiokafkaAdmin,
     "kafka-python": KafkaPythonAdmin,

@@ -33,6 +33,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from tests.clients.contract import (
+    EVERYTHING,
     OPERATION_TIMEOUT_SECONDS,
     Can,
     ClientError,
@@ -178,8 +179,9 @@ class SteeredClient:
 class SteeredAdmin:
     """The admin client of a steered program."""
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    def __init__(self, name: str, command: Sequence[str], can: frozenset[Can] = EVERYTHING) -> None:
         self.name = name
+        self.can = can
         self._program = program(name, command)
 
     async def create_topic(self, topic: str, partitions: int) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # at run time 
 )
 
 from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
-from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Admin, ClientError, Message, Reading, Sending
+from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Admin, Can, ClientError, Message, Reading, Sending
 from tests.clients.world import World
 
 
@@ -56,6 +56,7 @@ async def test_clients_see_the_one_address_as_the_only_brokers(admin: Admin, wor
     assert await admin.brokers() == {world.bootstrap}
 
 
+@pytest.mark.needs(Can.LIST_GROUPS)
 async def test_a_group_over_two_clusters_is_listed_with_its_offsets(admin: Admin, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
     sent = [Message(topic, f"value-{number}") for number in range(5) for topic in topics]

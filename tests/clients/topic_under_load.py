@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Self
 
 from tests.clients import ledger
+from tests.clients.java.driver import command
 from tests.clients.ledger import Acked, Stored
-from tests.clients.load import JavaConsumer, JavaProducer, LibrdkafkaConsumer, LibrdkafkaProducer, Running
+from tests.clients.load import LibrdkafkaConsumer, LibrdkafkaProducer, Running, steered_consumer, steered_producer
 from tests.clients.upstream import Upstream
 
 JAVA = "4.3.1"
@@ -36,9 +37,9 @@ class TopicUnderLoad:
         """
         load = cls(topic)
         try:
-            load._producers.append(await JavaProducer.start(bootstrap, topic, RECORDS_PER_SECOND, JAVA))
+            load._producers.append(await steered_producer("java", command(JAVA, bootstrap), topic, RECORDS_PER_SECOND))
             load._producers.append(LibrdkafkaProducer(other or bootstrap, topic, RECORDS_PER_SECOND))
-            load._consumers.append(await JavaConsumer.start(other or bootstrap, topic, group, JAVA))
+            load._consumers.append(await steered_consumer("java", command(JAVA, other or bootstrap), topic, group))
             load._consumers.append(LibrdkafkaConsumer(bootstrap, topic, group))
             await load.progress()
         except BaseException:

@@ -100,6 +100,7 @@ class AiokafkaClient:
 
 class AiokafkaAdmin:
     name = "aiokafka"
+    can = EVERYTHING
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

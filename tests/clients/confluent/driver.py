@@ -106,6 +106,7 @@ class ConfluentClient:
 
 class ConfluentAdmin:
     name = "confluent"
+    can = EVERYTHING
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})

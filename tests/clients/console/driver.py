@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tests.clients import maven
-from tests.clients.contract import ClientError
+from tests.clients.contract import EVERYTHING, ClientError
 from tests.clients.java.driver import JVM_OPTIONS
 from tests.clients.processes import run
 from tests.fixtures.toolchains import need
@@ -52,6 +52,7 @@ class ConsoleAdmin:
     """kafka-topics, kafka-configs, kafka-consumer-groups and kafka-broker-api-versions."""
 
     name = "console-tools"
+    can = EVERYTHING
 
     def __init__(self, bootstrap: str) -> None:
         self._tools = ConsoleTools(bootstrap)

@@ -112,6 +112,7 @@ class KafkaPythonClient:
 
 class KafkaPythonAdmin:
     name = "kafka-python"
+    can = EVERYTHING
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

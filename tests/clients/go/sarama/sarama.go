@@ -105,7 +105,7 @@ func received(message *sarama.ConsumerMessage) steer.Received {
 		Topic:     message.Topic,
 		Partition: message.Partition,
 		Offset:    message.Offset,
-		Timestamp: message.Timestamp.UnixMilli(),
+		Timestamp: steer.Milliseconds(message.Timestamp),
 		Key:       steer.Text(message.Key),
 		Headers:   headers,
 	}

@@ -250,6 +250,14 @@ func Got(record Received) {
 	print(record)
 }
 
+// Milliseconds is a record's timestamp, -1 without one.
+func Milliseconds(timestamp time.Time) int64 {
+	if timestamp.IsZero() {
+		return -1
+	}
+	return timestamp.UnixMilli()
+}
+
 // Text is text that may be missing.
 func Text(bytes []byte) *string {
 	if bytes == nil {
