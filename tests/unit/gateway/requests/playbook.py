@@ -19,10 +19,12 @@ from services.gateway.requests.plan import (
     Ask,
     Call,
     Command,
+    Convert,
     Forget,
     Gather,
     Handle,
     MeshView,
+    NotConverted,
     Outcome,
     Refresh,
     Request,
@@ -107,14 +109,25 @@ class World:
 
 
 class Playbook:
-    """One request's plan, played step by step. Refresh, Stale and Forget are taken down and answered with None."""
+    """One request's plan, played step by step. Refresh, Stale and Forget are taken down and answered with None; what
+    is to be converted is, unless `not_converted` says that it can't be."""
 
-    def __init__(self, handle: Handle, message: Struct, version: int, mesh: MeshView, client_id: str = "test") -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        message: Struct,
+        version: int,
+        mesh: MeshView,
+        client_id: str = "test",
+        *,
+        not_converted: NotConverted | None = None,
+    ) -> None:
         frame = memoryview(bytearray(encode_request(message, version, 7, client_id)))
         request = Request(parse_request_header(frame, SIZE_BYTES, len(frame)), frame)
         self._plan = handle(request, mesh)
         self._answer: Answer | None = None
         self._command: Command | None = None
+        self._not_converted = not_converted
         self.noted: list[Refresh | Stale | Forget] = []
         """The commands that asked for no call."""
         self._step(None)
@@ -122,9 +135,12 @@ class Playbook:
     def _step(self, result: Any) -> None:
         try:
             command = self._plan.send(result)
-            while isinstance(command, (Refresh, Stale, Forget)):
-                self.noted.append(command)
-                command = self._plan.send(None)
+            while isinstance(command, (Refresh, Stale, Forget, Convert)):
+                if isinstance(command, Convert):
+                    command = self._plan.send(self._not_converted or command.function(*command.arguments))
+                else:
+                    self.noted.append(command)
+                    command = self._plan.send(None)
             self._command = command
         except StopIteration as stop:
             self._command, self._answer = None, stop.value
