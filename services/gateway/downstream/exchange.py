@@ -7,6 +7,7 @@ very read that brought the answer. Bytes that the plan may look at later are cop
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -35,6 +36,9 @@ from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Kind, Struct, message_of
 
 log = structlog.get_logger(__name__)
+
+LEFT_BEHIND_S = 30.0
+"""How long an answer that its plan did not wait for is kept while its client goes on asking elsewhere."""
 
 OnEnd = Callable[["Exchange", Answer], None]
 
@@ -230,6 +234,7 @@ class Exchange:
                 left.taker = take
                 self._left.append(left)
             return
+        _drop_old(waiting)
         mine = waiting[place] = LeftBehind(key, taker=take)
         self._left.append(mine)
 
@@ -240,7 +245,7 @@ class Exchange:
                     del waiting[place]
                 taker(outcome, owned)
             elif waiting.get(place) is mine:
-                mine.outcome = _kept(call, outcome, owned, False)
+                mine.outcome, mine.arrived = _kept(call, outcome, owned, False), monotonic()
 
         self._clusters.submit(call, self._lanes, self.client_id, settled)
 
@@ -277,6 +282,13 @@ class Exchange:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _drop_old(waiting: dict[object, LeftBehind]) -> None:
+    """What nobody has come back for: its partitions are read from another broker by now, or not at all."""
+    oldest = monotonic() - LEFT_BEHIND_S
+    for place in [place for place, left in waiting.items() if left.outcome is not None and left.arrived < oldest]:
+        del waiting[place]
 
 
 def _kept(call: Call, outcome: Outcome, owned: bool, now: bool) -> Outcome:

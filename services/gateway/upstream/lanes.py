@@ -26,6 +26,8 @@ class LeftBehind:
 
     key: object
     outcome: Outcome | None = None
+    arrived: float = 0.0
+    """When the outcome did, in monotonic seconds."""
     taker: Taker | None = None
 
 
@@ -35,7 +37,7 @@ class Lanes:
 
     connections: dict[LaneKey, BrokerConnection] = field(default_factory=dict)
     left_behind: dict[object, LeftBehind] = field(default_factory=dict)
-    """At most one for each (cluster, target, lane)."""
+    """At most one for each (cluster, target, lane), and each no larger than its client asked for."""
     on_congestion: Callable[[bool], None] | None = None
     on_unheard: Callable[[], None] | None = None
     """Told when a broker ends a connection on which requests without an answer were sent: its only way to say no."""

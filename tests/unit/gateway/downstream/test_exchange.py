@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Generator
 from typing import Any, cast
 
+import pytest
+
+from services.gateway.downstream import exchange
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.plan import Answer, Ask, Call, Close, Gather, NoAnswer, Outcome, Plan, RawResponse
@@ -92,3 +95,48 @@ async def test_what_was_left_behind_is_copied_for_a_plan_that_keeps_it() -> None
     receive_buffer[:] = b"other"
     upstream.settles[1](window(bytearray(b"of c2")), False)
     assert [bytes(o.frame) for o in got[0] if isinstance(o, RawResponse)] == [b"of c1", b"of c2"]
+
+
+def gathering(got: list[tuple[Outcome | None, ...]], *clusters: str, enough: bool = True) -> Plan:
+    """Asks these clusters at once; any outcome is enough, or none."""
+    calls = tuple(call(cluster, resume_key="k") for cluster in clusters)
+    got.append((yield Gather(calls, lambda outcomes: enough and any(outcomes), 0.0)))
+    return NoAnswer()
+
+
+async def ended(answers: list[Answer]) -> None:
+    async with asyncio.timeout(5):
+        while not answers:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_late_answer_resumes_a_plan_at_once_and_the_others_are_left_behind_in_their_turn() -> None:
+    got: list[tuple[Outcome | None, ...]] = []
+    upstream, lanes = Upstream(), Lanes()
+    await ended(start(gathering(got, "c1", enough=False), upstream, lanes))
+    upstream.settles[0](window(bytearray(b"of c1")), False)
+    await ended(start(gathering(got, "c1", "c2"), upstream, lanes))
+    upstream.settles[1](window(bytearray(b"of c2")), False)
+    await ended(start(gathering(got, "c2"), upstream, lanes))
+    frames = [[bytes(o.frame) if isinstance(o, RawResponse) else o for o in outcomes] for outcomes in got]
+    assert frames == [[None], [b"of c1", None], [b"of c2"]]
+    assert len(upstream.settles) == 2, "nothing was asked twice"
+
+
+async def test_a_wait_may_have_begun_before() -> None:
+    def plan() -> Plan:
+        yield Gather((), lambda _: False, 60.0, since=asyncio.get_running_loop().time() - 59.99)
+        return NoAnswer()
+
+    await ended(start(plan(), Upstream()))
+
+
+async def test_what_nobody_comes_back_for_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "LEFT_BEHIND_S", -1.0)
+    got: list[tuple[Outcome | None, ...]] = []
+    upstream, lanes = Upstream(), Lanes()
+    await ended(start(gathering(got, "c1", enough=False), upstream, lanes))
+    upstream.settles[0](window(bytearray(b"of c1")), False)
+    assert len(lanes.left_behind) == 1
+    await ended(start(gathering(got, "c2", enough=False), upstream, lanes))
+    assert [left.outcome for left in lanes.left_behind.values()] == [None], "only what c2 has yet to say is waited for"
