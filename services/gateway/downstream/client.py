@@ -7,7 +7,8 @@ Theory of operation
 3. Reading stops while too many requests or bytes are unanswered, while the client does not take its answers, or while
    a broker does not take what we send on the client's behalf. It goes on when none of that holds any more. Requests
    that came before wait too while the client does not take its answers: a Fetch is small, what it brings is not.
-4. A client that goes away takes its waiting requests along; Produce that has started is carried through.
+4. A client that goes away takes its waiting requests along, all but Produce: that is carried through as a broker does
+   it. Without acks a client closes as soon as all is sent.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from prometheus_client import Counter
 
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.api_versions import unsupported_version
@@ -70,16 +72,27 @@ class _Slot:
     answer: list[Buffer] | None = None
     close: str | None = None
 
+    @property
+    def produces(self) -> bool:
+        return self.handler is not None and self.handler.order is Order.PIPELINED
+
 
 class ClientConnection(FrameStream):
     """See above."""
 
-    def __init__(self, mesh: Mesh, connections: "set[ClientConnection]", advertised: Advertised) -> None:
+    def __init__(
+        self,
+        mesh: Mesh,
+        connections: "set[ClientConnection]",
+        advertised: Advertised,
+        asked_node: AskedNode = lambda _: None,
+    ) -> None:
         super().__init__(mesh.limits.max_frame_bytes)
         self.session = Session()
         self._mesh = mesh
         self._connections = connections
         self._advertised = advertised
+        self._asked_node = asked_node
         self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._slots: deque[_Slot] = deque()
         self._serial: deque[_Slot] = deque()
@@ -105,6 +118,7 @@ class ClientConnection(FrameStream):
     def made(self) -> None:
         peer = self._transport.get_extra_info("peername") if self._transport else None
         self.session.peer = f"{peer[0]}:{peer[1]}" if peer else ""
+        self.session.asked_node = self._asked_node(self._transport) if self._transport else None
         self._connections.add(self)
         metrics.client_connections.inc()
 
@@ -185,8 +199,7 @@ class ClientConnection(FrameStream):
 
     def _released(self) -> None:
         self._held = False
-        if self.is_open:
-            self._pump()
+        self._pump()
 
     def _start(self, slot: _Slot) -> None:
         assert slot.handler is not None and slot.request is not None
@@ -200,7 +213,7 @@ class ClientConnection(FrameStream):
             slot.header.client_id,
             lambda _, answer: self._answered(slot, answer),
         )
-        if slot.handler.order is Order.PIPELINED:
+        if slot.produces:
             self._mesh.producing[slot] = slot.request
             exchange.on_asked = self._asked
         exchange.start()
@@ -212,7 +225,7 @@ class ClientConnection(FrameStream):
     # --- answers -------------------------------------------------------------------------------------------------
 
     def _answered(self, slot: _Slot, answer: Answer) -> None:
-        if slot.handler is not None and slot.handler.order is Order.PIPELINED:
+        if slot.produces:
             self._mesh.produce_ended(slot)
         self._mesh.budget.add(-slot.held_bytes)
         slot.held_bytes = 0
@@ -226,6 +239,10 @@ class ClientConnection(FrameStream):
         if self.is_open:
             self._pump()
             self._update_reading()
+        elif slot in self._slots:
+            self._slots.remove(slot)
+            self._pump()
+            self._close_lanes_when_done()
 
     def _fill(self, slot: _Slot, answer: Answer) -> None:
         slot.done = True
@@ -366,18 +383,20 @@ class ClientConnection(FrameStream):
         self._connections.discard(self)
         metrics.client_connections.dec()
         self._mesh.budget.leave(self)
-        self._lanes.close("the client is gone")
         self._serial.clear()
-        self._pipelined.clear()
         for slot in self._slots:
-            started = slot.exchange is not None and not slot.exchange.ended
-            carried_through = started and slot.handler is not None and slot.handler.order is Order.PIPELINED
-            if not carried_through:
-                if started and slot.exchange is not None:
+            if not slot.produces:
+                if slot.exchange is not None and not slot.exchange.ended:
                     slot.exchange.abandon()
                 self._mesh.budget.add(-slot.held_bytes)
                 slot.held_bytes = 0
-        self._slots.clear()
+        self._slots = deque(slot for slot in self._slots if slot.produces and not slot.done)
+        self._close_lanes_when_done()
+
+    def _close_lanes_when_done(self) -> None:
+        """After the client has gone: Produce goes on in its order until none is left."""
+        if not self._slots:
+            self._lanes.close("the client is gone")
 
     def _who(self) -> dict[str, str | None]:
         session = self.session

@@ -146,6 +146,22 @@ async def test_what_a_client_produced_before_it_left_arrives(stage: Stage) -> No
     await until(lambda: not stage.gateway.connections)
 
 
+async def test_what_waited_for_its_turn_when_the_client_left_arrives_too(stage: Stage) -> None:
+    """Without acks a client closes as soon as all is sent: the first request still waits for metadata then."""
+    for cluster in (stage.c1, stage.c2):
+        cluster.scripts[ApiKey.PRODUCE] = lambda header, message: None
+    client = await stage.connect()
+    for _ in range(5):
+        client.send(produce("apples", acks=0), 9, answered=False)
+        client.send(produce("bananas", acks=0), 9, answered=False)
+    client.close()
+    for cluster in (stage.c1, stage.c2):
+        await until(lambda: len(cluster.requests(ApiKey.PRODUCE)) == 5)  # noqa: B023
+    await until(lambda: not stage.gateway.connections)
+    assert not stage.gateway.mesh.producing
+    assert stage.gateway.mesh.budget.held_bytes == 0
+
+
 async def test_an_idle_cluster_does_not_delay_and_its_late_answer_is_kept(stage: Stage) -> None:
     gate = asyncio.Event()
 
