@@ -49,6 +49,7 @@ _EXIT_CODES = {
 
 OPTIONS = {
     "set create_missing_topics": "give --create-topics",
+    "set accept_skip": "give --accept-skip",
     "set allow_shadowed": "give --allow-shadowed",
     "set allow_unreachable": "give --allow-unreachable",
 }

@@ -7,16 +7,33 @@ from meshctl.output import count
 
 
 def match(of: routing.RuleMatch) -> str:
-    """ "prefix apples", "topic orders", "regex a.*"."""
+    """ "prefix apples", "topic orders", "regex a.*", "group prefix shop-", "transactional id pay"."""
     kind = of.WhichOneof("kind")
     if kind is None:
         return "nothing"
-    return f"{kind.removeprefix('topic_')} {getattr(of, kind)}"
+    return f"{kind.removeprefix('topic_').replace('_', ' ')} {getattr(of, kind)}"
 
 
 def rule(spec: routing.RuleSpec) -> str:
-    """ "prefix apples -> c1"."""
-    return f"{match(spec.match)} -> {spec.target_cluster}"
+    """ "prefix apples -> c1", "topic orders -> c1 as shop.{topic}", "client software kafkajs/2.2 -> a single node"."""
+    return f"{match(spec.match)} -> {decision(spec)}"
+
+
+def decision(spec: routing.RuleSpec) -> str:
+    """What is behind the arrow."""
+    return " ".join(part for part in (spec.target_cluster, how(spec)) if part)
+
+
+def how(spec: routing.RuleSpec) -> str:
+    """What a rule says apart from its cluster; empty when that is all."""
+    parts = (
+        (spec.upstream_topic, f"as {spec.upstream_topic}"),
+        (spec.shadow_topics, "with shadow topics"),
+        (spec.span_clusters, "spanning clusters"),
+        (spec.node_view == routing.NODE_VIEW_SINGLE, "a single node"),
+        (spec.node_view == routing.NODE_VIEW_PER_CLUSTER, "a node per cluster"),
+    )
+    return ", ".join(text for said, text in parts if said)
 
 
 def short(name: str) -> str:
@@ -92,7 +109,8 @@ def change_lines(response: admin.RuleChangeResponse, *, dry_run: bool) -> list[s
         f"{short(name)}: {would}be removed" if dry_run else f"{short(name)}: removed" for name in response.removed
     ]
     for move in response.moves:
-        origin, target = move.from_cluster or "nowhere", move.to_cluster or "nowhere"
+        origin = _place(move.topic, move.from_cluster, move.from_topic)
+        target = _place(move.topic, move.to_cluster, move.to_topic)
         verb = "would move" if dry_run else "moved"
         lines.append(f"topic {move.topic} {verb} from {origin} to {target} ({count(move.partitions, 'partition')})")
     verb = "would be created" if dry_run else "created"
@@ -103,3 +121,53 @@ def change_lines(response: admin.RuleChangeResponse, *, dry_run: bool) -> list[s
         return [*lines, f"checked only, nothing was changed (revision {response.revision})"]
     held = f", all gateways switched in {response.switch_ms:.0f} ms" if response.switch_ms else ""
     return [*lines, f"revision {response.revision}{held}"]
+
+
+def _place(topic: str, cluster: str, name: str) -> str:
+    if not cluster:
+        return "nowhere"
+    return f"{cluster} as {name}" if name and name != topic else cluster
+
+
+_EFFECTS = {
+    admin.MOVE_EFFECT_KIND_GOES_ON: "goes on, misses nothing",
+    admin.MOVE_EFFECT_KIND_OUT_OF_RANGE: "out of range: its reset policy takes it to the first or the next record",
+    admin.MOVE_EFFECT_KIND_READS_AGAIN: "reads again what it has read there",
+    admin.MOVE_EFFECT_KIND_SILENT_SKIP: "SILENT SKIP: goes on inside a log that is not empty",
+}
+
+
+def effect(of: admin.MoveEffect) -> str:
+    """What happens to the records of a topic that moves, or to a group that reads it."""
+    if of.kind == admin.MOVE_EFFECT_KIND_RECORDS_STAY:
+        return f"{count(of.records, 'record')} {'stays' if of.records == 1 else 'stay'} behind, not copied"
+    return _EFFECTS.get(of.kind, "something that this meshctl does not know")
+
+
+def new_log(of: admin.MoveEffect) -> str:
+    """Offsets of the partition's log where the topic lives after the move."""
+    return f"{of.to_start} to {of.to_end}" if of.to_end > of.to_start else "empty"
+
+
+def explanation(field: str, name: str, answer: admin.ExplainResponse) -> str:
+    """The answer to `explain` in one sentence; `field` is that of ExplainRequest."""
+    if field == "topic":
+        return _where_topic_lives(answer)
+    revision = f"revision {answer.revision}"
+    noun = field.replace("_", " ")
+    decided = next((tried.rule.spec for tried in answer.tried if tried.matched), None)
+    if field == "client_software" and decided is not None:
+        return f"{noun} {name} is shown {how(decided)} ({revision})"
+    if answer.cluster:
+        return f"{noun} {name} is coordinated by {answer.cluster} ({revision})"
+    return f"no rule decides about {noun} {name} ({revision})"
+
+
+def _where_topic_lives(answer: admin.ExplainResponse) -> str:
+    if not answer.cluster:
+        why = "" if any(tried.matched for tried in answer.tried) else ": no rule matches"
+        return f"{answer.topic} is not routed{why} (revision {answer.revision})"
+    known = count(answer.partitions, "partition") if answer.partitions else "absent there, or not known"
+    nth = f", its visit {answer.visit} there" if answer.visit > 1 else ""
+    where = _place(answer.topic, answer.cluster, answer.upstream_topic)
+    return f"{answer.topic} lives on {where} ({known}{nth}; revision {answer.revision})"

@@ -11,7 +11,8 @@ import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from mesh.rpc import admin
-from meshctl import wording
+from meshctl.commands.changes import show_change
+from meshctl.commands.rule_options import consent_options
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError, Violation, from_rpc
 from meshctl.meshfile import plan as planning
@@ -33,6 +34,7 @@ class Options:
     dry_run: bool
     allow_unreachable: bool
     create_topics: bool
+    accept_skip: bool
     allow_shadowed: bool
     reason: str
 
@@ -70,17 +72,7 @@ def _overrides(_context: click.Context, _parameter: click.Parameter, values: tup
 )
 @click.option("--replace", is_flag=True, help="Make the file's rules the whole rule set. Clusters stay registered.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and let control check it; change nothing.")
-@click.option(
-    "--allow-unreachable",
-    is_flag=True,
-    help="Go on although clusters can't be reached now; the topics on them are not checked.",
-)
-@click.option(
-    "--create-topics", is_flag=True, help="Create topics that move and are absent on their target; refused otherwise."
-)
-@click.option(
-    "--allow-shadowed", is_flag=True, help="Accept rules that can never match because an earlier one covers them."
-)
+@consent_options
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
 def apply(
@@ -91,6 +83,7 @@ def apply(
     dry_run: bool,
     allow_unreachable: bool,
     create_topics: bool,
+    accept_skip: bool,
     allow_shadowed: bool,
     reason: str,
 ) -> None:
@@ -100,13 +93,16 @@ def apply(
     The file is one of
       mesh.yaml   clusters: [{cluster_name, bootstrap_servers, partition_count,
                               producer_config, consumer_config}, ...]
-                  rules:    [{topic | topic_prefix | topic_regex, target_cluster}, ...]
+                  rules:    [{topic | topic_prefix | topic_regex, target_cluster, upstream_topic},
+                             {group | group_prefix | ..., target_cluster, shadow_topics},
+                             {transactional_id | ..., target_cluster, span_clusters},
+                             {client_software | ..., node_view: single | per_cluster}, ...]
       Envoy       the configuration of envoy.filters.network.kafka_mesh
 
-    Without --replace, a rule whose match is there already is retargeted where it stands, and new rules go last. All
-    rules change in one step. Control checks all clusters before the first one is changed.
+    Without --replace, a rule whose match is there already becomes what the file says where it stands, and new rules go
+    last. All rules change in one step. Control checks all clusters before the first one is changed.
     """
-    options = Options(replace, dry_run, allow_unreachable, create_topics, allow_shadowed, reason)
+    options = Options(replace, dry_run, allow_unreachable, create_topics, accept_skip, allow_shadowed, reason)
     file = _read(stream, overrides)
     connection = session.connect()
     plan = _plan(stream.name, file, connection, options)
@@ -230,6 +226,7 @@ def _change_rules(connection: Connection, plan: Plan, options: Options) -> admin
             request_id=str(uuid.uuid4()),
             reason=options.reason,
             create_missing_topics=options.create_topics,
+            accept_skip=options.accept_skip,
             allow_shadowed=options.allow_shadowed,
             allow_unreachable=options.allow_unreachable,
         ),
@@ -247,8 +244,7 @@ def _show_plan(plan: Plan) -> None:
 
 def _show_result(plan: Plan, options: Options, answer: admin.RuleChangeResponse | None) -> None:
     if answer is not None:
-        for line in wording.change_lines(answer, dry_run=options.dry_run):
-            click.echo(line)
+        show_change(answer, dry_run=options.dry_run)
     elif options.dry_run and plan.needs_new_clusters and plan.changes_rules:
         click.echo("control can check the rules only when their clusters are registered; nothing was changed")
     elif options.dry_run and plan.cluster_changes:

@@ -22,27 +22,34 @@ _STREAM_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, 
 
 
 @click.command(cls=Command)
-@click.argument("topic")
+@click.argument("topic", required=False)
+@click.option("--group", metavar="G", help="A consumer, share or streams group instead of a topic.")
+@click.option("--transactional-id", metavar="T", help="A transactional id.")
+@click.option("--client-software", metavar="NAME/VERSION", help="A client library, like librdkafka/2.10.0.")
 @pass_session
-def explain(session: Session, topic: str) -> None:
-    """Say where TOPIC lives and why: the rule that decides and each rule tried before it."""
+def explain(session: Session, /, **about: str | None) -> None:
+    """Say where TOPIC lives and why: the rule that decides and each rule tried before it.
+
+    Or: who coordinates a group or a transactional id, and which nodes a client is shown.
+    """
+    given = {field: text for field, text in about.items() if text is not None}
+    if len(given) != 1:
+        raise click.UsageError(
+            "say what to explain: TOPIC, --group G, --transactional-id T or --client-software NAME/VERSION; one of them"
+        )
     connection = session.connect()
-    answer = connection.call(connection.decisions.Explain, admin.ExplainRequest(topic=topic))
+    answer = connection.call(connection.decisions.Explain, admin.ExplainRequest(**given))
     if session.as_json:
         print_json(answer)
         return
-    if answer.cluster:
-        known = count(answer.partitions, "partition") if answer.partitions else "absent there, or not known"
-        nth = f", its visit {answer.visit} there" if answer.visit > 1 else ""
-        click.echo(f"{answer.topic} lives on {answer.cluster} ({known}{nth}; revision {answer.revision})")
-    else:
-        click.echo(f"{answer.topic} is not routed: no rule matches (revision {answer.revision})")
+    ((field, name),) = given.items()
+    click.echo(wording.explanation(field, name, answer))
     print_table(
         ("", "RULE", "MATCH", "CLUSTER", "WHY"),
         (
             (
                 "->" if tried.matched else "", wording.short(tried.rule.name), wording.match(tried.rule.spec.match),
-                tried.rule.spec.target_cluster, tried.reason,
+                wording.decision(tried.rule.spec), tried.reason,
             )
             for tried in answer.tried
         ),

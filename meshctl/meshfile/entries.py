@@ -1,25 +1,19 @@
-"""Clusters and rules as both kinds of file write them, checked against what the mesh takes."""
+"""Clusters as both kinds of file write them, checked against what the mesh takes; and what can be there only once."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-import re2
-
 from mesh.rpc import routing
 from meshctl.endpoints import EndpointsError, split_address
 from meshctl.meshfile import properties
 from meshctl.meshfile.model import ClusterEntry, Findings, RuleEntry
-from meshctl.meshfile.section import Section, Value
+from meshctl.meshfile.section import Section
 
 CLUSTER_KEYS = ("cluster_name", "bootstrap_servers", "partition_count", "producer_config", "consumer_config")
-MATCH_KEYS = ("topic", "topic_prefix", "topic_regex")
 MOST_PARTITIONS = 1_000_000
-EVERY_TOPIC = ".*"
 _CLUSTER_NAME = re.compile(r"[a-zA-Z0-9._-]{1,63}")
-_RULE_ID = re.compile(r"[a-z0-9-]{1,63}")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def cluster(section: Section, findings: Findings) -> ClusterEntry | None:
@@ -61,48 +55,6 @@ def _bootstrap(section: Section, findings: Findings) -> list[str]:
     if not values:
         section.error("bootstrap_servers", "expected at least one host:port")
     return [each.text for each in values]
-
-
-def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MATCH_KEYS) -> RuleEntry | None:
-    """One rule; None when it is too broken to go on with."""
-    target = section.value("target_cluster", required=True)
-    given = {key: value for key in match_keys if (value := section.value(key)) is not None}
-    if len(given) != 1:
-        expected = match_keys[0] if len(match_keys) == 1 else f"exactly one of {', '.join(match_keys)}"
-        found = f", found {', '.join(given)}" if given else ""
-        findings.error(section.line, section.place, f"which topics? Expected {expected}{found}")
-        return None
-    rule_id = section.value("rule_id") if match_keys == MATCH_KEYS else None
-    if rule_id is not None and not _RULE_ID.fullmatch(rule_id.text):
-        section.error("rule_id", f"{rule_id.text!r}: an id has 1 to 63 of the characters a-z 0-9 -")
-    ((key, value),) = given.items()
-    match = _match(section, key, value, findings)
-    if target is None or match is None:
-        return None
-    spec = routing.RuleSpec(rule_id=rule_id.text if rule_id else "", match=match, target_cluster=target.text)
-    return RuleEntry(spec, section.line, section.place)
-
-
-def _match(section: Section, key: str, value: Value, findings: Findings) -> routing.RuleMatch | None:
-    if key == "topic_regex":
-        options = re2.Options()
-        options.log_errors = False
-        try:
-            re2.compile(value.text, options)
-        except re2.error as error:
-            reason = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
-            section.error(key, f"{value.text!r} is not an RE2 expression: {reason}")
-            return None
-        return routing.RuleMatch(topic_regex=value.text)
-    if key == "topic_prefix" and not value.text:
-        findings.notice(
-            value.line, value.place, f"an empty prefix means every topic; kept as topic_regex {EVERY_TOPIC!r}"
-        )
-        return routing.RuleMatch(topic_regex=EVERY_TOPIC)
-    if not _TOPIC.fullmatch(value.text):
-        section.error(key, f"{value.text!r}: topic names have 1 to 249 of the characters a-z A-Z 0-9 . _ -")
-        return None
-    return routing.RuleMatch(topic=value.text) if key == "topic" else routing.RuleMatch(topic_prefix=value.text)
 
 
 def refuse_duplicates(clusters: Iterable[ClusterEntry], rules: Iterable[RuleEntry], findings: Findings) -> None:

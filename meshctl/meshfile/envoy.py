@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from meshctl.meshfile import entries
 from meshctl.meshfile.model import AddressEntry, FileKind, Findings, MeshFile
+from meshctl.meshfile.rules import rule
 from meshctl.meshfile.section import Section, did_you_mean
 
 TYPE_URL = "type.googleapis.com/envoy.extensions.filters.network.kafka_mesh.v3alpha.KafkaMesh"
@@ -71,14 +72,14 @@ def _mesh_filters(listener: Section, findings: Findings) -> list[Section]:
 def _filter(config: Section, findings: Findings) -> MeshFile:
     cluster_sections = config.sections("upstream_clusters", required=True)
     rule_sections = config.sections("forwarding_rules", required=True)
-    clusters = [entry for each in cluster_sections if (entry := entries.cluster(each, findings)) is not None]
-    rules = [found for each in rule_sections if (found := entries.rule(each, findings, ENVOY_MATCH)) is not None]
+    clusters = [found for each in cluster_sections if (found := entries.cluster(each, findings)) is not None]
+    rules = [entry for each in rule_sections if (entry := rule(each, findings, ENVOY_MATCH)) is not None]
     names = [each.spec.cluster_name for each in clusters]
-    for rule in rules:
-        target = rule.spec.target_cluster
+    for entry in rules:
+        target = entry.spec.target_cluster
         if target not in names:
             known = f" (there are: {', '.join(names)}){did_you_mean(target, names)}"
-            findings.error(rule.line, rule.place, f"target_cluster {target!r} is not among upstream_clusters{known}")
+            findings.error(entry.line, entry.place, f"target_cluster {target!r} is not among upstream_clusters{known}")
     if "consumer_proxy_mode" in config:
         line = config.line_of_key("consumer_proxy_mode")
         config.value("consumer_proxy_mode")

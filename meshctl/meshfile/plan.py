@@ -1,7 +1,7 @@
 """What applying a file would do to the mesh as it is now: a comparison of values, without I/O.
 
 Clusters of the file are registered or brought to what the file says; clusters that it does not name stay. Rules of the
-file are set: an existing rule with the same match gets the file's target where it stands, new ones go last. With
+file are set: an existing rule with the same match becomes that of the file where it stands, new ones go last. With
 `replace` the file's rules, in their order, are the whole set.
 """
 
@@ -122,7 +122,7 @@ def _unknown_targets(file: MeshFile, known: set[str]) -> list[Finding]:
             + did_you_mean(entry.spec.target_cluster, names),
         )
         for entry in file.rules or ()
-        if entry.spec.target_cluster not in known
+        if entry.spec.target_cluster and entry.spec.target_cluster not in known
     ]
 
 
@@ -168,7 +168,11 @@ def _key(spec: routing.RuleSpec) -> tuple[str, str]:
 
 
 def _spec(rule_id: str, of: routing.RuleSpec) -> routing.RuleSpec:
-    return routing.RuleSpec(rule_id=rule_id, match=of.match, target_cluster=of.target_cluster)
+    """The rule under another id; an empty one compares what rules say."""
+    spec = routing.RuleSpec()
+    spec.CopyFrom(of)
+    spec.rule_id = rule_id
+    return spec
 
 
 def _with_ids(wanted: list[routing.RuleSpec], existing: list[routing.RuleSpec]) -> list[routing.RuleSpec]:
@@ -178,7 +182,7 @@ def _with_ids(wanted: list[routing.RuleSpec], existing: list[routing.RuleSpec]) 
 
 
 def _merged(existing: list[routing.RuleSpec], wanted: list[routing.RuleSpec]) -> list[routing.RuleSpec]:
-    """The existing rules with the wanted targets, then the wanted rules that are new."""
+    """The existing rules, those that are wanted as they are wanted, then the wanted rules that are new."""
     by_key = {_key(each): each for each in wanted}
     kept = [_spec(each.rule_id, by_key.get(_key(each), each)) for each in existing]
     there = {_key(each) for each in existing}
@@ -201,8 +205,8 @@ def _rule_steps(
         current = before.get(key)
         if current is None:
             steps.append(RuleStep(Action.CREATE, spec, wording.rule(spec)))
-        elif current.target_cluster != spec.target_cluster:
-            steps.append(RuleStep(Action.UPDATE, spec, f"{wording.rule(spec)} (was {current.target_cluster})"))
+        elif _spec("", current) != _spec("", spec):
+            steps.append(RuleStep(Action.UPDATE, spec, f"{wording.rule(spec)} (was {wording.decision(current)})"))
         elif replace and order_before.index(key) != order_after.index(key):
             steps.append(RuleStep(Action.MOVE, spec, f"{wording.rule(spec)} (another place in the order)"))
         else:

@@ -75,6 +75,15 @@ class Section:
             return None
         return number
 
+    def boolean(self, key: str) -> bool:
+        """The yes or no under `key`; no when it is not there."""
+        value = self.value(key)
+        if value is None:
+            return False
+        if value.tag != "bool":
+            self.error(key, f"{value.text!r}: expected true or false")
+        return value.text.lower() in ("true", "yes", "on")
+
     def section(self, key: str) -> Section | None:
         """The mapping under `key`."""
         node = self._node(key, required=False)

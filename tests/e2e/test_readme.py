@@ -20,9 +20,10 @@ SECTION = "First five minutes"
 def own_rules(mesh: Mesh) -> Iterator[None]:
     """As after `make run`, whatever ran before; afterwards the session's mesh has its rule back."""
     before = home_of(mesh, "apples")
-    mesh.meshctl("rule", "set", "--prefix", "apples", "--to", "c1", "--reason", "a test")
+    change = ("rule", "set", "--accept-skip", "--prefix", "apples", "--to")
+    mesh.meshctl(*change, "c1", "--reason", "a test")
     yield
-    mesh.meshctl("rule", "set", "--prefix", "apples", "--to", before, "--reason", "the end of a test")
+    mesh.meshctl(*change, before, "--reason", "the end of a test")
 
 
 def home_of(mesh: Mesh, topic: str) -> str:

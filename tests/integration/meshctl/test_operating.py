@@ -63,6 +63,24 @@ def test_a_rule_is_set_explained_moved_and_removed(
     meshctl("rule", "remove", "--topic", second)
 
 
+def test_rules_about_groups_ids_and_clients(
+    meshctl: Meshctl, clusters: None, unique_name: Callable[[str], str]
+) -> None:
+    shop = unique_name("shop")
+    meshctl("rule", "add", "--group-prefix", shop, "--to", "kafka_c2", "--shadow-topics")
+    meshctl("rule", "set", "--transactional-id", shop, "--to", "kafka_c1")
+    meshctl("rule", "set", "--client-software", f"{shop}/1", "--nodes", "single")
+    meshctl("rule", "set", "--topic", shop, "--to", "kafka_c1", "--upstream-topic", "tenant.{topic}")
+    meshctl("rule", "set", "--topic", shop, "--to", "kafka_c2")
+    assert f"group {shop}-1 is coordinated by kafka_c2" in meshctl("explain", "--group", f"{shop}-1").stdout
+    assert "coordinated by kafka_c1" in meshctl("explain", "--transactional-id", shop).stdout
+    assert "is shown a single node" in meshctl("explain", "--client-software", f"{shop}/1").stdout
+    assert f"{shop} lives on kafka_c2 as tenant.{shop}" in meshctl("explain", shop).stdout
+    for option in ("--group-prefix", "--transactional-id", "--topic"):
+        meshctl("rule", "remove", option, shop)
+    meshctl("rule", "remove", "--client-software", f"{shop}/1")
+
+
 def test_refusals_have_their_exit_codes(meshctl: Meshctl, clusters: None, unique_name: Callable[[str], str]) -> None:
     prefix = unique_name("figs")
     meshctl("rule", "add", "--prefix", prefix, "--to", "kafka_c1")

@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from mesh.rpc import admin, events, routing
+from meshctl.commands.rule_options import MATCHES
 from tests.unit.meshctl.scripted_control import ScriptedControl
 
 Meshctl = Callable[..., Result]
@@ -45,7 +46,14 @@ def test_json_has_all_fields_under_their_proto_names(control: ScriptedControl, m
 
 @pytest.mark.parametrize(
     ("options", "kind"),
-    [(("--topic", "t"), "topic"), (("--prefix", "p"), "topic_prefix"), (("--regex", "r"), "topic_regex")],
+    [
+        (("--topic", "t"), "topic"),
+        (("--prefix", "p"), "topic_prefix"),
+        (("--regex", "r"), "topic_regex"),
+        (("--group", "g"), "group"),
+        (("--group-regex", "g.*"), "group_regex"),
+        (("--transactional-id-prefix", "pay-"), "transactional_id_prefix"),
+    ],
 )
 def test_a_rule_is_added_with_each_kind_of_match(
     control: ScriptedControl, meshctl: Meshctl, options: tuple[str, str], kind: str
@@ -60,6 +68,69 @@ def test_a_rule_is_added_with_each_kind_of_match(
     assert request.options.reason == "because"
     assert str(uuid.UUID(request.options.request_id)) == request.options.request_id
     assert "revision 6" in result.output
+
+
+def test_every_match_of_the_contract_has_its_option() -> None:
+    assert list(MATCHES) == [field.name for field in routing.RuleMatch.DESCRIPTOR.oneofs_by_name["kind"].fields]
+
+
+def test_set_says_only_what_was_given(control: ScriptedControl, meshctl: Meshctl) -> None:
+    assert meshctl("rule", "set", "--topic", "orders", "--upstream-topic", "shop.{topic}").exit_code == 0
+    assert meshctl("rule", "set", "--group", "shop", "--to", "c1", "--no-shadow-topics").exit_code == 0
+    assert meshctl("rule", "set", "--client-software-prefix", "kafkajs/", "--nodes", "per-cluster").exit_code == 0
+    topic, group, client = control.requests("SetRule")
+    assert (topic.target_cluster, topic.upstream_topic, topic.HasField("shadow_topics")) == ("", "shop.{topic}", False)
+    assert (group.HasField("shadow_topics"), group.shadow_topics) == (True, False)
+    assert (client.node_view, client.HasField("span_clusters")) == (routing.NODE_VIEW_PER_CLUSTER, False)
+
+
+def test_a_rule_about_clients_needs_no_cluster(control: ScriptedControl, meshctl: Meshctl) -> None:
+    assert meshctl("rule", "add", "--client-software", "kafkajs/2.2.4", "--nodes", "single").exit_code == 0
+    (request,) = control.requests("CreateRule")
+    assert (request.rule.target_cluster, request.rule.node_view) == ("", routing.NODE_VIEW_SINGLE)
+
+
+def test_rules_say_how_they_decide(control: ScriptedControl, meshctl: Meshctl) -> None:
+    specs = [
+        routing.RuleSpec(match=routing.RuleMatch(topic="orders"), target_cluster="c1", upstream_topic="shop.{topic}"),
+        routing.RuleSpec(match=routing.RuleMatch(group_prefix="g"), target_cluster="c2", shadow_topics=True),
+        routing.RuleSpec(match=routing.RuleMatch(transactional_id="t"), target_cluster="c2", span_clusters=True),
+        routing.RuleSpec(match=routing.RuleMatch(client_software="a/1"), node_view=routing.NODE_VIEW_SINGLE),
+    ]
+    control.answers["ListRules"] = admin.ListRulesResponse(
+        rules=[admin.Rule(name=f"rules/r{place}", spec=spec, place=place) for place, spec in enumerate(specs, 1)]
+    )
+    lines = [" ".join(line.split()) for line in meshctl("rule", "list").output.splitlines()]
+    assert lines[1].startswith("1 r1 topic orders c1 as shop.{topic} ")
+    assert lines[2].startswith("2 r2 group prefix g c2 with shadow topics ")
+    assert lines[3].startswith("3 r3 transactional id t c2 spanning clusters ")
+    assert lines[4].startswith("4 r4 client software a/1 - a single node ")
+
+
+def test_a_dry_run_tells_what_groups_will_see_and_warns(control: ScriptedControl, meshctl: Meshctl) -> None:
+    effects = [
+        admin.MoveEffect(topic="apples", kind=admin.MOVE_EFFECT_KIND_RECORDS_STAY, records=20),
+        admin.MoveEffect(
+            topic="apples", group="shop", kind=admin.MOVE_EFFECT_KIND_SILENT_SKIP, partition=2, position=12, to_end=30
+        ),
+        admin.MoveEffect(topic="apples", group="audit", kind=admin.MOVE_EFFECT_KIND_OUT_OF_RANGE, position=3),
+    ]
+    move = admin.TopicMove(
+        topic="apples", from_cluster="c1", to_cluster="c2", partitions=3, from_topic="apples", to_topic="fruit.apples"
+    )
+    control.answers["SetRule"] = admin.RuleChangeResponse(
+        revision=7, rules=[rule("a", "apples", "c2", 1)], moves=[move], effects=effects
+    )
+    output = meshctl("rule", "set", "--prefix", "apples", "--to", "c2", "--dry-run").output
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert "topic apples would move from c1 to c2 as fruit.apples (3 partitions)" in lines
+    assert "apples 20 records stay behind, not copied" in lines
+    assert "apples shop SILENT SKIP: goes on inside a log that is not empty 2 12 0 to 30" in lines
+    assert any(line.startswith("apples audit out of range") and line.endswith("0 3 empty") for line in lines)
+    assert lines[-2] == "warning: groups would silently skip records; the change is refused without --accept-skip"
+    assert lines[-1] == "checked only, nothing was changed (revision 7)"
+    meshctl("rule", "set", "--prefix", "apples", "--to", "c2", "--accept-skip")
+    assert [each.options.accept_skip for each in control.requests("SetRule")] == [False, True]
 
 
 def test_setting_a_rule_shows_the_topics_that_moved(control: ScriptedControl, meshctl: Meshctl) -> None:
@@ -108,6 +179,12 @@ def test_a_rule_is_removed_and_moved_by_id_or_by_match(control: ScriptedControl,
         ("rule", "add", "--to", "c1"),
         ("rule", "add", "--topic", "a", "--prefix", "b", "--to", "c1"),
         ("rule", "add", "--topic", "a"),
+        ("rule", "add", "--group", "a", "--nodes", "single"),
+        ("rule", "add", "--group", "a", "--group-prefix", "b", "--to", "c1"),
+        ("rule", "set", "--group", "a"),
+        ("rule", "set", "--client-software", "a/1", "--nodes", "many"),
+        ("explain",),
+        ("explain", "a", "--group", "b"),
         ("rule", "add", "--topic", "a", "--to", "c1", "--first", "--before", "x"),
         ("rule", "move", "a"),
         ("rule", "move", "--first"),
@@ -179,6 +256,34 @@ def test_explain_shows_each_rule_that_was_tried(control: ScriptedControl, meshct
     assert "note: c1 did not answer" in output
     control.answers["Explain"] = admin.ExplainResponse(topic="plums", revision=8)
     assert "plums is not routed: no rule matches" in meshctl("explain", "plums").output
+
+
+def test_explain_answers_for_groups_ids_and_clients_too(control: ScriptedControl, meshctl: Meshctl) -> None:
+    def answer(request: admin.ExplainRequest) -> admin.ExplainResponse:
+        found = admin.ExplainResponse(revision=8, notes=["a note"])
+        if request.group == "shop":
+            found.cluster = "c2"
+        if request.client_software:
+            spec = routing.RuleSpec(
+                match=routing.RuleMatch(client_software_prefix="kafkajs/"), node_view=routing.NODE_VIEW_SINGLE
+            )
+            found.tried.add(rule=admin.Rule(name="rules/k", spec=spec), matched=True, reason="begins so")
+        return found
+
+    control.answers["Explain"] = answer
+    assert "group shop is coordinated by c2 (revision 8)" in meshctl("explain", "--group", "shop").output
+    transaction = meshctl("explain", "--transactional-id", "pay").output
+    assert "no rule decides about transactional id pay (revision 8)" in transaction
+    assert "note: a note" in transaction
+    client = meshctl("explain", "--client-software", "kafkajs/2.2.4").output
+    assert "client software kafkajs/2.2.4 is shown a single node" in client
+
+
+def test_explain_tells_the_name_on_the_cluster(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["Explain"] = admin.ExplainResponse(
+        topic="orders", cluster="c1", upstream_topic="shop.orders", partitions=1, revision=8
+    )
+    assert "orders lives on c1 as shop.orders (1 partition; revision 8)" in meshctl("explain", "orders").output
 
 
 def event(position: int) -> events.Event:

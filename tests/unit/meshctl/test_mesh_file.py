@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mesh.rpc import routing
 from meshctl.meshfile.model import FileError, FileKind
 from meshctl.meshfile.reading import parse
 
@@ -46,6 +47,33 @@ def test_clusters_and_rules_are_read_in_their_order() -> None:
     assert file.rules[1].spec.rule_id == "fruit"
 
 
+def test_rules_are_about_more_than_topics() -> None:
+    file = parse("""\
+rules:
+- {topic: orders, target_cluster: c1, upstream_topic: 'shop.{topic}'}
+- {group_prefix: 'Shop / ', target_cluster: c1, shadow_topics: yes}
+- {transactional_id_regex: 'pay-\\d+', target_cluster: c2, span_clusters: true, rule_id: pay}
+- {client_software_prefix: kafkajs/, node_view: per_cluster}
+- {group_prefix: '', target_cluster: c2}
+""")
+    assert file.rules is not None
+    assert [each.spec for each in file.rules] == [
+        routing.RuleSpec(match=routing.RuleMatch(topic="orders"), target_cluster="c1", upstream_topic="shop.{topic}"),
+        routing.RuleSpec(match=routing.RuleMatch(group_prefix="Shop / "), target_cluster="c1", shadow_topics=True),
+        routing.RuleSpec(
+            rule_id="pay",
+            match=routing.RuleMatch(transactional_id_regex="pay-\\d+"),
+            target_cluster="c2",
+            span_clusters=True,
+        ),
+        routing.RuleSpec(
+            match=routing.RuleMatch(client_software_prefix="kafkajs/"), node_view=routing.NODE_VIEW_PER_CLUSTER
+        ),
+        routing.RuleSpec(match=routing.RuleMatch(group_regex=".*"), target_cluster="c2"),
+    ]
+    assert file.notices[0].text == "an empty prefix means every group; kept as group_regex '.*'"
+
+
 def test_values_of_properties_are_texts_as_librdkafka_reads_them() -> None:
     config = parse(MESH).clusters[1].spec.producer_config
     assert dict(config) == {"enable.idempotence": "true", "message.max.bytes": "1000000"}
@@ -75,6 +103,22 @@ def test_anchors_and_merge_keys_are_understood() -> None:
         ("rules:\n- topic: a\n", "line 2: rules[0]: target_cluster is missing"),
         ("rules:\n- {target_cluster: c}\n", "Expected exactly one of topic, topic_prefix, topic_regex"),
         ("rules:\n- {topic: a, topic_prefix: b, target_cluster: c}\n", "found topic, topic_prefix"),
+        ("rules:\n- {group: a, transactional_id: b, target_cluster: c}\n", "found group, transactional_id"),
+        ("rules:\n- {group: '', target_cluster: c}\n", "line 2: rules[0].group: is empty"),
+        ("rules:\n- {group: a}\n", "line 2: rules[0]: target_cluster is missing"),
+        ("rules:\n- {group_regex: '(', target_cluster: c}\n", "rules[0].group_regex: '(' is not an RE2 expression"),
+        (
+            "rules:\n- {group: a, target_cluster: c,\n   shadow_topics: maybe}\n",
+            "line 3: rules[0].shadow_topics: 'maybe'",
+        ),
+        (
+            "rules:\n- {group: a, target_cluster: c, upstream_topic: x}\n",
+            "only rules about a topic have it; this one is",
+        ),
+        ("rules:\n- {client_software: a/1}\n", "line 2: rules[0]: node_view is missing"),
+        ("rules:\n- {client_software: a/1, node_view: singel}\n", "did you mean single?"),
+        ("rules:\n- {client_software: a/1, node_view: single, target_cluster: c}\n", "has none; leave it out"),
+        ("rules:\n- {groups: a, target_cluster: c}\n", "rules[0].groups: unknown key; did you mean group?"),
         ("rules:\n- {topic_regex: '(', target_cluster: c}\n", "rules[0].topic_regex: '(' is not an RE2 expression"),
         ("rules:\n- {topic: 'a b', target_cluster: c}\n", "'a b': topic names have 1 to 249"),
         ("rules:\n- {topic: [a], target_cluster: c}\n", "rules[0].topic: expected a single value, found a list"),

@@ -151,3 +151,26 @@ def test_an_address_that_differs_from_the_gateways_is_named() -> None:
 
 def test_without_a_gateway_there_is_nothing_to_compare_with() -> None:
     assert all("no gateway is connected" in each.text for each in plan(ENVOY).notices)
+
+
+RULES = """\
+rules:
+- {topic: orders, target_cluster: c1, upstream_topic: 'shop.{topic}'}
+- {group: shop, target_cluster: c1, shadow_topics: true}
+- {client_software_prefix: kafkajs/, node_view: single}
+"""
+
+
+def test_what_else_a_rule_says_is_part_of_the_plan() -> None:
+    clusters = (cluster("c1", "a:1"),)
+    made = plan(RULES, clusters=clusters)
+    now = [admin.Rule(spec=step.spec) for step in made.rules]
+    assert [step.action for step in plan(RULES, clusters=clusters, rules=tuple(now), replace=True).rules] == [
+        Action.UNCHANGED
+    ] * 3
+    topic, group, client = plan(
+        RULES.replace("shop.{topic}", "s.{topic}").replace("true", "false"), clusters=clusters, rules=tuple(now)
+    ).rules
+    assert (topic.action, topic.detail) == (Action.UPDATE, "topic orders -> c1 as s.{topic} (was c1 as shop.{topic})")
+    assert (group.action, group.detail) == (Action.UPDATE, "group shop -> c1 (was c1 with shadow topics)")
+    assert (client.action, client.detail) == (Action.UNCHANGED, "client software prefix kafkajs/ -> a single node")

@@ -1,0 +1,189 @@
+"""Options that commands about rules share: the match, the place, what a rule says, and how a change is wanted."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import click
+
+from mesh.rpc import admin, routing
+from meshctl.completions import cluster_names, rule_ids
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MATCHES = {
+    "topic": ("--topic", "T", "The topic of exactly this name."),
+    "topic_prefix": ("--prefix", "P", "Every topic whose name begins with this."),
+    "topic_regex": ("--regex", "R", "Every topic whose whole name matches this RE2 expression."),
+    "group": ("--group", "G", "The consumer, share or streams group of exactly this id."),
+    "group_prefix": ("--group-prefix", "P", "Every group whose id begins with this."),
+    "group_regex": ("--group-regex", "R", "Every group whose whole id matches this RE2 expression."),
+    "transactional_id": ("--transactional-id", "T", "Exactly this transactional id."),
+    "transactional_id_prefix": ("--transactional-id-prefix", "P", "Every transactional id that begins with this."),
+    "transactional_id_regex": ("--transactional-id-regex", "R", "Every one that as a whole matches this expression."),
+    "client_software": ("--client-software", "NAME/VERSION", "Clients of exactly this software: librdkafka/2.10.0."),
+    "client_software_prefix": ("--client-software-prefix", "P", "Clients whose name/version begins so: librdkafka/."),
+    "client_software_regex": ("--client-software-regex", "R", "Clients whose name/version matches this expression."),
+}
+"""Field of RuleMatch -> its option."""
+NODE_VIEWS = {
+    "single": routing.NODE_VIEW_SINGLE,
+    "per-cluster": routing.NODE_VIEW_PER_CLUSTER,
+}
+CONSENTS = (
+    click.option(
+        "--create-topics",
+        is_flag=True,
+        help="Create topics that move and are absent on their target; refused otherwise.",
+    ),
+    click.option(
+        "--accept-skip", is_flag=True, help="Go on although groups would silently skip records; refused otherwise."
+    ),
+    click.option(
+        "--allow-shadowed", is_flag=True, help="Accept a rule that can never match because an earlier one covers it."
+    ),
+    click.option(
+        "--allow-unreachable",
+        is_flag=True,
+        help="Go on although a cluster does not answer; the topics on it are not checked.",
+    ),
+)
+ALL_MATCHES = "--topic, --prefix, --regex, --group..., --transactional-id... or --client-software..."
+
+
+def match_options(command: F) -> F:
+    """--topic, --prefix, --group-regex and all others, given to the command as `match` (None when none is there)."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        given = {field: text for field in MATCHES if (text := kwargs.pop(field)) is not None}
+        if len(given) > 1:
+            options = " and ".join(MATCHES[field][0] for field in given)
+            raise click.UsageError(f"{options} exclude each other: a rule has one match")
+        return command(*args, match=routing.RuleMatch(**given) if given else None, **kwargs)
+
+    for field, (option, metavar, text) in reversed(MATCHES.items()):
+        wrapped = click.option(option, field, metavar=metavar, help=text)(wrapped)
+    return cast(F, wrapped)
+
+
+def field_options(command: F) -> F:
+    """What a rule says of what it matches, given to the command as `fields`: those that were given, by their names."""
+
+    @click.option(
+        "--to",
+        "target_cluster",
+        metavar="CLUSTER",
+        shell_complete=cluster_names,
+        help="Where these topics live, or who coordinates these groups or transactional ids.",
+    )
+    @click.option(
+        "--upstream-topic",
+        metavar="TEMPLATE",
+        help="Topics: their name there, with {topic}, {suffix} (what follows the prefix) or {1} (groups of the "
+        "expression): 'tenant.{topic}'; '' for the same name.",
+    )
+    @click.option(
+        "--shadow-topics/--no-shadow-topics",
+        default=None,
+        help="Groups: their members may subscribe to several clusters by the new protocol (KIP-848).",
+    )
+    @click.option(
+        "--span-clusters/--no-span-clusters",
+        default=None,
+        help="Transactional ids: transactions over several clusters, atomic on each.",
+    )
+    @click.option("--nodes", type=click.Choice(list(NODE_VIEWS)), help="Client software: the nodes that it is shown.")
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        target_cluster: str | None,
+        upstream_topic: str | None,
+        shadow_topics: bool | None,
+        span_clusters: bool | None,
+        nodes: str | None,
+        **kwargs: Any,
+    ) -> Any:
+        said = {
+            "target_cluster": target_cluster,
+            "upstream_topic": upstream_topic,
+            "shadow_topics": shadow_topics,
+            "span_clusters": span_clusters,
+            "node_view": None if nodes is None else NODE_VIEWS[nodes],
+        }
+        return command(*args, fields={name: value for name, value in said.items() if value is not None}, **kwargs)
+
+    return cast(F, wrapped)
+
+
+def place_options(command: F) -> F:
+    """--first, --before, --last, given to the command as `place` (None when none is there)."""
+
+    @click.option("--first", is_flag=True, help="Before all other rules.")
+    @click.option("--before", metavar="RULE", shell_complete=rule_ids, help="Right before this rule.")
+    @click.option("--last", is_flag=True, help="After all other rules; so it is when a new rule has no place.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, first: bool, before: str | None, last: bool, **kwargs: Any) -> Any:
+        if first + last + (before is not None) > 1:
+            raise click.UsageError("--first, --before and --last exclude each other: a rule has one place")
+        place: admin.RulePlace | None = None
+        if first:
+            place = admin.RulePlace(first=True)
+        elif before is not None:
+            place = admin.RulePlace(before=rule_name(before))
+        elif last:
+            place = admin.RulePlace(last=True)
+        return command(*args, place=place, **kwargs)
+
+    return cast(F, wrapped)
+
+
+def consent_options(command: F) -> F:
+    """What an operator takes upon himself with a change of the rules; given to the command by their own names."""
+
+    for option in reversed(CONSENTS):
+        command = option(command)
+    return command
+
+
+def change_options(command: F) -> F:
+    """The options of every change of the rule set, given to the command as `options`."""
+
+    @click.option("--reason", default="", help="Why, for the history.")
+    @click.option("--dry-run", is_flag=True, help="Check only and say what would change, and what groups will see.")
+    @consent_options
+    @click.option(
+        "--expected-revision",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="Refuse when the rules changed since revision N.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        reason: str,
+        dry_run: bool,
+        create_topics: bool,
+        accept_skip: bool,
+        allow_shadowed: bool,
+        allow_unreachable: bool,
+        expected_revision: int,
+        **kwargs: Any,
+    ) -> Any:
+        options = admin.ChangeOptions(
+            expected_revision=expected_revision, validate_only=dry_run, request_id=str(uuid.uuid4()), reason=reason,
+            create_missing_topics=create_topics, accept_skip=accept_skip, allow_shadowed=allow_shadowed,
+            allow_unreachable=allow_unreachable,
+        )  # fmt: skip
+        return command(*args, options=options, **kwargs)
+
+    return cast(F, wrapped)
+
+
+def rule_name(given: str) -> str:
+    """The resource name of a rule given by id or by name."""
+    return given if given.startswith("rules/") else f"rules/{given}"
