@@ -3,10 +3,8 @@ none is the same on both."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -81,23 +79,12 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.secured_kafka import ADMIN_S, USER, SecuredKafka
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.running import RunningGateway
-from tests.unit.gateway.downstream.raw_client import RawClient
-
-T = TypeVar("T")
+from tests.integration.gateway.talking import comes_true, talking_to
 
 HOUR_MS = 3_600_000
 RATE = "producer_byte_rate"
 BY_USER = 0
 """Match type of a quota's entity: exactly this name."""
-
-
-@asynccontextmanager
-async def talking_to(address: str) -> AsyncIterator[RawClient]:
-    client = await RawClient.connect(int(address.rpartition(":")[2]))
-    try:
-        yield client
-    finally:
-        client.close()
 
 
 @pytest.fixture
@@ -120,16 +107,6 @@ def gateway(
 
 def admin_of(address: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": address})
-
-
-async def comes_true(look: Callable[[], Awaitable[T]], wanted: T | Callable[[T], bool]) -> T:
-    """Brokers show what a controller has decided when they have heard of it."""
-    async with asyncio.timeout(ADMIN_S):
-        while True:
-            found = await look()
-            if wanted(found) if callable(wanted) else found == wanted:
-                return found
-            await asyncio.sleep(0.02)
 
 
 class Rights:
@@ -257,14 +234,14 @@ async def test_a_token_is_made_listed_renewed_and_ended_on_the_only_cluster(
             answer = await client.ask(listing, 3, DescribeDelegationTokenResponse)
             return [(token.token_id, bytes(token.hmac)) for token in answer.tokens]
 
-        await comes_true(listed, [(made.token_id, bytes(made.hmac))])
+        await comes_true(listed, [(made.token_id, bytes(made.hmac))], "the token is listed")
 
         renewing = RenewDelegationTokenRequest(made.hmac, HOUR_MS // 2)
         renewed = await client.ask(renewing, 2, RenewDelegationTokenResponse)
         assert (renewed.error_code, renewed.expiry_timestamp_ms > 0) == (ErrorCode.NONE, True)
         ended = await client.ask(ExpireDelegationTokenRequest(made.hmac, -1), 2, ExpireDelegationTokenResponse)
         assert ended.error_code == ErrorCode.NONE
-        await comes_true(listed, [])
+        await comes_true(listed, [], "the token has ended")
 
 
 async def test_with_two_clusters_no_token_is_made_and_those_of_one_are_listed(gateway: RunningGateway) -> None:
@@ -319,7 +296,7 @@ async def test_replicas_are_moved_by_the_names_of_real_brokers_and_directories(
             described = await client.ask(asking, 4, DescribeLogDirsResponse)
             return [result.log_dir for result in described.results if result.topics]
 
-        (directory,) = await comes_true(directories, lambda found: len(found) == 1)
+        (directory,) = await comes_true(directories, lambda found: len(found) == 1, "the log is there")
         assert directory.startswith("secured/1:/")
 
         async def moved_to(path: str) -> int:

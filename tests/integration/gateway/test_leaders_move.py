@@ -4,9 +4,32 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    PartitionMetadata,
+)
 from confluent_kafka.cimpl import NewTopic
 
+from services.gateway.requests.real_brokers import PER_CLUSTER
+from services.gateway.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from services.gateway.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from services.gateway.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from tests.clients.topic_under_load import TopicUnderLoad
 from tests.clients.upstream import Upstream
 from tests.fixtures.clusters import KafkaCluster
@@ -14,8 +37,11 @@ from tests.fixtures.three_brokers import ThreeBrokers
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import StartGateway
 from tests.integration.gateway.running import Rules
+from tests.integration.gateway.talking import comes_true, talking_to
 
 PARTITIONS = 6
+BROKER = ConfigResource.Type.BROKER
+SETTING = "log.cleaner.io.buffer.load.factor"
 
 
 class Leaders:
@@ -76,3 +102,51 @@ async def test_leaders_move_and_brokers_die_under_load(
     finally:
         await load.stop()
     await load.check([Upstream("wide", three_brokers.bootstrap), Upstream("c2", kafka_c2.bootstrap)])
+
+
+async def test_replicas_and_settings_of_real_brokers(
+    three_brokers: ThreeBrokers,
+    kafka_c2: KafkaCluster,
+    start_gateway: StartGateway,
+    unique_name: Callable[[str], str],
+) -> None:
+    """Replicas are placed and moved by the numbers of real brokers; a virtual broker is all brokers of its cluster."""
+    topic = unique_name("replicas")
+    rules = Rules({"wide": three_brokers.bootstrap, "c2": kafka_c2.bootstrap})
+    gateway = start_gateway(rules.to("wide", [topic]))
+    of_wide = [PER_CLUSTER + broker for broker in (1, 2, 3)]
+    async with talking_to(gateway.address) as client:
+        creating = CreatableTopic(topic, -1, -1, [CreatableReplicaAssignment(0, of_wide[:2])])
+        created = await client.ask(CreateTopicsRequest([creating], 20_000), 7, CreateTopicsResponse)
+        assert [each.error_code for each in created.topics] == [0]
+
+        moving = ReassignableTopic(topic, [ReassignablePartition(0, of_wide[1:])])
+        moved = await client.ask(
+            AlterPartitionReassignmentsRequest(20_000, topics=[moving]), 1, AlterPartitionReassignmentsResponse
+        )
+        assert [p.error_code for response in moved.responses for p in response.partitions] == [0]
+
+        async def on_the_move() -> list[str]:
+            question = ListPartitionReassignmentsRequest(20_000)
+            listed = await client.ask(question, 0, ListPartitionReassignmentsResponse)
+            assert all(n in of_wide for t in listed.topics for p in t.partitions for n in p.replicas)
+            return [found.name for found in listed.topics]
+
+        await comes_true(on_the_move, [], "the replicas have moved")
+    cluster = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
+
+    def replicas() -> list[int]:
+        return sorted(cluster.list_topics(topic, timeout=20).topics[topic].partitions[0].replicas)
+
+    wait_until(lambda: replicas() == [2, 3], "all brokers know that the replicas have moved")
+
+    value = "0.85"
+    one = ConfigEntry(SETTING, value, incremental_operation=AlterConfigOpType.SET)
+    through = AdminClient({"bootstrap.servers": gateway.address})
+    changing = through.incremental_alter_configs([ConfigResource(BROKER, "101", incremental_configs=[one])])
+    for future in changing.values():
+        future.result(20)
+    for admin, brokers in ((cluster, ("1", "2", "3")), (through, ("101",))):
+        for broker in brokers:
+            [read] = admin.describe_configs([ConfigResource(BROKER, broker)]).values()
+            assert read.result(20)[SETTING].value == value, f"broker {broker}"
