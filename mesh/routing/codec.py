@@ -34,7 +34,7 @@ def match_from_proto(message: routing.RuleMatch) -> Match:
     """The match; InvalidRuleError when none is set or it can't be."""
     field = message.WhichOneof("kind")
     if field is None:
-        raise InvalidRuleError("match", f"a rule needs a match: one of {', '.join(_KINDS)}")
+        raise InvalidRuleError("match", f"a rule needs a match that is known here: one of {', '.join(_KINDS)}")
     kind, subject = _KINDS[field]
     return kind(getattr(message, field), subject)
 
@@ -107,11 +107,19 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
 
 def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
     """The table; InvalidRuleError when a rule can't be understood: a data plane then refuses it with the reason."""
-    versions = (
-        RuleVersion(rule_from_proto(v.rule), v.rank, v.from_revision, v.until_revision or None)
-        for v in message.rule_versions
+    return RoutingTable(
+        message.revision,
+        map(cluster_from_proto, message.clusters),
+        map(_version_from_proto, message.rule_versions),
     )
-    return RoutingTable(message.revision, map(cluster_from_proto, message.clusters), versions)
+
+
+def _version_from_proto(message: routing.RuleVersion) -> RuleVersion:
+    try:
+        rule = rule_from_proto(message.rule)
+    except InvalidRuleError as error:
+        raise InvalidRuleError(error.field_name, f"rule {message.rule.rule_id!r}: {error}") from None
+    return RuleVersion(rule, message.rank, message.from_revision, message.until_revision or None)
 
 
 def table_to_proto(table: RoutingTable) -> routing.RoutingTable:

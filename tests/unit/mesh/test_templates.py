@@ -20,7 +20,8 @@ from mesh.routing import (
     UpstreamCluster,
     may_move_topics,
 )
-from mesh.routing.codec import table_from_proto, table_to_proto
+from mesh.routing.codec import match_from_proto, match_to_proto, table_from_proto, table_to_proto
+from mesh.rpc import routing
 from mesh.topics import is_topic_name
 
 C1 = UpstreamCluster("c1", ("127.0.0.1:9092",), ordinal=1, home=True)
@@ -182,3 +183,21 @@ def test_names_of_other_things_than_topics_are_texts_of_any_length(subject: Subj
 
 def test_a_home_that_is_not_registered_counts_as_none() -> None:
     assert table(ForwardingRule("g", ExactName("g", Subject.GROUP), "c9")).group_rule("g") is None
+
+
+def test_a_rule_of_a_newer_mesh_is_refused_by_name_and_not_passed_over() -> None:
+    """A data plane that does not know a kind of match must not run the table as if the rule were not there."""
+    message = table_to_proto(table(ForwardingRule("all", NameRegex(".*"), "c1")))
+    unknown_kind = b"\xba\x06\x01x"  # field 103, a text
+    message.rule_versions.add(
+        rule=routing.RuleSpec(rule_id="later", match=routing.RuleMatch.FromString(unknown_kind), target_cluster="c1"),
+        from_revision=1,
+    )
+    with pytest.raises(InvalidRuleError, match="rule 'later': a rule needs a match that is known here: one of topic,"):
+        table_from_proto(message)
+
+
+def test_every_kind_of_match_of_the_contract_is_known() -> None:
+    for field in routing.RuleMatch.DESCRIPTOR.oneofs_by_name["kind"].fields:
+        message = routing.RuleMatch(**{field.name: "a"})
+        assert match_to_proto(match_from_proto(message)) == message
