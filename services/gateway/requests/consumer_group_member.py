@@ -17,7 +17,7 @@ import structlog
 from services.gateway.requests.group_home import find_home, keeps_all_offsets
 from services.gateway.requests.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.group_subscription import lacking, matching_topics, refusal
-from services.gateway.requests.group_topic_ids import ids_at, names_at
+from services.gateway.requests.group_topic_ids import ids_at, shown
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -31,7 +31,6 @@ from services.gateway.requests.plan import (
     Unreachable,
 )
 from services.gateway.requests.shadow_topics import keep_shadows, see_to_shadows
-from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.consumer_group_heartbeat import (
@@ -74,12 +73,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if outcome.error_code in COORDINATOR_MOVED:
         yield Forget(home, coordinator)
     if outcome.assignment is not None:
-        names = yield from names_at(home, [each.topic_id for each in outcome.assignment.topic_partitions], mesh)
-        outcome.assignment.topic_partitions = [
-            TopicPartitions(topic_id=mesh_topic_id(mesh.mesh_id, name), partitions=each.partitions)
-            for each in outcome.assignment.topic_partitions
-            if (name := names.get(each.topic_id)) is not None
-        ]
+        given = outcome.assignment.topic_partitions
+        outcome.assignment.topic_partitions = yield from shown(given, home, mesh)
     return outcome
 
 

@@ -64,6 +64,14 @@ def lacking(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Comma
     return lacks
 
 
+def foreign_topics(group_id: str, topics: Iterable[str], home: str, way_out: str, mesh: MeshView) -> str | None:
+    """For groups that read nothing but what their home owns: the sentence, if some topics live elsewhere."""
+    lacks = [
+        Lack(topic, owner, 0, 0) for owner, found in owners(topics, mesh).items() for topic in found if owner != home
+    ]
+    return refusal(group_id, home, lacks, way_out) if lacks else None
+
+
 def refusal(group_id: str, home: str, lacks: Sequence[Lack], way_out: str) -> str:
     """The sentence for a member that subscribes to what its group's home does not have."""
     places: dict[str, list[str]] = {}

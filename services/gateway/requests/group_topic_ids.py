@@ -20,6 +20,10 @@ class Topic(Protocol):
     name: str
 
 
+class AssignedTopic(Protocol):
+    topic_id: bytes
+
+
 def show_topic_ids(topics: Iterable[DescribedTopic], mesh: MeshView) -> None:
     """Put the mesh's ids in the place of the cluster's, where an answer has names too."""
     for topic in topics:
@@ -60,3 +64,16 @@ def names_at(cluster: str, ids: Iterable[bytes], mesh: MeshView) -> Generator[Co
         yield from ask(Call(cluster, question, version), MetadataResponse)
     named = ((each, known.get(each)) for each in wanted)
     return {each: name for each, name in named if name is not None and mesh.table.cluster_of(name) is not None}
+
+
+A = TypeVar("A", bound=AssignedTopic)
+
+
+def shown(assigned: Iterable[A], home: str, mesh: MeshView) -> Generator[Command, Any, list[A]]:
+    """An assignment by the home's coordinator with the mesh's ids; topics of no rule are not handed out."""
+    assigned = list(assigned)
+    names = yield from names_at(home, [topic.topic_id for topic in assigned], mesh)
+    found = [topic for topic in assigned if topic.topic_id in names]
+    for topic in found:
+        topic.topic_id = mesh_topic_id(mesh.mesh_id, names[topic.topic_id])
+    return found

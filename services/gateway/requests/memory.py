@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from services.gateway.requests.share_sessions import ShareSessions
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
 
@@ -249,6 +250,7 @@ class Session:
     software_name: str = ""
     """From ApiVersions v3 and later; empty for clients that do not say."""
     software_version: str = ""
+    share_sessions: ShareSessions = field(default_factory=ShareSessions)
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
     """By cluster and broker id."""
     read_replicas: BoundedCache[tuple[str, str, int], int] = field(

@@ -437,6 +437,23 @@ def test_groups_are_listed_once_each(world: World) -> None:
     assert {group.group_id: group.protocol_type for group in book.answer.groups} == {"g": "consumer", "h": ""}
 
 
+@pytest.mark.parametrize(
+    ("states", "types", "shown"),
+    [([], [], ["g", "h"]), (["empty"], [], ["h"]), (["Stable"], [], ["g"]), ([], ["Classic"], ["h"])],
+)
+def test_states_and_types_are_those_of_the_real_group_and_not_of_its_copy(
+    world: World, states: list[str], types: list[str], shown: list[str]
+) -> None:
+    message = ListGroupsRequest(states_filter=states, types_filter=types)
+    book = Playbook(list_groups.handle, message, 5, world.view())
+    assert all(call.message == ListGroupsRequest() for call in book.asked())
+    copy = ListedGroup(group_id="g", group_state="Empty", group_type="classic")
+    real = ListedGroup(group_id="g", protocol_type="consumer", group_state="Stable", group_type="consumer")
+    other = ListedGroup(group_id="h", protocol_type="consumer", group_state="Empty", group_type="classic")
+    book.answered(ListGroupsResponse(groups=[copy, other]), ListGroupsResponse(groups=[real]))
+    assert sorted(group.group_id for group in book.answer.groups) == shown
+
+
 def test_groups_of_the_clusters_that_answer_are_listed(world: World) -> None:
     book = Playbook(list_groups.handle, ListGroupsRequest(), 4, world.view())
     book.answered(ListGroupsResponse(groups=[ListedGroup(group_id="g")]), Unreachable("c2", "down"))

@@ -1,0 +1,150 @@
+"""Share sessions (KIP-932) on both sides: one that the client has with the gateway, one with each broker behind it.
+
+Theory of operation
+1. A client believes that one node leads all partitions of a cluster, and keeps one session with it: it names partitions
+   once, and counts its requests by an epoch. Really they have several leaders. Each keeps its own session of the
+   member, with its own epoch, for as long as the connection lives on which the session began.
+2. `ShareSession` knows the partitions that the client wants, and `BrokerSession` those that a broker has been told. The
+   difference goes into the next request to that broker.
+3. An acknowledgement goes to the broker that gave the records, which is the one whose session has the partition.
+4. Whatever goes wrong with a broker ends its session: it begins anew with the next request. The broker gives the
+   records that it had handed out to somebody else; what the client says of them is answered by INVALID_RECORD_STATE.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+LAST_EPOCH = 0x7FFF_FFFF
+SESSIONS_OF_A_CONNECTION = 10
+"""A client has one for each member that it is, and members have connections of their own."""
+
+
+class Slot(NamedTuple):
+    topic: str
+    partition: int
+
+
+Member = tuple[str, str]
+"""Group id, member id."""
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == LAST_EPOCH else epoch + 1
+
+
+@dataclass(slots=True)
+class BrokerSession:
+    """What one broker has been told."""
+
+    broker_id: int
+    epoch: int = INITIAL_EPOCH
+    slots: dict[Slot, None] = field(default_factory=dict)
+
+    @property
+    def is_new(self) -> bool:
+        return self.epoch == INITIAL_EPOCH
+
+    def goes_on(self, told: Iterable[Slot]) -> None:
+        """A request was answered; these are all partitions that the broker knows of now."""
+        self.epoch = next_epoch(self.epoch)
+        self.slots = dict.fromkeys(told)
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """What a client has asked for on one connection, as one member of one group."""
+
+    cluster: str
+    epoch: int = INITIAL_EPOCH
+    wanted: dict[Slot, None] = field(default_factory=dict)
+    brokers: dict[int, BrokerSession] = field(default_factory=dict)
+
+    def goes_on(self) -> None:
+        self.epoch = next_epoch(self.epoch)
+
+    def want(self, slots: Iterable[Slot]) -> None:
+        self.wanted.update(dict.fromkeys(slots))
+
+    def forget(self, slots: Iterable[Slot]) -> None:
+        for slot in slots:
+            self.wanted.pop(slot, None)
+
+    def giver(self, slot: Slot) -> BrokerSession | None:
+        """The broker that has handed out this partition's records."""
+        return next((each for each in self.brokers.values() if slot in each.slots), None)
+
+    def lost(self, broker_id: int) -> None:
+        """The broker's session has ended, or may have."""
+        self.brokers.pop(broker_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One request to one broker, as the sessions want it."""
+
+    session: BrokerSession
+    told: Mapping[Slot, None]
+    """All partitions that the broker knows of afterwards."""
+    named: Mapping[Slot, Sequence[Any]]
+    """Partitions that the request names: new ones, and those with acknowledgements (the batches)."""
+    forgotten: Sequence[Slot]
+
+
+def errands(
+    session: ShareSession, leaders: Mapping[Slot, int], acknowledged: Mapping[Slot, Sequence[Any]]
+) -> tuple[list[Errand], list[Slot]]:
+    """What to ask of which broker, and whose acknowledgements have no one to go to any more."""
+    by_broker: dict[int, dict[Slot, None]] = {broker_id: {} for broker_id in session.brokers}
+    for slot in session.wanted:
+        leader = leaders.get(slot)
+        if leader is not None:
+            by_broker.setdefault(leader, {})[slot] = None
+    batches: dict[int, dict[Slot, Sequence[Any]]] = {}
+    stranded: list[Slot] = []
+    for slot, given in acknowledged.items():
+        giver = session.giver(slot)
+        if giver is None:
+            stranded.append(slot)
+        else:
+            batches.setdefault(giver.broker_id, {})[slot] = given
+    found = []
+    for broker_id, wanted in by_broker.items():
+        there = session.brokers.get(broker_id) or BrokerSession(broker_id)
+        mine = batches.get(broker_id, {})
+        # who is told what became of its records is told only afterwards that no more are wanted
+        told = {**wanted, **dict.fromkeys(slot for slot in mine if slot in there.slots)}
+        named = {slot: mine.get(slot, ()) for slot in told if slot not in there.slots or slot in mine}
+        forgotten = [slot for slot in there.slots if slot not in told]
+        if told or forgotten:
+            session.brokers[broker_id] = there
+            found.append(Errand(there, told, named, forgotten))
+    return found, stranded
+
+
+class ShareSessions:
+    """All of one client connection; the least recently used leave."""
+
+    __slots__ = ("_sessions",)
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[Member, ShareSession] = OrderedDict()
+
+    def get(self, member: Member) -> ShareSession | None:
+        found = self._sessions.get(member)
+        if found is not None:
+            self._sessions.move_to_end(member)
+        return found
+
+    def begin(self, member: Member, cluster: str) -> ShareSession:
+        """A new one in the place of what there was; brokers take a first epoch as a new beginning too."""
+        session = self._sessions[member] = ShareSession(cluster)
+        self._sessions.move_to_end(member)
+        if len(self._sessions) > SESSIONS_OF_A_CONNECTION:
+            self._sessions.popitem(last=False)
+        return session
+
+    def end(self, member: Member) -> None:
+        self._sessions.pop(member, None)

@@ -1,0 +1,375 @@
+"""Share groups (KIP-932): one cluster, one session with the client, one with each leader behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.gateway.requests import share_acknowledge, share_fetch, share_group_member, share_group_offsets
+from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
+from services.gateway.requests.plan import Broker, Call, Coordinator, Stale, Unreachable
+from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+    MetadataResponse,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from services.gateway.wire.messages import share_acknowledge as acknowledge
+from services.gateway.wire.messages import share_fetch as fetch
+from services.gateway.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponseTopic
+from services.gateway.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
+from services.gateway.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from services.gateway.wire.messages.share_group_heartbeat import Assignment, TopicPartitions
+from tests.unit.gateway.requests.lookups import look_up
+from tests.unit.gateway.requests.playbook import Playbook, World
+
+WAIT_MS = 500
+
+
+@pytest.fixture
+def world() -> World:
+    """Apples on c1 with three partitions: 0 and 2 led by broker 1, 1 by broker 2."""
+    world = World({"c1": ["apples"], "c2": ["bananas"]})
+    world.memory.group_homes.put("g", "c1", world.now)
+    led_by(world, 1, 2, 1)
+    world.clusters["c1"].brokers[2] = BrokerAddress(2, "c1-2", 9092, None)
+    return world
+
+
+def led_by(world: World, *leaders: int) -> None:
+    world.clusters["c1"].topics["apples"] = TopicKnowledge("apples", real_id("apples"), leaders)
+
+
+def real_id(topic: str) -> bytes:
+    return topic.encode().ljust(16)
+
+
+def shown_id(topic: str) -> bytes:
+    return mesh_topic_id("mesh-id", topic)
+
+
+ACCEPTED = [1]
+
+
+def wants(
+    epoch: int, *partitions: int, done: tuple[int, ...] = (), forgotten: tuple[int, ...] = (), topic: str = "apples"
+) -> ShareFetchRequest:
+    """`done`: partitions whose records 0 to 4 are accepted."""
+    named = [
+        fetch.FetchPartition(index, [fetch.AcknowledgementBatch(0, 4, ACCEPTED)] if index in done else [])
+        for index in dict.fromkeys((*partitions, *done))
+    ]
+    return ShareFetchRequest(
+        group_id="g",
+        member_id="m",
+        share_session_epoch=epoch,
+        max_wait_ms=WAIT_MS,
+        min_bytes=1,
+        max_records=101,
+        batch_size=500,
+        topics=[fetch.FetchTopic(shown_id(topic), named)] if named else [],
+        forgotten_topics_data=[fetch.ForgottenTopic(shown_id(topic), list(forgotten))] if forgotten else [],
+    )
+
+
+def gave(*partitions: int, acknowledged: tuple[int, ...] = (), code: int = 0) -> ShareFetchResponse:
+    """A leader's answer: five records of each of these partitions."""
+    data = [
+        fetch.PartitionData(
+            index,
+            records=b"records" if index in partitions else b"",
+            acknowledge_error_code=code if index in acknowledged else 0,
+            current_leader=fetch.LeaderIdAndEpoch(1, 7),
+            acquired_records=[fetch.AcquiredRecords(0, 4, 1)] if index in partitions else [],
+        )
+        for index in dict.fromkeys((*partitions, *acknowledged))
+    ]
+    topics = [fetch.ShareFetchableTopicResponse(real_id("apples"), data)] if data else []
+    return ShareFetchResponse(acquisition_lock_timeout_ms=30_000, responses=topics)
+
+
+def play(world: World, message: ShareFetchRequest) -> Playbook:
+    return Playbook(share_fetch.handle, message, 2, world.view())
+
+
+def request_of(call: Call) -> ShareFetchRequest:
+    assert isinstance(call.message, ShareFetchRequest)
+    return call.message
+
+
+def told(call: Call) -> tuple[object, int, list[int]]:
+    """To whom, by which epoch, and which partitions are named."""
+    message = request_of(call)
+    return call.target, message.share_session_epoch, [p.partition_index for t in message.topics for p in t.partitions]
+
+
+def partitions_in(answer: ShareFetchResponse) -> dict[int, fetch.PartitionData]:
+    assert {topic.topic_id for topic in answer.responses} <= {shown_id("apples")}
+    return {p.partition_index: p for topic in answer.responses for p in topic.partitions}
+
+
+def begun(world: World) -> World:
+    """The client has a session with all three partitions, and has been given records of 0 and 1."""
+    book = play(world, wants(0, 0, 1, 2))
+    book.answered(gave(0), gave(1))
+    return world
+
+
+def test_a_member_joins_where_its_topics_are_and_sees_their_ids_in_the_mesh(world: World) -> None:
+    message = ShareGroupHeartbeatRequest(group_id="h", member_id="m", subscribed_topic_names=["bananas"])
+    book = Playbook(share_group_member.handle, message, 1, world.view())
+    look_up(book)
+    [call] = book.asked()
+    assert (call.cluster, call.target) == ("c2", Coordinator("h"))
+    given = Assignment(topic_partitions=[TopicPartitions(topic_id=real_id("bananas"), partitions=[0])])
+    book.answered(ShareGroupHeartbeatResponse(member_id="m", member_epoch=1, assignment=given))
+    assert [topic.topic_id for topic in book.answer.assignment.topic_partitions] == [shown_id("bananas")]
+
+
+def test_a_subscription_beyond_the_home_is_refused_by_the_clusters_names(world: World) -> None:
+    message = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["apples", "bananas"])
+    answer = Playbook(share_group_member.handle, message, 1, world.view()).answer
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "lives on cluster c1" in answer.error_message
+    assert "cluster c2: bananas" in answer.error_message
+
+
+def test_each_leader_is_told_its_partitions_in_a_session_of_its_own(world: World) -> None:
+    book = play(world, wants(0, 0, 1, 2))
+    assert [told(call) for call in book.asked()] == [(Broker(1), 0, [0, 2]), (Broker(2), 0, [1])]
+    assert [request_of(call).max_records for call in book.asked()] == [51, 50]
+    assert {topic.topic_id for call in book.asked() for topic in request_of(call).topics} == {real_id("apples")}
+    book.answered(gave(0), gave(1))
+    found = partitions_in(book.answer)
+    assert {index: len(data.acquired_records) for index, data in found.items()} == {0: 1, 1: 1}
+    assert {data.current_leader.leader_id for data in found.values()} == {-1}
+    assert book.answer.acquisition_lock_timeout_ms == 30_000
+
+
+def test_what_is_known_is_not_told_again_and_acknowledgements_go_to_who_gave(world: World) -> None:
+    book = play(begun(world), wants(1, done=(1,)))
+    assert [told(call) for call in book.asked()] == [(Broker(1), 1, []), (Broker(2), 1, [1])]
+    [_, second] = book.asked()
+    [batch] = request_of(second).topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (0, 4, ACCEPTED)
+    book.answered(gave(2), gave(acknowledged=(1,)))
+    assert [told(call)[1] for call in play(world, wants(2)).asked()] == [2, 2]
+
+
+def test_an_idle_leader_does_not_hold_back_what_a_busy_one_has_given(world: World) -> None:
+    book = play(begun(world), wants(1, done=(0,)))
+    assert {request_of(call).max_wait_ms for call in book.asked()} == {share_fetch.ROUND_MS}
+    book.answered(gave(acknowledged=(0,), code=ErrorCode.INVALID_RECORD_STATE), gave())
+    # nothing yet: another round, in which nothing is acknowledged twice
+    assert [told(call) for call in book.asked()] == [(Broker(1), 2, []), (Broker(2), 2, [])]
+    book.answered(gave(0), gave())
+    [found] = partitions_in(book.answer).values()
+    assert (found.acknowledge_error_code, len(found.acquired_records)) == (ErrorCode.INVALID_RECORD_STATE, 1)
+
+
+def test_the_rounds_end_when_the_client_has_waited_long_enough(world: World) -> None:
+    book = play(begun(world), wants(1))
+    for _ in range(WAIT_MS // share_fetch.ROUND_MS):
+        book.answered(gave(), gave())
+    assert book.answer.responses == []
+
+
+def test_a_single_leader_waits_as_long_as_the_client_says(world: World) -> None:
+    book = play(world, wants(0, 0, 2))
+    [call] = book.asked()
+    assert (request_of(call).max_wait_ms, request_of(call).max_records) == (WAIT_MS, 101)
+    book.answered(gave())
+    assert book.answer.error_code == ErrorCode.NONE
+
+
+def test_forgotten_partitions_are_told_to_their_leader_alone(world: World) -> None:
+    book = play(begun(world), wants(1, forgotten=(1, 2)))
+    first, second = book.asked()
+    assert [topic.partitions for topic in request_of(first).forgotten_topics_data] == [[2]]
+    assert [topic.partitions for topic in request_of(second).forgotten_topics_data] == [[1]]
+    book.answered(gave(0), gave())
+    assert [told(call)[0] for call in play(world, wants(2)).asked()] == [Broker(1)]
+
+
+def test_a_partition_whose_leader_has_changed_is_taken_along_after_its_acknowledgement(world: World) -> None:
+    led_by(begun(world), 1, 1, 1)
+    book = play(world, wants(1, done=(1,)))
+    first, second = book.asked()
+    assert told(first) == (Broker(1), 1, [1])
+    assert told(second) == (Broker(2), 1, [1])
+    assert request_of(first).topics[0].partitions[0].acknowledgement_batches == []
+    assert len(request_of(second).topics[0].partitions[0].acknowledgement_batches) == 1
+    book.answered(gave(1), gave(acknowledged=(1,)))
+    assert [topic.partitions for topic in request_of(play(world, wants(2)).asked()[1]).forgotten_topics_data] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(2, ErrorCode.INVALID_SHARE_SESSION_EPOCH), (-1, ErrorCode.NONE), (1, ErrorCode.NONE)],
+)
+def test_epochs_are_checked_as_a_broker_does(world: World, epoch: int, code: ErrorCode) -> None:
+    book = play(begun(world), wants(epoch))
+    if code is ErrorCode.NONE:
+        book.answered(gave(0), gave(1))
+    assert book.answer.error_code == code
+
+
+def test_a_session_that_another_connection_had_is_not_found(world: World) -> None:
+    assert play(world, wants(4)).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_the_end_of_a_session_is_told_to_all_leaders_with_what_is_left_to_say(world: World) -> None:
+    book = play(begun(world), wants(-1, done=(0,)))
+    assert [told(call) for call in book.asked()] == [(Broker(1), -1, [0]), (Broker(2), -1, [])]
+    book.answered(gave(acknowledged=(0,)), gave())
+    assert partitions_in(book.answer)[0].acknowledge_error_code == ErrorCode.NONE
+    assert play(world, wants(1)).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_leader_that_is_gone_gives_its_records_to_others(world: World) -> None:
+    book = play(begun(world), wants(1, done=(1,)))
+    book.answered(gave(0), Unreachable("c1", "connection lost"))
+    found = partitions_in(book.answer)
+    assert (found[0].error_code, len(found[0].acquired_records)) == (ErrorCode.NONE, 1)
+    assert found[1].acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
+    assert Stale("c1", ("apples",)) in book.noted
+    # and is asked anew, from the beginning
+    assert [told(call) for call in play(world, wants(2)).asked()] == [(Broker(1), 2, []), (Broker(2), 0, [1])]
+
+
+def test_a_leader_that_has_forgotten_the_session_begins_a_new_one_unseen_by_the_client(world: World) -> None:
+    book = play(begun(world), wants(1))
+    forgot = ShareFetchResponse(error_code=ErrorCode.SHARE_SESSION_NOT_FOUND)
+    book.answered(gave(), forgot)
+    assert [told(call) for call in book.asked()] == [(Broker(1), 2, []), (Broker(2), 0, [1])]
+
+
+def test_what_all_leaders_refuse_is_refused(world: World) -> None:
+    book = play(begun(world), wants(1))
+    no = ShareFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="no")
+    book.answered(no, no)
+    assert (book.answer.error_code, book.answer.error_message) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, "no")
+
+
+def test_while_no_leader_answers_the_client_does_not_ask_without_pause(world: World) -> None:
+    book = play(begun(world), wants(1))
+    book.all_unreachable()
+    assert book.gathers().wait_s == share_fetch.ROUND_MS / 1000
+    book.answered()
+    assert book.answer.error_code == ErrorCode.NONE
+
+
+def test_a_topic_that_has_moved_to_another_cluster_is_an_error_that_applications_see(world: World) -> None:
+    world.move("apples", "c2")
+    book = play(world, wants(0, 0))
+    assert book.gathers().wait_s == WAIT_MS / 1000
+    book.answered()
+    [data] = partitions_in(book.answer).values()
+    assert data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert "lives on cluster c2" in str(data.error_message)
+
+
+def test_an_id_that_nobody_knows_is_said_to_be_unknown(world: World) -> None:
+    message = wants(0, 0)
+    message.topics.append(fetch.FetchTopic(b"nobody knows it!", [fetch.FetchPartition(3)]))
+    book = play(world, message)
+    book.answered(MetadataResponse(), MetadataResponse())
+    book.answered(gave(0))
+    found = {topic.topic_id: [p.error_code for p in topic.partitions] for topic in book.answer.responses}
+    assert found == {shown_id("apples"): [0], b"nobody knows it!": [ErrorCode.UNKNOWN_TOPIC_ID]}
+
+
+def done_with(epoch: int, *partitions: int) -> ShareAcknowledgeRequest:
+    named = [
+        acknowledge.AcknowledgePartition(index, [acknowledge.AcknowledgementBatch(0, 4, ACCEPTED)])
+        for index in partitions
+    ]
+    topics = [acknowledge.AcknowledgeTopic(shown_id("apples"), named)] if named else []
+    return ShareAcknowledgeRequest(group_id="g", member_id="m", share_session_epoch=epoch, topics=topics)
+
+
+def acknowledged(*partitions: int) -> ShareAcknowledgeResponse:
+    data = [acknowledge.PartitionData(index) for index in partitions]
+    return ShareAcknowledgeResponse(responses=[acknowledge.ShareAcknowledgeTopicResponse(real_id("apples"), data)])
+
+
+def settle(world: World, message: ShareAcknowledgeRequest) -> Playbook:
+    return Playbook(share_acknowledge.handle, message, 2, world.view())
+
+
+def epochs_in(book: Playbook) -> list[tuple[object, int]]:
+    calls = [(call.target, call.message) for call in book.asked()]
+    return [(to, message.share_session_epoch) for to, message in calls if isinstance(message, ShareAcknowledgeRequest)]
+
+
+def codes_in(answer: ShareAcknowledgeResponse) -> dict[int, int]:
+    assert {topic.topic_id for topic in answer.responses} == {shown_id("apples")}
+    return {p.partition_index: p.error_code for topic in answer.responses for p in topic.partitions}
+
+
+def test_acknowledgements_go_to_who_gave_and_take_the_next_epoch(world: World) -> None:
+    book = settle(begun(world), done_with(1, 0))
+    assert epochs_in(book) == [(Broker(1), 1)]
+    book.answered(acknowledged(0))
+    assert codes_in(book.answer) == {0: 0}
+    assert [told(call)[1] for call in play(world, wants(2)).asked()] == [2, 1]
+
+
+def test_records_of_a_leader_that_is_gone_cannot_be_acknowledged(world: World) -> None:
+    book = settle(begun(world), done_with(1, 0, 1))
+    book.answered(acknowledged(0), Unreachable("c1", "connection lost"))
+    assert codes_in(book.answer) == {0: 0, 1: ErrorCode.INVALID_RECORD_STATE}
+    assert codes_in(settle(world, done_with(2, 1)).answer) == {1: ErrorCode.INVALID_RECORD_STATE}
+
+
+def test_a_member_that_leaves_ends_its_session_with_every_leader(world: World) -> None:
+    book = settle(begun(world), done_with(-1, 0))
+    assert epochs_in(book) == [(Broker(1), -1), (Broker(2), -1)]
+    book.answered(acknowledged(0), ShareAcknowledgeResponse())
+    assert settle(world, done_with(1)).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_offsets_of_share_groups_are_described_and_changed_at_home(world: World) -> None:
+    describe = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup("g", None)])
+    book = Playbook(share_group_offsets.handle_describe, describe, 1, world.view())
+    assert [(call.cluster, call.target) for call in book.asked()] == [("c1", Coordinator("g"))]
+    topic = DescribeShareGroupOffsetsResponseTopic("apples", real_id("apples"))
+    book.answered(DescribeShareGroupOffsetsResponse(groups=[DescribeShareGroupOffsetsResponseGroup("g", [topic])]))
+    assert book.answer.groups[0].topics[0].topic_id == shown_id("apples")
+
+    book = Playbook(share_group_offsets.handle_alter, AlterShareGroupOffsetsRequest("g"), 0, world.view())
+    changed = AlterShareGroupOffsetsResponseTopic("apples", real_id("apples"))
+    book.answered(AlterShareGroupOffsetsResponse(responses=[changed]))
+    assert book.answer.responses[0].topic_id == shown_id("apples")
+
+    book = Playbook(share_group_offsets.handle_delete, DeleteShareGroupOffsetsRequest("g"), 0, world.view())
+    gone = DeleteShareGroupOffsetsResponseTopic("apples", real_id("apples"))
+    book.answered(DeleteShareGroupOffsetsResponse(responses=[gone]))
+    assert book.answer.responses[0].topic_id == shown_id("apples")
+
+
+@pytest.mark.parametrize(
+    ("handle", "message"),
+    [
+        (share_group_offsets.handle_alter, AlterShareGroupOffsetsRequest("g")),
+        (share_group_offsets.handle_delete, DeleteShareGroupOffsetsRequest("g")),
+    ],
+)
+def test_a_home_that_is_away_is_to_be_asked_again(world: World, handle: object, message: object) -> None:
+    book = Playbook(handle, message, 0, world.view())  # type: ignore[arg-type]
+    book.all_unreachable()
+    assert book.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
