@@ -89,6 +89,17 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     )
 
 
+def described(mesh: MeshView, names: list[str] | None) -> Generator[Command, Any, list[MetadataResponseTopic]]:
+    """These topics as clients see them, or all of the mesh, in the order of their names; none is created."""
+    message = MetadataRequest(allow_auto_topic_creation=False, include_topic_authorized_operations=True)
+    wanted = _Wanted(message)
+    if names is None:
+        yield from _all_topics(mesh, wanted)
+    else:
+        yield from _named_topics(mesh, wanted, names)
+    return [wanted.topics[name] for name in sorted(wanted.topics)]
+
+
 def _call(mesh: MeshView, cluster: str, topics: list[str] | None, wanted: _Wanted, *, create: bool = False) -> Call:
     version = highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA)
     operations = wanted.message.include_topic_authorized_operations and version >= AUTHORIZED_OPERATIONS_SINCE

@@ -25,6 +25,7 @@ from services.gateway.requests import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_topic_partitions,
     describe_transactions,
     elect_leaders,
     fetch,
@@ -563,6 +564,14 @@ _ROWS = (
         split="the cluster that the real broker's number tells",
         merge="",
         reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        VersionRange(0, 0),
+        describe_topic_partitions.handle,
+        split="owner of each topic; all topics: every reachable cluster",
+        merge="topic, by name; pages are cut from the whole",
+        own=True,
     ),
     Handler(
         ApiKey.DESCRIBE_CLUSTER,
