@@ -18,6 +18,8 @@ CLIENTS: Mapping[str, Callable[[str], Client]] = {
     "java-3.9": lambda bootstrap: JavaClient(bootstrap, "3.9.1"),
     "java-2.8": lambda bootstrap: JavaClient(bootstrap, "2.8.2"),
     "java-1.1": lambda bootstrap: JavaClient(bootstrap, "1.1.1"),
+    "java-0.10.2": lambda bootstrap: JavaClient(bootstrap, "0.10.2.2"),
+    "java-0.8.2": lambda bootstrap: JavaClient(bootstrap, "0.8.2.2"),
     "confluent": ConfluentClient,
     "aiokafka": AiokafkaClient,
     "kafka-python": KafkaPythonClient,
@@ -25,6 +27,7 @@ CLIENTS: Mapping[str, Callable[[str], Client]] = {
     "franz-go": FranzClient,
     "sarama": lambda bootstrap: SaramaClient(bootstrap, "4.3.1"),
     "sarama-2.8": lambda bootstrap: SaramaClient(bootstrap, "2.8.2"),
+    "sarama-0.8.2": lambda bootstrap: SaramaClient(bootstrap, "0.8.2.0"),
     "kafka-go": KafkaGoClient,
 }
 
