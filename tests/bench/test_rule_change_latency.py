@@ -1,7 +1,9 @@
 """How long a change of the rules takes from the decision to every data plane: real PostgreSQL, Kafka, control, router.
 
-200 changes, half of them new rules (applied at once), half of them moves (held by everyone, then switched). Decision
-times are those in the log; data planes are watches in this process, on the same clock. `make bench` prints the figures.
+200 changes, half of them new rules (applied at once), half of them moves (held by everyone, then switched); then topics
+that exist move to and fro: empty ones, and such as hold records on both clusters, for which control asks both about
+logs and groups. Decision times are those in the log; data planes are watches in this process, on the same clock.
+`make bench` prints the figures.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from mesh.rpc import admin, admin_grpc, routing
 from mesh.rpc.server import open_channel
@@ -22,9 +26,12 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
+from tests.integration.control.world import create_topic
 from tests.integration.router.parts import DataPlane, ServiceProcess, revision_of
 
 CHANGES = 200
+ROUNDS = 15
+"""How often a topic that exists moves there and back."""
 DATA_PLANES = 5
 GOAL_S = 0.250
 """A new revision reaches every gateway in less, in 99 of 100 cases."""
@@ -62,7 +69,10 @@ def running(
 
 @pytest.mark.timeout(180)
 async def test_rule_change_latency(
-    running: tuple[ServiceProcess, ServiceProcess], kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
+    running: tuple[ServiceProcess, ServiceProcess],
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    unique_name: Callable[[str], str],
 ) -> None:
     control, router = running
     arrivals: Arrivals = {}
@@ -79,8 +89,10 @@ async def test_rule_change_latency(
             following.append(asyncio.create_task(_follow(plane, arrivals)))
         await _all_there(channel)
 
-        async def set_rule(topic: str, target: str) -> tuple[int, float]:
-            request = admin.SetRuleRequest(match=routing.RuleMatch(topic=topic), target_cluster=target)
+        async def set_rule(topic: str, target: str, **options: Any) -> tuple[int, float]:
+            request = admin.SetRuleRequest(
+                match=routing.RuleMatch(topic=topic), target_cluster=target, options=admin.ChangeOptions(**options)
+            )
             began = time.monotonic()
             answer = await rules.SetRule(request, timeout=WITHIN_S)
             return answer.revision, time.monotonic() - began
@@ -88,6 +100,21 @@ async def test_rule_change_latency(
         added = [await set_rule(f"bench-{number}", "c1") for number in range(CHANGES // 2)]
         moved = [await set_rule(f"bench-{number}", "c2") for number in range(CHANGES // 2)]
         decided = await _decision_times(channel)
+        empty, full = unique_name("bench-empty"), unique_name("bench-full")
+        for cluster in (kafka_c1, kafka_c2):
+            create_topic(cluster.bootstrap, empty, 6)
+            create_topic(cluster.bootstrap, full, 6)
+            await asyncio.to_thread(_write, cluster.bootstrap, full)
+
+        async def to_and_fro(topic: str, **options: bool) -> list[float]:
+            await set_rule(topic, "c1")
+            return [(await set_rule(topic, target, **options))[1] for target in ("c2", "c1") * ROUNDS]
+
+        with_data = {
+            "empty topic": await to_and_fro(empty),
+            "topic with records": await to_and_fro(full),
+            "the same, unasked": await to_and_fro(full, accept_skip=True),
+        }
         for task in following:
             task.cancel()
 
@@ -100,8 +127,17 @@ async def test_rule_change_latency(
     _print("move: decision to the last data plane, hold", held)
     _print("move: decision to the last data plane, switch", switched)
     _print("move: the operator's call", [seconds for _, seconds in moved])
+    for what, seconds in with_data.items():
+        _print(f"move, {what}: the operator's call", seconds)
     p99 = _quantile([*at_once, *switched], 0.99)
     print(f"p99 of all {CHANGES} changes: {1000 * p99:.1f} ms; the goal is under {1000 * GOAL_S:.0f} ms")
+
+
+def _write(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(100):
+        producer.produce(topic, b"apple", partition=number % 6)
+    assert producer.flush(WITHIN_S) == 0
 
 
 def _is_ready(process: ServiceProcess) -> bool:
