@@ -44,6 +44,13 @@ class Rules:
         self.table = RoutingTable(revision, self._clusters, self._versions)
         return self.table
 
+    def add(self, rule: ForwardingRule) -> RoutingTable:
+        """The next revision, with a rule more, after all others."""
+        revision = self.table.revision + 1
+        self._versions.append(RuleVersion(rule, float(len(self._versions)), revision))
+        self.table = RoutingTable(revision, self._clusters, self._versions)
+        return self.table
+
 
 class RunningGateway:
     """Starts at once; `close` stops it in order."""

@@ -1,0 +1,201 @@
+"""Groups of the newer kinds by real clients: on one cluster as without a mesh, over two by rule or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupType, KafkaError, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from mesh.routing import ExactName, ForwardingRule, Subject
+from services.gateway.requests.shadow_topics import MARK
+from tests.fixtures.clusters import KafkaCluster
+from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.member import run_member
+from tests.integration.gateway.records import produce, read
+from tests.integration.gateway.running import Rules
+
+COUNT = 100
+
+
+def librdkafka(bootstrap: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+
+
+def records(batch: int, *topics: str) -> set[str]:
+    return {f"{topic} {batch} {n}" for topic in topics for n in range(COUNT)}
+
+
+def produce_to(bootstrap: str, batch: int, *topics: str) -> set[str]:
+    """Records of this batch for each topic."""
+    for topic in topics:
+        produce(bootstrap, topic, sorted(records(batch, topic)))
+    return records(batch, *topics)
+
+
+def groups_of(bootstrap: str, *names: str) -> dict[str, ConsumerGroupType]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    listed = admin.list_consumer_groups(request_timeout=20).result(20)
+    return {group.group_id: group.type for group in listed.valid if group.group_id in names}
+
+
+def test_a_consumer_group_lives_where_its_topics_are_and_clients_take_turns_in_it(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    bananas: str,
+    group: str,
+) -> None:
+    create_topic(kafka_c2, bananas)
+    gateway = start_gateway(rules.to("c2", [bananas]))
+    expected = produce_to(gateway.address, 0, bananas)
+    with closing(librdkafka(gateway.address, group)) as consumer:
+        consumer.subscribe([bananas])
+        assert sorted(read(consumer, COUNT)) == sorted(expected)
+        consumer.commit(asynchronous=False)
+    assert groups_of(kafka_c2.bootstrap, group) == {group: ConsumerGroupType.CONSUMER}
+    assert groups_of(kafka_c1.bootstrap, group) == {}
+    assert groups_of(gateway.address, group) == {group: ConsumerGroupType.CONSUMER}
+
+    expected = produce_to(gateway.address, 1, bananas)
+    member = run_member("consumer", gateway.address, group, [bananas], COUNT, group_protocol="consumer")
+    assert member.faults == []
+    assert sorted(member.values) == sorted(expected)
+
+
+def test_a_consumer_group_over_two_clusters_is_told_why_not(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    create_topic(kafka_c1, apples)
+    create_topic(kafka_c2, bananas)
+    rules.to("c1", [apples])
+    gateway = start_gateway(rules.to("c2", [bananas]))
+    sentence = f"group {group} lives on cluster c1, but subscribes to topics of other clusters (cluster c2: {bananas})"
+    with closing(librdkafka(gateway.address, group)) as consumer:
+        consumer.subscribe([apples, bananas])
+        message = consumer.poll(20)
+        assert message is not None
+        error = message.error()
+        assert error is not None
+        assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        assert sentence in error.str()
+
+    member = run_member("consumer", gateway.address, group, [apples, bananas], 1, group_protocol="consumer")
+    [(kind, text)] = member.faults
+    assert kind == "InvalidRequestException"
+    assert text.startswith(sentence)
+
+
+def test_a_consumer_group_over_two_clusters_with_shadow_topics_reads_and_resumes(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    delete_topic: Callable[[KafkaCluster, str], None],
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    create_topic(kafka_c1, apples)
+    create_topic(kafka_c2, bananas)
+    rules.to("c1", [apples])
+    rules.to("c2", [bananas])
+    delete_topic(kafka_c1, bananas)  # the shadow, in the end
+    home = ForwardingRule("group-home", ExactName(group, Subject.GROUP), "c1", shadow_topics=True)
+    gateway = start_gateway(rules.add(home))
+    expected = produce_to(gateway.address, 0, apples, bananas)
+    with closing(librdkafka(gateway.address, group)) as consumer:
+        consumer.subscribe([apples, bananas])
+        assert sorted(read(consumer, 2 * COUNT)) == sorted(expected)
+        consumer.commit(asynchronous=False)
+
+    expected = produce_to(gateway.address, 1, apples, bananas)
+    member = run_member("consumer", gateway.address, group, [apples, bananas], 2 * COUNT, group_protocol="consumer")
+    assert member.faults == []
+    assert sorted(member.values) == sorted(expected)
+
+    # offsets of both topics lie at home; the shadow is marked, empty and shown by nobody but its cluster
+    with closing(librdkafka(kafka_c1.bootstrap, group)) as there:
+        places = [TopicPartition(topic, n) for topic in (apples, bananas) for n in range(3)]
+        assert sum(place.offset for place in there.committed(places, timeout=20)) == 4 * COUNT
+        assert {there.get_watermark_offsets(place, timeout=20) for place in places[3:]} == {(0, 0)}
+    name, value = MARK
+    shadow = ConfigResource(ResourceType.TOPIC, bananas)
+    on_c1 = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
+    assert on_c1.describe_configs([shadow])[shadow].result(20)[name].value == value
+    assert groups_of(kafka_c2.bootstrap, group) == {}
+    through_mesh = AdminClient({"bootstrap.servers": gateway.address})
+    assert set(through_mesh.list_topics(timeout=20).topics) == {apples, bananas}
+
+
+def test_a_share_group_gives_records_out_and_again(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    create_topic(kafka_c1, apples)
+    create_topic(kafka_c2, bananas)
+    rules.to("c1", [apples])
+    gateway = start_gateway(rules.to("c2", [bananas]))
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[earliest])
+    # the group does not exist yet: its settings go where it would be born, the mesh's home
+    admin = AdminClient({"bootstrap.servers": gateway.address})
+    admin.incremental_alter_configs([resource])[resource].result(20)
+    values = sorted(records(0, apples) | {"again 1", "again 2"})
+    produce(gateway.address, apples, values)
+
+    member = run_member("share", gateway.address, group, [apples], len(values))
+    assert member.faults == []
+    assert sorted(member.values) == values
+    assert sorted(member.of("released")) == ["again 1", "again 2"]
+
+    refused = run_member("share", gateway.address, group, [apples, bananas], 1)
+    [(kind, text)] = refused.faults
+    assert kind == "InvalidRequestException"
+    assert f"cluster c2: {bananas}" in text
+
+
+@pytest.fixture
+def delete_topic(request: pytest.FixtureRequest) -> Callable[[KafkaCluster, str], None]:
+    """Delete a topic that the mesh has made, when the test is over."""
+
+    def later(cluster: KafkaCluster, topic: str) -> None:
+        def delete() -> None:
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+            admin.delete_topics([topic])[topic].result(20)
+
+        request.addfinalizer(delete)
+
+    return later
