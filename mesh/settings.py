@@ -17,7 +17,7 @@ import yaml
 from pydantic import AfterValidator, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-__all__ = ["Address", "AddressList", "Prefixes", "SecretStr", "ServiceSettings", "host_port", "load"]
+__all__ = ["Address", "AddressList", "SecretStr", "ServiceSettings", "Split", "WordList", "host_port", "load"]
 
 EXIT_USAGE = 2
 S = TypeVar("S", bound="ServiceSettings")
@@ -44,7 +44,7 @@ def _addresses(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
-class _Split:
+class Split:
     """Lets a tuple field be written as one comma-separated string, in the environment and in files."""
 
     @staticmethod
@@ -54,12 +54,12 @@ class _Split:
         return core_schema.no_info_before_validator_function(_addresses, handler(source))
 
 
-AddressList = Annotated[tuple[Address, ...], _Split, NoDecode]
+AddressList = Annotated[tuple[Address, ...], Split, NoDecode]
 """Addresses, written as one comma-separated string or as a list."""
 
 
-Prefixes = Annotated[tuple[str, ...], _Split, NoDecode]
-"""Beginnings of names, written as one comma-separated string or as a list."""
+WordList = Annotated[tuple[str, ...], Split, NoDecode]
+"""Texts, written as one comma-separated string or as a list."""
 
 
 class ServiceSettings(BaseSettings):

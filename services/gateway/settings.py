@@ -5,12 +5,13 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
-from mesh.settings import Address, AddressList, Prefixes, ServiceSettings, host_port
+from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from services.gateway.downstream.mesh import ClientLimits
-from services.gateway.requests.nodes import Advertised
+from services.gateway.listeners import TLS_SCHEME, Listener, ListenList, listeners
 from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscription, Telemetry
+from services.gateway.server_certificate import TlsFiles, load
 from services.gateway.upstream.cluster import UpstreamLimits
 
 KIB, MIB = 1024, 1024 * 1024
@@ -24,14 +25,28 @@ class GatewaySettings(ServiceSettings, service="gateway"):
         description="Name of this gateway in the mesh; no two may have the same.",
         pattern=r"^[a-zA-Z0-9._-]{1,100}$",
     )
-    listen: AddressList = Field(
+    listen: ListenList = Field(
         default=("127.0.0.1:19092",),
         min_length=1,
-        description="Where Kafka clients connect; several for several networks.",
+        description="Where Kafka clients connect; several for several networks; over TLS as tls://HOST:PORT.",
     )
     advertised: AddressList = Field(
         default=(),
-        description="What the clients of each `listen` address are told to connect to; by default that address.",
+        description="What the clients of each `listen` address are told to connect to; by default that address. Over "
+        "TLS {node} in a host gives each virtual node a host of its own, which clients name in their hello (SNI).",
+    )
+    node_ports: WordList = Field(
+        default=(),
+        description="Ports of each `listen` address that belong to one virtual node each: FIRST-LAST for nodes 100 and "
+        "up, or NODE=PORT NODE=PORT, or - for none.",
+    )
+    tls_certificate: Path | None = Field(default=None, description="Certificate for tls:// listeners, with its chain.")
+    tls_key: Path | None = Field(default=None, description="Its key; both in PEM, and loaded again when they change.")
+    tls_key_password: SecretStr = Field(
+        default=SecretStr(""), description="Opens the key; may be ${env:NAME} or ${file:/path}."
+    )
+    tls_client_ca: Path | None = Field(
+        default=None, description="Authorities, in PEM: clients of tls:// listeners must show a certificate of theirs."
     )
     router_addresses: AddressList = Field(
         default=(),
@@ -44,7 +59,7 @@ class GatewaySettings(ServiceSettings, service="gateway"):
     )
     log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
 
-    telemetry_metrics: Prefixes = Field(
+    telemetry_metrics: WordList = Field(
         default=("*",),
         description="Which of their own metrics clients are asked for (KIP-714): prefixes of names, or * for all; "
         "none: clients are asked for nothing.",
@@ -75,17 +90,29 @@ class GatewaySettings(ServiceSettings, service="gateway"):
     )
 
     @model_validator(mode="after")
-    def _one_advertised_address_for_each_listener(self) -> Self:
-        if self.advertised and len(self.advertised) != len(self.listen):
-            told, here = len(self.advertised), len(self.listen)
-            raise ValueError(f"advertised names {told} addresses for {here} of listen: give as many, or none")
+    def _listeners_can_be_had(self) -> Self:
+        if any(listener.tls for listener in self.listeners):
+            if self.tls is None:
+                raise ValueError(f"listen has {TLS_SCHEME}: set tls_certificate and tls_key, files in PEM")
+            load(self.tls)
+        elif self.tls_certificate or self.tls_key or self.tls_client_ca:
+            raise ValueError(
+                f"tls_certificate, tls_key and tls_client_ca are for {TLS_SCHEME} in listen: none is there"
+            )
         return self
 
     @property
-    def listeners(self) -> list[tuple[str, Advertised]]:
+    def listeners(self) -> list[Listener]:
         """Where to listen, and what the clients there are told."""
-        told = self.advertised or self.listen
-        return [(here, Advertised(*host_port(there))) for here, there in zip(self.listen, told, strict=True)]
+        return listeners(self.listen, self.advertised, self.node_ports)
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """What TLS listeners need."""
+        if self.tls_certificate is None or self.tls_key is None:
+            return None
+        password = self.tls_key_password.get_secret_value()
+        return TlsFiles(self.tls_certificate, self.tls_key, password, self.tls_client_ca)
 
     @property
     def client_limits(self) -> ClientLimits:

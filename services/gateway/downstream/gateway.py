@@ -1,7 +1,6 @@
 """The gateway as a whole: starts in the order in which its parts need each other, stops the other way round."""
 
 import asyncio
-import socket
 from contextlib import suppress
 from functools import partial
 
@@ -9,12 +8,13 @@ import structlog
 from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
-from mesh.settings import host_port
 from services.gateway.downstream import last_table
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
+from services.gateway.downstream.listening import Listening
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
 from services.gateway.requests.memory import Memory
 from services.gateway.settings import GatewaySettings
@@ -23,8 +23,6 @@ from services.gateway.upstream.clusters import Clusters
 
 log = structlog.get_logger(__name__)
 
-BACKLOG = 1024
-"""Clients that connect at once; with the default of 100 some would wait a second for a new attempt."""
 FIRST_VISIT_S = 5.0
 """How long readiness waits until each cluster was tried once."""
 
@@ -47,7 +45,7 @@ class Gateway:
         )
         self._exposed = TelemetryCollector(telemetry)
         self.connections: set[ClientConnection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._listening: list[Listening] = []
         self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
         """Of the first listener."""
@@ -59,11 +57,13 @@ class Gateway:
         if table is not None:
             security.check(table)
             self.mesh.run_table(table)
-        sockets = [(_listening_socket(*host_port(here)), told) for here, told in settings.listeners]
-        self.port = sockets[0][0].getsockname()[1]
+        tls = None if settings.tls is None else ServerTls(settings.tls)
+        for listener in settings.listeners:
+            self._listening.append(Listening(listener, tls))
+        self.port = self._listening[0].port
         discovery = Discovery(
             settings.name,
-            settings.listen[0],
+            str(settings.listeners[0]),
             settings.router_addresses,
             settings.state_dir,
             self.mesh,
@@ -79,10 +79,10 @@ class Gateway:
             log.warning("no routing table and no router: every topic is unknown", state_dir=str(settings.state_dir))
             self.mesh.run_table(self.mesh.table)
         await self._clusters.attempted(FIRST_VISIT_S)
-        for listening, told in sockets:
-            new_client = partial(ClientConnection, self.mesh, self.connections, told)
-            self._servers.append(await loop.create_server(new_client, sock=listening, backlog=BACKLOG))
-            log.info("listening", address=listening.getsockname()[:2], advertised=f"{told.host}:{told.port}")
+        if tls is not None:
+            self._tasks.append(loop.create_task(tls.follow_files(), name="certificates"))
+        for listening in self._listening:
+            await listening.serve(partial(ClientConnection, self.mesh, self.connections))
         REGISTRY.register(self._exposed)
         self._lifecycle.ready()
 
@@ -90,8 +90,8 @@ class Gateway:
         """No new clients; what has begun is answered, within the bound; then everything is closed."""
         with suppress(KeyError):  # the start may have failed before
             REGISTRY.unregister(self._exposed)
-        for server in self._servers:
-            server.close()
+        for listening in self._listening:
+            listening.close()
         for connection in list(self.connections):
             connection.drain("the gateway stops")
         try:
@@ -117,15 +117,3 @@ async def _either(*events: asyncio.Event) -> None:
     finally:
         for task in waiting:
             task.cancel()
-
-
-def _listening_socket(host: str, port: int) -> socket.socket:
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind(address)
-    except OSError as error:
-        listening.close()
-        raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
-    return listening

@@ -1,7 +1,8 @@
 """DescribeLogDirs: the directories of all real brokers, each named `cluster/broker:path`.
 
-All virtual nodes share one address, so a request does not tell which of them it is meant for: each answers for the
-whole mesh. Topics are shown on their owner alone; what a former owner still stores counts in its volumes only.
+A node with a port or host of its own answers for its cluster. Where all share one address, a request does not tell
+which of them it is meant for: each answers for the whole mesh. Topics are shown on their owner alone; what a former
+owner still stores counts in its volumes only.
 """
 
 from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable, refresh
@@ -21,7 +22,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     results: list[DescribeLogDirsResult] = []
     places: list[tuple[str, int]] = []
     calls: list[Call] = []
-    for cluster in mesh.table.clusters:
+    for cluster in mesh.nodes.clusters_of(mesh.session.asked_node):
         if not mesh.clusters[cluster].brokers:
             yield from refresh(cluster, ())
         brokers = mesh.clusters[cluster].brokers

@@ -250,6 +250,8 @@ class Session:
     software_name: str = ""
     """From ApiVersions v3 and later; empty for clients that do not say."""
     software_version: str = ""
+    asked_node: int | None = None
+    """The virtual node that the connection was made to; None where its address does not tell."""
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
     """By cluster and broker id."""

@@ -60,7 +60,7 @@ class RunningGateway:
             last_table.save(state_dir, table)
         self._settings = GatewaySettings(
             name="gateway-test",
-            listen=(settings.pop("listen", f"127.0.0.1:{free_block(1)}"),),
+            listen=settings.pop("listen", f"127.0.0.1:{free_block(1)}"),
             state_dir=state_dir,
             **settings,
         )

@@ -1,26 +1,86 @@
-"""The gateway's settings: several networks, each told its own address."""
+"""The gateway's settings: several networks, each told its own address, and what can't be is said at the start."""
 
 from __future__ import annotations
 
-import pytest
-from pydantic import ValidationError
+from pathlib import Path
+from typing import Any
 
-from services.gateway.requests.nodes import Advertised
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from services.gateway.listeners import Listener
+from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.settings import GatewaySettings
+from tests.fixtures.certificates import Authority
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    authority = Authority(tmp_path_factory.mktemp("tls"))
+    signed = authority.sign("gateway")
+    return {"tls_certificate": signed.certificate, "tls_key": signed.key, "tls_client_ca": authority.certificate}
 
 
 def test_each_listener_tells_its_clients_its_own_address() -> None:
     settings = GatewaySettings(listen=("0.0.0.0:19092", "0.0.0.0:9092"), advertised=("127.0.0.1:19092", "gateway:9092"))
     assert settings.listeners == [
-        ("0.0.0.0:19092", Advertised("127.0.0.1", 19092)),
-        ("0.0.0.0:9092", Advertised("gateway", 9092)),
+        Listener("0.0.0.0", 19092, False, Advertised("127.0.0.1", 19092)),
+        Listener("0.0.0.0", 9092, False, Advertised("gateway", 9092)),
     ]
 
 
-def test_a_listener_is_advertised_as_it_is_unless_told_otherwise() -> None:
-    assert GatewaySettings(listen=("127.0.0.1:5",)).listeners == [("127.0.0.1:5", Advertised("127.0.0.1", 5))]
+def test_a_listener_is_advertised_as_it_is_unless_told_otherwise(tls: dict[str, Any]) -> None:
+    settings = GatewaySettings(listen=("127.0.0.1:5", "tls://127.0.0.1:6"), **tls)
+    assert settings.listeners == [
+        Listener("127.0.0.1", 5, False, Advertised("127.0.0.1", 5)),
+        Listener("127.0.0.1", 6, True, Advertised("127.0.0.1", 6)),
+    ]
 
 
-def test_a_missing_advertised_address_is_named_at_the_start() -> None:
-    with pytest.raises(ValidationError, match="advertised names 1 addresses for 2 of listen"):
-        GatewaySettings(listen=("0.0.0.0:1", "0.0.0.0:2"), advertised=("a:1",))
+def test_ports_and_hosts_of_nodes(monkeypatch: pytest.MonkeyPatch, tls: dict[str, Any]) -> None:
+    monkeypatch.setenv("KAFKA_MESH_GATEWAY_LISTEN", "0.0.0.0:9092,tls://0.0.0.0:9093,0.0.0.0:9094")
+    monkeypatch.setenv("KAFKA_MESH_GATEWAY_ADVERTISED", "inside:9092,{node}.kafka.example.com:9093,outside:9094")
+    monkeypatch.setenv("KAFKA_MESH_GATEWAY_NODE_PORTS", "9100-9119,-,101=7001 102=7002")
+    inside, secured, outside = GatewaySettings(**tls).listeners
+    assert inside.advertised == Advertised("inside", 9092, NodePorts(9100, 9119))
+    assert list(inside.places)[:3] == [(9092, None), (9100, 100), (9101, 101)]
+    assert secured.advertised == Advertised("{node}.kafka.example.com", 9093)
+    assert list(outside.places) == [(9094, None), (7001, 101), (7002, 102)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"advertised": "a:1,b:1"}, "advertised names 2 addresses for 1 of listen"),
+        ({"node_ports": "5-6,7-8"}, "node_ports names 2 addresses for 1 of listen"),
+        ({"listen": "tls://h"}, "'h' is not an address"),
+        ({"listen": "tls://h:1"}, "set tls_certificate and tls_key"),
+        ({"tls_certificate": "/c", "tls_key": "/k"}, "are for tls:// in listen: none is there"),
+        ({"listen": "tls://h:1", "tls_certificate": "/none.pem", "tls_key": "/k"}, "/none.pem.*No such file"),
+        ({"advertised": "{node}.example.com:1"}, "only TLS can tell apart: listen there with tls://, or .*node_ports"),
+        ({"listen": "tls://h:1", "advertised": "{port}.example.com:1"}, r"\{node\} may stand there once"),
+        ({"listen": "tls://h:1", "advertised": "{node}.x:1", "node_ports": "5-6"}, "one of them is enough"),
+        ({"node_ports": "7"}, "expected FIRST-LAST, or NODE=PORT"),
+        ({"node_ports": "9-7"}, "expected at most 1000 ports"),
+        ({"node_ports": "1-2000"}, "expected at most 1000 ports"),
+        ({"node_ports": "101=5 102"}, "expected FIRST-LAST"),
+        ({"node_ports": "1=5"}, "nodes are 100 and the cluster's ordinal"),
+        ({"node_ports": "101=5 102=5"}, "names a node or a port twice"),
+        ({"listen": "h:1,h:2", "node_ports": "-,1-3"}, "name port 1 of h twice"),
+        ({"listen": "h:5", "node_ports": "4-6"}, "name port 5 of h twice"),
+    ],
+)
+def test_what_can_not_be_is_said_at_the_start(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        GatewaySettings(**wrong)
+
+
+def test_files_that_do_not_belong_together_are_named(tls: dict[str, Any], tmp_path: Path) -> None:
+    other = Authority(tmp_path).sign("other").key
+    with pytest.raises(ValidationError, match=rf"tls_key {other}: not in PEM, do not belong together"):
+        GatewaySettings(listen=("tls://h:1",), **(tls | {"tls_key": other}))
+
+
+def test_a_password_is_not_shown(tls: dict[str, Any]) -> None:
+    settings = GatewaySettings(listen=("tls://h:1",), tls_key_password=SecretStr("hunter2"), **tls)
+    assert "hunter2" not in f"{settings!r} {settings.tls!r}"

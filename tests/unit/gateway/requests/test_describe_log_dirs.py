@@ -82,3 +82,9 @@ def test_a_cluster_whose_brokers_nobody_knows_is_named(world: World) -> None:
         ("c1/?", ErrorCode.REQUEST_TIMED_OUT),
         ("c2/2:/data", ErrorCode.NONE),
     ]
+
+
+def test_a_node_of_its_own_address_answers_for_its_cluster(world: World) -> None:
+    world.by_node_id = True
+    world.session.asked_node = 102
+    assert [call.cluster for call in asking(world).asked()] == ["c2"]

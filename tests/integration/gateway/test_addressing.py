@@ -1,0 +1,139 @@
+"""Nodes with a port or a host of their own, inside and outside: real clients find them, and reach what they mean."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.helpers import create_ssl_context
+from confluent_kafka import Producer
+from kafka import KafkaAdminClient
+
+from tests.fixtures.certificates import Authority
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.ports import free_block
+from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.records import produce, read_all
+from tests.integration.gateway.running import Rules
+
+VALUES = [f"value {n}" for n in range(20)]
+DOMAIN = "kafka.example.com"
+
+
+@pytest.fixture
+def topics(
+    kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, create_topic: CreateTopic, unique_name: Callable[[str], str]
+) -> tuple[str, str]:
+    """One on c1, one on c2."""
+    apples, bananas = unique_name("apples"), unique_name("bananas")
+    create_topic(kafka_c1, apples)
+    create_topic(kafka_c2, bananas)
+    return apples, bananas
+
+
+def places(bootstrap: str, **config: Any) -> dict[int, str]:
+    """The nodes that librdkafka is shown."""
+    metadata = Producer({"bootstrap.servers": bootstrap, **config}).list_topics(timeout=10)
+    return {node.id: f"{node.host}:{node.port}" for node in metadata.brokers.values()}
+
+
+def clusters_with_log_dirs(admin: Any, node: int) -> set[str]:
+    """Whose directories a node shows; each is named `cluster/broker:path`."""
+    (answered,) = admin.describe_log_dirs(brokers=[node])
+    return {found["log_dir"].partition("/")[0] for found in answered["log_dirs"]}
+
+
+def test_a_port_for_each_node(
+    rules: Rules, topics: tuple[str, str], start_gateway: StartGateway, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
+) -> None:
+    apples, bananas = topics
+    rules.to("c1", [apples])
+    first = free_block(4)
+    shared = f"127.0.0.1:{first}"
+    start_gateway(rules.to("c2", [bananas]), listen=shared, node_ports=(f"{first + 1}-{first + 3}",))
+    nodes = {101: f"127.0.0.1:{first + 2}", 102: f"127.0.0.1:{first + 3}"}
+    for bootstrap in (shared, *nodes.values()):
+        assert places(bootstrap) == nodes
+    for topic, cluster in ((apples, kafka_c1), (bananas, kafka_c2)):
+        produce(nodes[101], topic, VALUES)
+        assert sorted(read_all(cluster.bootstrap, topic)) == sorted(VALUES)
+        assert sorted(read_all(nodes[102], topic)) == sorted(VALUES)
+    admin = KafkaAdminClient(bootstrap_servers=shared)
+    assert clusters_with_log_dirs(admin, 101) == {"c1"}
+    assert clusters_with_log_dirs(admin, 102) == {"c2"}
+    admin.close()
+
+
+async def test_a_host_for_each_node_on_one_tls_port(
+    rules: Rules,
+    topics: tuple[str, str],
+    start_gateway: StartGateway,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apples, bananas = topics
+    rules.to("c1", [apples])
+    authority = Authority(tmp_path / "tls")
+    signed = authority.sign("gateway", host=f"DNS:*.{DOMAIN}")
+    port = free_block(1)
+    start_gateway(
+        rules.to("c2", [bananas]),
+        listen=f"tls://127.0.0.1:{port}",
+        advertised=(f"{{node}}.{DOMAIN}:{port}",),
+        tls_certificate=signed.certificate,
+        tls_key=signed.key,
+    )
+    leads_here(monkeypatch)
+    bootstrap = f"bootstrap.{DOMAIN}:{port}"
+    context = create_ssl_context(cafile=str(authority.certificate))
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, security_protocol="SSL", ssl_context=context) as producer:
+        for topic in topics:
+            for value in VALUES:
+                await producer.send_and_wait(topic, value.encode())
+        assert {node.host for node in producer.client.cluster.brokers()} == {f"101.{DOMAIN}", f"102.{DOMAIN}"}
+    assert sorted(read_all(kafka_c1.bootstrap, apples)) == sorted(VALUES)
+    assert sorted(read_all(kafka_c2.bootstrap, bananas)) == sorted(VALUES)
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap, security_protocol="SSL", ssl_context=context)
+    assert clusters_with_log_dirs(admin, 102) == {"c2"}
+    admin.close()
+
+
+def leads_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a DNS that leads all names of the domain to this machine."""
+    look_up = socket.getaddrinfo
+
+    def answer(host: Any, *rest: Any, **more: Any) -> Any:
+        return look_up("127.0.0.1" if str(host).endswith(DOMAIN) else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+
+
+def test_clients_inside_and_outside_are_told_different_addresses(
+    rules: Rules, topics: tuple[str, str], start_gateway: StartGateway, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "tls")
+    signed, client = authority.sign("gateway"), authority.sign("client")
+    inside, outside = free_block(1), free_block(1)
+    gateway = start_gateway(
+        rules.to("c1", topics[:1]),
+        listen=f"127.0.0.1:{inside},tls://127.0.0.1:{outside}",
+        advertised=(f"localhost:{inside}", f"127.0.0.1:{outside}"),
+        tls_certificate=signed.certificate,
+        tls_key=signed.key,
+        tls_client_ca=authority.certificate,
+    )
+    assert gateway.gateway.port == inside
+    mutual = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.certificate),
+        "ssl.certificate.location": str(client.certificate),
+        "ssl.key.location": str(client.key),
+    }
+    assert set(places(f"127.0.0.1:{inside}").values()) == {f"localhost:{inside}"}
+    assert set(places(f"127.0.0.1:{outside}", **mutual).values()) == {f"127.0.0.1:{outside}"}

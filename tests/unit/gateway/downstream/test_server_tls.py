@@ -1,0 +1,142 @@
+"""TLS towards clients: files that change count for new connections, and the host that a client asks for is known."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from services.gateway.downstream import server_tls
+from services.gateway.downstream.server_tls import ServerTls
+from services.gateway.server_certificate import TlsFiles
+from tests.fixtures.certificates import Authority, Signed
+
+HOST = "101.kafka.example.com"
+NAMES = f"DNS:{HOST},IP:127.0.0.1"
+WITHIN_S, PAUSE_S = 10.0, 0.01
+
+
+@dataclass
+class Stage:
+    """A server that greets, and what its clients need."""
+
+    authority: Authority
+    files: TlsFiles
+    tls: ServerTls
+    port: int = 0
+    hosts: list[str] = field(default_factory=list)
+
+    async def name_shown(self, client: Signed | None = None, host: str = HOST) -> str:
+        """The name in the certificate that a client is shown, when it has been let in."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.authority.certificate)
+        if client is not None:
+            context.load_cert_chain(client.certificate, client.key)
+        async with asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=context, server_hostname=host)
+            try:
+                await reader.readexactly(2)  # in TLS 1.3 a refusal comes after the handshake
+                subject = writer.get_extra_info("peercert")["subject"]
+            finally:
+                writer.close()
+        return str(subject[0][0][1])
+
+    def take(self, signed: Signed) -> None:
+        """The operator renews the certificate."""
+        self.files.certificate.write_bytes(signed.certificate.read_bytes())
+        self.files.key.write_bytes(signed.key.read_bytes())
+
+
+async def staged(folder: Path, *, client_ca: bool) -> AsyncIterator[Stage]:
+    authority = Authority(folder)
+    trusted = folder / "ca.pem" if client_ca else None
+    files = TlsFiles(folder / "server.pem", folder / "server.key", client_ca=trusted)
+    first = authority.sign("first", host=NAMES)
+    files.certificate.write_bytes(first.certificate.read_bytes())
+    files.key.write_bytes(first.key.read_bytes())
+    (folder / "ca.pem").write_bytes(authority.certificate.read_bytes())
+    stage = Stage(authority, files, ServerTls(files))
+
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stage.hosts.append(stage.tls.host_asked_for(writer.transport))
+        writer.write(b"hi")
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=stage.tls.context)
+    stage.port = server.sockets[0].getsockname()[1]
+    following = asyncio.create_task(stage.tls.follow_files())
+    yield stage
+    following.cancel()
+    server.close()
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_tls, "LOOK_S", 0.02)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async for each in staged(tmp_path, client_ca=False):
+        yield each
+
+
+@pytest.fixture
+async def mutual_stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async for each in staged(tmp_path, client_ca=True):
+        yield each
+
+
+async def test_the_host_that_a_client_asks_for_is_known(stage: Stage) -> None:
+    assert await stage.name_shown() == "first"
+    assert await stage.name_shown(host="127.0.0.1") == "first"
+    assert stage.hosts == [HOST, ""], "clients don't say addresses"
+
+
+@pytest.mark.parametrize("host", [HOST, "127.0.0.1"])
+async def test_a_renewed_certificate_is_shown_to_new_clients(stage: Stage, host: str) -> None:
+    stage.take(stage.authority.sign("second", host=NAMES))
+    async with asyncio.timeout(WITHIN_S):
+        while await stage.name_shown(host=host) != "second":
+            await asyncio.sleep(PAUSE_S)
+
+
+async def test_a_certificate_that_can_not_be_loaded_is_said_and_not_taken(stage: Stage) -> None:
+    with capture_logs() as logs:
+        stage.files.certificate.write_text("no PEM")
+        async with asyncio.timeout(WITHIN_S):
+            while not logs:
+                await asyncio.sleep(PAUSE_S)
+    assert f"tls_certificate {stage.files.certificate}" in logs[0]["reason"]
+    assert await stage.name_shown() == "first"
+
+
+async def test_without_a_certificate_of_its_own_a_client_is_not_let_in(mutual_stage: Stage) -> None:
+    assert not await lets_in(mutual_stage, None)
+    assert await lets_in(mutual_stage, mutual_stage.authority.sign("client"))
+
+
+@pytest.mark.parametrize("host", [HOST, "127.0.0.1"])
+async def test_other_authorities_of_clients_count_for_new_connections(
+    mutual_stage: Stage, tmp_path: Path, host: str
+) -> None:
+    other = Authority(tmp_path / "other")
+    old, new = mutual_stage.authority.sign("old"), other.sign("new")
+    assert not await lets_in(mutual_stage, new, host)
+    (tmp_path / "ca.pem").write_bytes(other.certificate.read_bytes())
+    async with asyncio.timeout(WITHIN_S):
+        while not await lets_in(mutual_stage, new, host):
+            await asyncio.sleep(PAUSE_S)
+    assert not await lets_in(mutual_stage, old, host)
+
+
+async def lets_in(stage: Stage, client: Signed | None, host: str = HOST) -> bool:
+    try:
+        await stage.name_shown(client, host)
+    except (ssl.SSLError, asyncio.IncompleteReadError, ConnectionError):
+        return False
+    return True
