@@ -11,6 +11,7 @@ from tests.clients.contract import Admin, Client
 from tests.clients.go.driver import FranzAdmin, FranzClient, KafkaGoAdmin, KafkaGoClient, SaramaAdmin, SaramaClient
 from tests.clients.java.driver import JavaAdmin, JavaClient
 from tests.clients.kafka_python.driver import KafkaPythonAdmin, KafkaPythonClient
+from tests.clients.kafkajs.driver import KafkaJsAdmin, KafkaJsClient
 from tests.clients.kcat.driver import KcatClient
 
 CLIENTS: Mapping[str, Callable[[str], Client]] = {
@@ -29,6 +30,7 @@ CLIENTS: Mapping[str, Callable[[str], Client]] = {
     "sarama-2.8": lambda bootstrap: SaramaClient(bootstrap, "2.8.2"),
     "sarama-0.8.2": lambda bootstrap: SaramaClient(bootstrap, "0.8.2.0"),
     "kafka-go": KafkaGoClient,
+    "kafkajs": KafkaJsClient,
 }
 
 ADMINS: Mapping[str, Callable[[str], Admin]] = {
@@ -43,4 +45,5 @@ ADMINS: Mapping[str, Callable[[str], Admin]] = {
     "franz-go": FranzAdmin,
     "sarama": lambda bootstrap: SaramaAdmin(bootstrap, "4.3.1"),
     "kafka-go": KafkaGoAdmin,
+    "kafkajs": KafkaJsAdmin,
 }

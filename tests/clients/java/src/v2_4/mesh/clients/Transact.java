@@ -32,7 +32,7 @@ final class Transact {
             try {
                 Object result = true;
                 for (String command : line.split("\t")) {
-                    result = transact.answer(command.split(" "));
+                    result = transact.answer(command.split(" ", 4));
                 }
                 Out.line("result", result);
             } catch (KafkaException refused) {
@@ -88,9 +88,11 @@ final class Transact {
         config.setProperty("bootstrap.servers", command[2]);
         config.setProperty("transactional.id", command[0]);
         config.setProperty("max.block.ms", "20000");
-        for (int at = 3; at < command.length; at++) {
-            String[] pair = command[at].split("=", 2);
-            config.setProperty(pair[0], pair[1]);
+        if (command.length > 3) {
+            for (String property : command[3].split(" ")) {
+                String[] pair = property.split("=", 2);
+                config.setProperty(pair[0], pair[1]);
+            }
         }
         return new KafkaProducer<>(config, new StringSerializer(), new StringSerializer());
     }
