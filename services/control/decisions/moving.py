@@ -10,7 +10,15 @@ from typing import Any, TypeVar
 import structlog
 
 from mesh.routing import Place, RoutingTable, UpstreamCluster
-from services.control.domain.effects import Effect, Fate, LogRange, effects_of, places_of_danger, refuse_skips
+from services.control.domain.effects import (
+    Effect,
+    Fate,
+    LogRange,
+    OffsetKeepers,
+    effects_of,
+    places_of_danger,
+    refuse_skips,
+)
 from services.control.domain.errors import NotAllowed, Unavailable
 from services.control.domain.moves import (
     Move,
@@ -118,15 +126,19 @@ class Scout:
         asked = places_of_danger(moves, logs)
         if wishes.validate_only:
             asked = {move.source for move in moves if any(log.end for log in logs.get(move.source, {}).values())}
-        positions = await self._positions(clusters, asked, None, wishes)
-        effects = effects_of(moves, logs, positions)
+        keepers = OffsetKeepers(decision.before)
+        places = {place for move in moves if move.source in asked for place in keepers.places(move)}
+        positions = await self._positions(clusters, places, None, wishes)
+        effects = effects_of(moves, keepers, logs, positions, {})
         # a group that seems to skip may have read the new log to this place before: its offsets there tell
-        skips = [effect for effect in effects if effect.fate is Fate.SILENT_SKIP]
+        skips = [
+            effect for effect in effects if effect.fate is Fate.SILENT_SKIP and keepers.home_of(effect.group) is None
+        ]
         if not skips:
             return effects
         targets = {effect.move.target for effect in skips if effect.move.target is not None}
-        positions |= await self._positions(clusters, targets, {effect.group for effect in skips}, wishes)
-        return effects_of(moves, logs, positions)
+        there = await self._positions(clusters, targets, {effect.group for effect in skips}, wishes)
+        return effects_of(moves, keepers, logs, positions, there)
 
     async def _topics(
         self, table: RoutingTable, names: Iterable[str], what: str, wishes: ChangeWishes

@@ -10,7 +10,8 @@ before, and by what the new log holds:
 4. Otherwise it goes on in the middle of a log without an error, and never sees what stands before: the bad case.
 
 A consumer that starts after the move has no position: it begins where its group has read to there before, or by its
-reset policy.
+reset policy. Not so a group with shadow topics, whose home keeps its offsets of all topics: it has the same position
+wherever a topic moves, and what it has read there before is not known.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mesh.routing import Place
+from mesh.routing import Place, RoutingTable, Subject
 from services.control.domain.errors import NotAllowed
 from services.control.domain.moves import Move, listed, located
 
@@ -49,7 +50,7 @@ class LogRange:
 Logs = Mapping[Place, Mapping[int, LogRange]]
 """Place of a topic -> partition -> what is there. A place that is absent was not looked at."""
 Positions = Mapping[Place, Mapping[str, Mapping[int, int]]]
-"""Place of a topic -> group -> partition -> committed offset."""
+"""Place of a topic, or of its shadow -> group -> partition -> committed offset."""
 
 EMPTY = LogRange(0, 0)
 """The log of a partition that is yet to be created."""
@@ -84,8 +85,40 @@ def places_of_danger(moves: Iterable[Move], logs: Logs) -> set[Place]:
     }
 
 
-def effects_of(moves: Iterable[Move], logs: Logs, positions: Positions) -> list[Effect]:
-    """Everything that is to be said, topic by topic; the records first, then the groups."""
+class OffsetKeepers:
+    """Which clusters keep the offsets of which groups, under the rules of a table."""
+
+    def __init__(self, table: RoutingTable) -> None:
+        self._table = table
+        rules = (rule for rule in table.rules if rule.match.subject is Subject.GROUP and rule.shadow_topics)
+        self._homes = {rule.target_cluster for rule in rules} & table.clusters.keys()
+
+    def home_of(self, group: str) -> str | None:
+        """The cluster that keeps the group's offsets of all topics; None where each topic's own cluster does."""
+        rule = self._table.group_rule(group)
+        return rule.target_cluster if rule is not None and rule.shadow_topics else None
+
+    def places(self, move: Move) -> set[Place]:
+        """Where groups may have offsets of a topic before it moves: beside its records, and at its shadows."""
+        return {move.source} | {Place(home, move.topic) for home in self._homes if home != move.source.cluster}
+
+    def readers(self, move: Move, positions: Positions) -> dict[str, Mapping[int, int]]:
+        """The groups that read a topic, each with the offsets that count."""
+        return {
+            group: offsets
+            for place in self.places(move)
+            for group, offsets in positions.get(place, {}).items()
+            if (self.home_of(group) or move.source.cluster) == place.cluster
+        }
+
+
+def effects_of(
+    moves: Iterable[Move], keepers: OffsetKeepers, logs: Logs, positions: Positions, read_before: Positions
+) -> list[Effect]:
+    """Everything that is to be said, topic by topic; the records first, then the groups.
+
+    `read_before`: what groups have committed where the topics live afterwards.
+    """
     effects: list[Effect] = []
     for move in moves:
         behind = sum(log.records for log in logs.get(move.source, {}).values())
@@ -93,8 +126,8 @@ def effects_of(moves: Iterable[Move], logs: Logs, positions: Positions) -> list[
             effects.append(Effect(move, Fate.RECORDS_STAY, records=behind))
         if move.target is None or move.target not in logs:
             continue
-        there = positions.get(move.target, {})
-        for group, offsets in sorted(positions.get(move.source, {}).items()):
+        there = read_before.get(move.target, {})
+        for group, offsets in sorted(keepers.readers(move, positions).items()):
             fates = (
                 _effect(move, group, partition, offset, logs[move.target].get(partition, EMPTY), there.get(group, {}))
                 for partition, offset in sorted(offsets.items())

@@ -5,12 +5,22 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import Place
-from services.control.domain.effects import Fate, LogRange, effects_of, fate_of, places_of_danger, refuse_skips
+from services.control.domain.effects import (
+    Fate,
+    LogRange,
+    OffsetKeepers,
+    effects_of,
+    fate_of,
+    places_of_danger,
+    refuse_skips,
+)
 from services.control.domain.errors import NotAllowed
 from services.control.domain.moves import Move
+from tests.unit.control.worlds import rule, rule_set, table
 
 HERE, THERE = Place("c1", "apples"), Place("c2", "fruit.apples")
 MOVE = Move("apples", HERE, THERE, 2)
+KEEPERS = OffsetKeepers(table("ap*->c1"))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +47,7 @@ def test_the_fate_of_a_reader(position: int, log: LogRange, read_before: int | N
 def test_records_stay_and_each_group_is_told_its_worst_partition() -> None:
     logs = {HERE: {0: LogRange(0, 10), 1: LogRange(5, 20)}, THERE: {0: LogRange(0, 0), 1: LogRange(0, 40)}}
     positions = {HERE: {"shop": {0: 10, 1: 18}, "audit": {0: 0}}}
-    records, audit, shop = effects_of([MOVE], logs, positions)
+    records, audit, shop = effects_of([MOVE], KEEPERS, logs, positions, {})
     assert (records.fate, records.records, records.group) == (Fate.RECORDS_STAY, 25, "")
     assert (audit.group, audit.fate) == ("audit", Fate.GOES_ON)
     assert (shop.group, shop.fate, shop.partition, shop.position) == ("shop", Fate.SILENT_SKIP, 1, 18)
@@ -52,14 +62,15 @@ def test_records_stay_and_each_group_is_told_its_worst_partition() -> None:
 
 
 def test_a_topic_that_is_yet_to_be_created_is_empty() -> None:
-    (_, shop) = effects_of([MOVE], {HERE: {0: LogRange(0, 10)}, THERE: {}}, {HERE: {"shop": {0: 10}}})
+    (_, shop) = effects_of([MOVE], KEEPERS, {HERE: {0: LogRange(0, 10)}, THERE: {}}, {HERE: {"shop": {0: 10}}}, {})
     assert shop.fate is Fate.OUT_OF_RANGE
 
 
 def test_nothing_is_said_of_logs_that_could_not_be_seen() -> None:
-    assert effects_of([MOVE], {}, {HERE: {"shop": {0: 10}}}) == []
+    assert effects_of([MOVE], KEEPERS, {}, {HERE: {"shop": {0: 10}}}, {}) == []
     nowhere = Move("apples", HERE, None, 2)
-    assert [each.fate for each in effects_of([nowhere], {HERE: {0: LogRange(0, 1)}}, {})] == [Fate.RECORDS_STAY]
+    (only,) = effects_of([nowhere], KEEPERS, {HERE: {0: LogRange(0, 1)}}, {}, {})
+    assert only.fate is Fate.RECORDS_STAY
 
 
 @pytest.mark.parametrize(
@@ -73,3 +84,13 @@ def test_nothing_is_said_of_logs_that_could_not_be_seen() -> None:
 )
 def test_groups_are_asked_for_only_where_one_may_be_harmed(old: LogRange, new: LogRange, danger: bool) -> None:
     assert places_of_danger([MOVE], {HERE: {0: old}, THERE: {0: new}}) == ({HERE} if danger else set())
+
+
+def test_a_group_with_shadow_topics_keeps_its_position_at_home() -> None:
+    shadows = rule_set("ap*->c1").create(rule("group:shop*->c3", shadow_topics=True)).after
+    at_home = Place("c3", "apples")
+    keepers = OffsetKeepers(shadows)
+    assert keepers.places(MOVE) == {HERE, at_home}
+    assert KEEPERS.places(MOVE) == {HERE}
+    positions = {HERE: {"shop-1": {0: 3}, "audit": {0: 10}}, at_home: {"shop-1": {0: 7}, "audit": {0: 1}}}
+    assert keepers.readers(MOVE, positions) == {"shop-1": {0: 7}, "audit": {0: 10}}
