@@ -74,6 +74,8 @@ def _described(
                 partition.leader_epoch,
                 partition.replica_nodes,
                 partition.isr_nodes,
+                eligible_leader_replicas=[],  # the Java admin client fails on null
+                last_known_elr=[],
             )
             for partition in partitions
         ],

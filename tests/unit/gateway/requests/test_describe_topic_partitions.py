@@ -47,6 +47,14 @@ def test_named_topics_come_from_their_owners_in_the_order_of_names() -> None:
     assert (nowhere.error_code, book.answer.next_cursor) == (3, None)
 
 
+def test_what_is_not_known_of_replicas_is_empty_and_not_null() -> None:
+    """The Java admin client, and with it every tool that describes topics, fails on null."""
+    book = ask("apples")
+    book.answered(told("apples"))
+    for partition in book.answer.topics[0].partitions:
+        assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
+
+
 def test_all_topics_come_from_all_clusters_without_internal_ones() -> None:
     book = ask()
     assert [call.cluster for call in book.asked()] == ["c1", "c2"]
