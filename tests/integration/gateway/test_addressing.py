@@ -13,6 +13,7 @@ from aiokafka.helpers import create_ssl_context
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 
+from mesh.routing import ForwardingRule, NamePrefix, NodeView, Subject
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
@@ -137,3 +138,14 @@ def test_clients_inside_and_outside_are_told_different_addresses(
     }
     assert set(places(f"127.0.0.1:{inside}").values()) == {f"localhost:{inside}"}
     assert set(places(f"127.0.0.1:{outside}", **mutual).values()) == {f"127.0.0.1:{outside}"}
+
+
+def test_a_rule_about_client_software_decides_which_nodes_it_sees(
+    rules: Rules, topics: tuple[str, str], start_gateway: StartGateway
+) -> None:
+    rules.to("c1", topics[:1])
+    software = NamePrefix("confluent-kafka-python/", Subject.CLIENT_SOFTWARE)
+    gateway = start_gateway(rules.add(ForwardingRule("one-node", software, "", node_view=NodeView.SINGLE)))
+    assert places(gateway.address) == {99: gateway.address}
+    produce(gateway.address, topics[0], VALUES)
+    assert sorted(read_all(gateway.address, topics[0])) == sorted(VALUES)
