@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from mesh.lifecycle import Lifecycle
-from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, Subject, UpstreamCluster
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
@@ -33,14 +33,23 @@ class Rules:
     def to(self, cluster: str, topics: Iterable[str]) -> RoutingTable:
         """The next revision, in which these topics live on `cluster`."""
         revision = self.table.revision + 1
-        for topic in topics:
-            match = ExactName(topic)
+        return self._with(ForwardingRule(f"r-{revision}-{topic}", ExactName(topic), cluster) for topic in topics)
+
+    def transactions(self, prefix: str, cluster: str, *, span_clusters: bool = False) -> RoutingTable:
+        """The next revision, in which transactional ids that begin so live on `cluster`."""
+        match = NamePrefix(prefix, Subject.TRANSACTIONAL_ID)
+        name = f"t-{self.table.revision + 1}-{prefix}"
+        return self._with([ForwardingRule(name, match, cluster, span_clusters=span_clusters)])
+
+    def _with(self, rules: Iterable[ForwardingRule]) -> RoutingTable:
+        """The next revision, with these rules in the place of those with the same match."""
+        revision = self.table.revision + 1
+        for rule in rules:
             self._versions = [
-                RuleVersion(v.rule, v.rank, v.from_revision, revision) if v.alive and v.rule.match == match else v
+                RuleVersion(v.rule, v.rank, v.from_revision, revision) if v.alive and v.rule.match == rule.match else v
                 for v in self._versions
             ]
-            rank = float(len(self._versions))
-            self._versions.append(RuleVersion(ForwardingRule(f"r-{revision}-{topic}", match, cluster), rank, revision))
+            self._versions.append(RuleVersion(rule, float(len(self._versions)), revision))
         self.table = RoutingTable(revision, self._clusters, self._versions)
         return self.table
 

@@ -15,7 +15,7 @@ from services.gateway.requests.transactions.begin import INIT_VERSION, init_prod
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.end_spanning import NEXT_IDENTITY_SINCE, end_spanning
 from services.gateway.requests.transactions.home import spans_clusters, transaction_home
-from services.gateway.requests.transactions.survey import OPEN, identity_of, survey
+from services.gateway.requests.transactions.survey import ONGOING, identity_of, survey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -62,7 +62,7 @@ def _end_at_origin(
     known = yield from survey(message.transactional_id, (c for c in mesh.table.clusters if c != home), mesh)
     for cluster, state in known.items():
         if isinstance(state, TransactionState) and state.producer_id == message.producer_id:
-            if _may_abort_nothing(message, version) and state.transaction_state not in OPEN:
+            if _may_abort_nothing(message, version) and state.transaction_state != ONGOING:
                 return EndTxnResponse()
             ended = yield from end_on(cluster, message, version, mesh)
             if ended.error_code:
@@ -88,7 +88,7 @@ def _may_abort_nothing(message: EndTxnRequest, version: int) -> bool:
 def _has_nothing_open(message: EndTxnRequest, home: str, mesh: MeshView) -> Generator[Command, Any, bool]:
     known = yield from survey(message.transactional_id, (home,), mesh)
     state = known.get(home)
-    if not isinstance(state, TransactionState) or state.transaction_state in OPEN:
+    if not isinstance(state, TransactionState) or state.transaction_state == ONGOING:
         return False
     return identity_of(state) == (message.producer_id, message.producer_epoch)
 

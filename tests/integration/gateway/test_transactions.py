@@ -1,0 +1,221 @@
+"""Transactions on real clusters: Java speaks the second protocol (KIP-890), librdkafka the first."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.clusters import KafkaCluster
+from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.running import Rules, RunningGateway
+from tests.integration.gateway.transacting import (
+    JavaTransactions,
+    LibrdkafkaTransacting,
+    Open,
+    Transacting,
+    TransactionError,
+    read_committed,
+)
+
+TRANSACTIONS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Orchard:
+    """apples live on c1, bananas on c2; the other cluster has a topic of that name too, should they move."""
+
+    apples: str
+    bananas: str
+    c1: KafkaCluster
+    c2: KafkaCluster
+
+    def committed(self) -> tuple[list[str], list[str]]:
+        """apples on c1, bananas on c2."""
+        return read_committed(self.c1.bootstrap, self.apples), read_committed(self.c2.bootstrap, self.bananas)
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[JavaTransactions]:
+    program = JavaTransactions()
+    yield program
+    program.close()
+
+
+@pytest.fixture(params=["java", "librdkafka"])
+def open_producer(request: pytest.FixtureRequest) -> Open:
+    if request.param == "librdkafka":
+        return LibrdkafkaTransacting
+    java: JavaTransactions = request.getfixturevalue("jvm")
+    return java.open
+
+
+@pytest.fixture
+def orchard(rules: Rules, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, create_topic: CreateTopic) -> Orchard:
+    name = f"transactions-{uuid.uuid4().hex[:8]}"
+    made = Orchard(f"{name}-apples", f"{name}-bananas", kafka_c1, kafka_c2)
+    for cluster in (kafka_c1, kafka_c2):
+        create_topic(cluster, made.apples)
+        create_topic(cluster, made.bananas)
+    rules.to("c1", [made.apples])
+    rules.to("c2", [made.bananas])
+    return made
+
+
+def commit(producer: Transacting, topic: str, *values: str) -> None:
+    producer.begin()
+    producer.send(topic, *values)
+    producer.commit()
+
+
+def test_commits_are_read_and_aborts_are_not(
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+) -> None:
+    producer = open_producer(start_gateway(rules.table).address, f"{orchard.apples}-id")
+    producer.init()
+    commit(producer, orchard.apples, "one", "two")
+    producer.begin()
+    producer.send(orchard.apples, "never")
+    assert producer.flush() == []
+    producer.abort()
+    commit(producer, orchard.apples, "three")
+    producer.close()
+    assert orchard.committed() == (["one", "three", "two"], [])
+
+
+@pytest.mark.parametrize("first", ["home", "elsewhere"])
+def test_what_lives_on_another_cluster_is_refused_at_once_and_the_producer_goes_on(
+    first: str, orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+) -> None:
+    producer = open_producer(start_gateway(rules.table).address, f"{orchard.apples}-id")
+    producer.init()
+    producer.begin()
+    if first == "home":
+        producer.send(orchard.apples, "not without the other")
+        assert producer.flush() == []
+    producer.send(orchard.bananas, "of another cluster")
+    assert len(producer.flush()) == 1
+    with pytest.raises(TransactionError) as refused:
+        producer.commit()
+    assert not refused.value.fatal
+    producer.abort()
+    commit(producer, orchard.apples, "alone")
+    producer.close()
+    assert orchard.committed() == (["alone"], [])
+
+
+def test_transactions_over_two_clusters_where_a_rule_lets_them(
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+) -> None:
+    table = rules.transactions(orchard.apples, "c1", span_clusters=True)
+    producer = open_producer(start_gateway(table).address, f"{orchard.apples}-id")
+    producer.init()
+    apples, bananas = [], []
+    for n in range(TRANSACTIONS):
+        producer.begin()
+        of_apples, of_bananas = ([f"{n:02}-{topic}-{i}" for i in range(3)] for topic in ("a", "b"))
+        producer.send(orchard.apples, *of_apples)
+        if n % 3:  # the others have nothing on c2
+            producer.send(orchard.bananas, *of_bananas)
+        assert producer.flush() == []
+        if n % 4 == 3:
+            producer.abort()
+        else:
+            producer.commit()
+            apples += of_apples
+            bananas += of_bananas if n % 3 else []
+    producer.close()
+    assert orchard.committed() == (apples, bananas)
+
+
+def test_a_producer_that_was_replaced_writes_nowhere_any_more(
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+) -> None:
+    table = rules.transactions(orchard.apples, "c1", span_clusters=True)
+    address = start_gateway(table).address
+    old = open_producer(address, f"{orchard.apples}-id")
+    old.init()
+    old.begin()
+    old.send(orchard.bananas, "of the old one")
+    assert old.flush() == []
+    new = LibrdkafkaTransacting(address, f"{orchard.apples}-id")
+    new.init()
+    with pytest.raises(TransactionError) as fenced:
+        old.commit()
+    assert fenced.value.fatal
+    commit(new, orchard.bananas, "of the new one")
+    new.close()
+    old.close()
+    assert orchard.committed() == ([], ["of the new one"])
+
+
+def test_a_gateway_that_was_not_there_at_the_beginning_lets_only_abort(
+    orchard: Orchard, rules: Rules, tmp_path: Path, open_producer: Open
+) -> None:
+    table = rules.transactions(orchard.apples, "c1", span_clusters=True)
+    gateway = RunningGateway(tmp_path / "first", table)
+    producer = open_producer(gateway.address, f"{orchard.apples}-id")
+    producer.init()
+    producer.begin()
+    producer.send(orchard.apples, "half")
+    producer.send(orchard.bananas, "half")
+    assert producer.flush() == []
+    gateway.close()
+    second = RunningGateway(tmp_path / "second", table, listen=gateway.address)
+    try:
+        with pytest.raises(TransactionError) as refused:
+            producer.commit()
+        assert not refused.value.fatal
+        producer.abort()
+        producer.begin()
+        producer.send(orchard.apples, "whole")
+        producer.send(orchard.bananas, "whole")
+        producer.commit()
+        producer.close()
+    finally:
+        second.close()
+    assert orchard.committed() == (["whole"], ["whole"])
+
+
+def test_a_transactional_id_moves_while_a_transaction_is_open(
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+) -> None:
+    gateway = start_gateway(rules.transactions(orchard.apples, "c1"))
+    producer = open_producer(gateway.address, f"{orchard.apples}-id")
+    producer.init()
+    producer.begin()
+    producer.send(orchard.apples, "begun on c1")
+    assert producer.flush() == []
+    gateway.move(rules.transactions(orchard.apples, "c2"))
+    producer.commit()
+    try:
+        commit(producer, orchard.bananas, "on c2")
+    except TransactionError as moved:  # with the first protocol the producer hears of it now
+        assert not moved.fatal
+        producer.abort()
+        commit(producer, orchard.bananas, "on c2")
+    producer.close()
+    assert orchard.committed() == (["begun on c1"], ["on c2"])
+
+
+def test_a_topic_moves_while_a_transaction_is_open(
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+) -> None:
+    gateway = start_gateway(rules.table)
+    producer = open_producer(gateway.address, f"{orchard.apples}-id")
+    producer.init()
+    producer.begin()
+    producer.send(orchard.apples, "committed after the move")
+    assert producer.flush() == []
+    gateway.move(rules.to("c2", [orchard.apples]))
+    producer.commit()
+    producer.begin()
+    producer.send(orchard.apples, "refused")
+    assert len(producer.flush()) == 1
+    producer.abort()
+    gateway.move(rules.to("c1", [orchard.apples]))
+    commit(producer, orchard.apples, "back again")
+    producer.close()
+    assert orchard.committed() == (["back again", "committed after the move"], [])
+    assert read_committed(orchard.c2.bootstrap, orchard.apples) == []

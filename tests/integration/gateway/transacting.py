@@ -1,0 +1,178 @@
+"""Transactional producers for tests to steer: one interface, Java (second protocol, KIP-890) and librdkafka (first)."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.clients.java import driver as java
+
+ANSWER_S = 25.0
+"""Longer than a producer of either kind waits before it gives up by itself."""
+
+
+class TransactionError(Exception):
+    """What the application is told: the error's name, as the client calls it."""
+
+    def __init__(self, name: str, text: str, *, fatal: bool) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+        self.fatal = fatal
+
+
+class Transacting(Protocol):
+    """A transactional producer. `flush` gives the errors of the sends before it."""
+
+    def init(self) -> None: ...
+    def begin(self) -> None: ...
+    def send(self, topic: str, *values: str) -> None: ...
+    def flush(self) -> list[str]: ...
+    def commit(self) -> None: ...
+    def abort(self) -> None: ...
+    def close(self) -> None: ...
+
+
+Open = Callable[..., Transacting]
+"""Bootstrap address, transactional id and properties, with underscores for dots -> a producer."""
+
+
+class LibrdkafkaTransacting:
+    def __init__(self, bootstrap: str, transactional_id: str, **config: str) -> None:
+        properties = {name.replace("_", "."): value for name, value in config.items()}
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0, **properties}
+        )
+        self._failed: list[str] = []
+
+    def init(self) -> None:
+        self._do(lambda: self._producer.init_transactions(ANSWER_S))
+
+    def begin(self) -> None:
+        self._do(self._producer.begin_transaction)
+
+    def send(self, topic: str, *values: str) -> None:
+        for value in values:
+            self._do(partial(self._producer.produce, topic, value, value, on_delivery=self._delivered))
+
+    def flush(self) -> list[str]:
+        assert self._producer.flush(ANSWER_S) == 0, "records were neither delivered nor refused"
+        failed, self._failed = self._failed, []
+        return failed
+
+    def commit(self) -> None:
+        self._do(lambda: self._producer.commit_transaction(ANSWER_S))
+
+    def abort(self) -> None:
+        self._do(lambda: self._producer.abort_transaction(ANSWER_S))
+
+    def close(self) -> None:
+        del self._producer  # librdkafka ends its threads with it
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._failed.append(error.name())
+
+    def _do(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            raise TransactionError(error.name(), error.str(), fatal=error.fatal()) from None
+
+
+class JavaTransactions:
+    """One JVM with any number of producers."""
+
+    def __init__(self) -> None:
+        command = java.command("4.3.1", "")[:-2]
+        self._program = subprocess.Popen(
+            [*command, "mesh.clients.Transact"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def open(self, bootstrap: str, transactional_id: str, **config: str) -> "JavaTransacting":
+        properties = [f"{name.replace('_', '.')}={value}" for name, value in config.items()]
+        self.ask(" ".join((transactional_id, "open", bootstrap, *properties)))
+        return JavaTransacting(self, transactional_id)
+
+    def ask(self, line: str) -> Any:
+        assert self._program.stdin is not None and self._program.stdout is not None
+        self._program.stdin.write(f"{line}\n")
+        for told in self._program.stdout:
+            answer = json.loads(told)
+            if "error" in answer:
+                name = answer["type"].rpartition(".")[2]
+                raise TransactionError(name, answer["error"], fatal=name in FATAL)
+            return answer["result"]
+        raise EOFError(f"the Java program has ended at {line!r}")
+
+    def close(self) -> None:
+        self._program.kill()
+        self._program.wait(ANSWER_S)
+
+
+FATAL = frozenset({"ProducerFencedException", "InvalidPidMappingException", "TransactionalIdAuthorizationException"})
+"""Errors after which a Java producer has to be closed."""
+
+
+class JavaTransacting:
+    def __init__(self, jvm: JavaTransactions, transactional_id: str) -> None:
+        self._jvm = jvm
+        self._id = transactional_id
+
+    def init(self) -> None:
+        self._ask("init")
+
+    def begin(self) -> None:
+        self._ask("begin")
+
+    def send(self, topic: str, *values: str) -> None:
+        self._jvm.ask("\t".join(f"{self._id} send {topic} {value}" for value in values))
+
+    def flush(self) -> list[str]:
+        failed: list[str] = self._ask("flush")
+        return failed
+
+    def commit(self) -> None:
+        self._ask("commit")
+
+    def abort(self) -> None:
+        self._ask("abort")
+
+    def close(self) -> None:
+        self._ask("close")
+
+    def _ask(self, command: str) -> Any:
+        return self._jvm.ask(f"{self._id} {command}")
+
+
+def read_committed(bootstrap: str, topic: str) -> list[str]:
+    """All records of the topic that a read_committed consumer gets up to the last stable offset, sorted."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reads-without-group",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+    )
+    found: list[str] = []
+    try:
+        partitions = set(consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        while partitions:
+            message = consumer.poll(ANSWER_S)
+            assert message is not None, f"{topic}: no answer for partitions {partitions}"
+            error = message.error()
+            if error is None:
+                found.append((message.value() or b"").decode())
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                partitions.discard(message.partition() or 0)
+    finally:
+        consumer.close()
+    return sorted(found)
