@@ -21,7 +21,7 @@ from services.gateway.wire.messages.update_features import (
 VALIDATION_SINCE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 """org.apache.kafka.clients.admin.FeatureUpdate.UpgradeType; version 0 calls it allow_downgrade."""
-TELLS_FEATURES: Final = 3
+TELLS_FEATURES: Final = 4
 """Version of ApiVersions."""
 
 Outcomes = Mapping[str, UpdateFeaturesResponse | Unreachable]

@@ -52,7 +52,6 @@ from services.gateway.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from services.gateway.wire.messages.api_versions import ApiVersion
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Struct
@@ -66,8 +65,9 @@ BROKER_REST_S = 1.0
 """After a failed connection, calls to that broker fail at once for so long."""
 METADATA_VERSIONS = VersionRange(4, 12)
 """From 4 on a client can forbid that asking creates a topic; we never ask otherwise."""
-FEATURES_SINCE = 3
-"""First version of ApiVersions that tells what a cluster has switched on; 0 is the one that every broker answers."""
+FEATURES = VersionRange(3, 4)
+"""Versions of ApiVersions that tell what a cluster has switched on; 0 is the one that every broker answers. Before 4,
+brokers keep back the features that they support from level 0 on."""
 OUR_VERSION = VERSION.partition("+")[0]
 """Brokers refuse a name or version of software with anything in it but letters, digits, dots and dashes."""
 BOOTSTRAP_ID = -1
@@ -365,9 +365,10 @@ class Cluster:
         try:
             if self._asked_versions.get(address.broker_id) is not connection:
                 said = await self._ask(connection, Call(self.name, ApiVersionsRequest(), 0), ApiVersionsResponse)
-                if not said.error_code and any(map(_tells_features, said.api_keys)):
+                version = _features_version(said)
+                if version is not None:
                     again = ApiVersionsRequest(OUR_CLIENT_ID, OUR_VERSION)
-                    said = await self._ask(connection, Call(self.name, again, FEATURES_SINCE), ApiVersionsResponse)
+                    said = await self._ask(connection, Call(self.name, again, version), ApiVersionsResponse)
                 if said.error_code:
                     return f"{connection.address} answered ApiVersions with error {said.error_code}"
                 self.knowledge.learn_versions(address.broker_id, said)
@@ -413,8 +414,13 @@ def _translating(inward: Inward, settle: Settle) -> Settle:
     return translate
 
 
-def _tells_features(spoken: ApiVersion) -> bool:
-    return spoken.api_key == ApiKey.API_VERSIONS and spoken.max_version >= FEATURES_SINCE
+def _features_version(said: ApiVersionsResponse) -> int | None:
+    """The version in which this broker tells its features."""
+    spoken = next(
+        (VersionRange(v.min_version, v.max_version) for v in said.api_keys if v.api_key == ApiKey.API_VERSIONS), None
+    )
+    common = spoken.intersection(FEATURES) if spoken else None
+    return common.high if common else None
 
 
 class CallFailedError(Exception):

@@ -23,14 +23,16 @@ from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.cluster import Cluster, UpstreamLimits
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.frames import encode_request
+from services.gateway.wire.frames import RequestHeader, encode_request
 from services.gateway.wire.messages import (
+    ApiVersionsResponse,
     FindCoordinatorResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     MetadataRequest,
     MetadataResponse,
 )
+from services.gateway.wire.messages.api_versions import ApiVersion, SupportedFeatureKey
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from tests.unit.gateway.scripted_broker import BROKER_ID, ScriptedBroker, broker
 
@@ -71,6 +73,23 @@ async def test_a_visit_tells_brokers_and_versions(cluster: Cluster) -> None:
     assert cluster.knowledge.available
     assert list(cluster.knowledge.brokers) == [BROKER_ID]
     assert cluster.knowledge.versions[ApiKey.HEARTBEAT] == VersionRange(0, 4)
+
+
+async def test_features_are_asked_in_the_version_that_tells_all_of_them() -> None:
+    def said(header: RequestHeader, message: object) -> ApiVersionsResponse:
+        answer = ApiVersionsResponse(api_keys=[ApiVersion(key, low, high) for key, (low, high) in spoken.items()])
+        if header.api_version == 4:
+            answer.supported_features = [SupportedFeatureKey("transaction.version", 0, 2)]
+        return answer
+
+    spoken = {ApiKey.METADATA: VersionRange(4, 12), ApiKey.API_VERSIONS: VersionRange(0, 5)}
+    async with broker({}, {ApiKey.API_VERSIONS: said}) as running:
+        cluster = Cluster(UpstreamCluster("c1", (running.address,), 1), LIMITS, lambda: None)
+        cluster.start()
+        async with asyncio.timeout(5):
+            await cluster.attempted.wait()
+        assert cluster.knowledge.supported_features == {"transaction.version": VersionRange(0, 2)}
+        await cluster.stop()
 
 
 async def test_refresh_learns_leaders_and_creates_nothing(cluster: Cluster, scripted: ScriptedBroker) -> None:
