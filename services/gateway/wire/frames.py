@@ -62,6 +62,10 @@ class Split(NamedTuple):
     """Bytes that the unfinished frame still waits for; 0 when there is none, or when its size is not yet known."""
 
 
+TLS_HELLO = 0x1603
+"""How TLS begins: a handshake of version 3."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrameSplitter:
     """Finds frames in a stream with length prefixes."""
@@ -91,7 +95,8 @@ class FrameSplitter:
 
     def _refuse(self, size: int, position: int) -> None:
         if size > self.max_frame_bytes:
-            raise FrameTooLargeError("frame size", position, f"{size} bytes (at most {self.max_frame_bytes})")
+            hint = "; these are the first bytes of TLS" if size >> 16 == TLS_HELLO else ""
+            raise FrameTooLargeError("frame size", position, f"{size} bytes (at most {self.max_frame_bytes}){hint}")
         raise WireError("frame size", position, f"{size} bytes (at least {self.min_frame_bytes})")
 
 

@@ -58,6 +58,11 @@ def test_a_lying_size_is_refused_before_its_bytes_come(size: str, error: type[Wi
         FrameSplitter(max_frame_bytes=1000).split(bytes.fromhex(size), 0, 4)
 
 
+def test_who_speaks_tls_to_a_plain_listener_is_told_apart() -> None:
+    with pytest.raises(FrameTooLargeError, match="first bytes of TLS"):
+        FrameSplitter().split(bytes.fromhex("1603010200010001fc0303"), 0, 11)
+
+
 def test_the_response_header_of_api_versions_has_no_tags() -> None:
     api_versions = encode_response(ApiVersionsResponse(), 3, 5)
     assert parse_response_header(api_versions, 4, len(api_versions), ApiKey.API_VERSIONS, 3) == (5, 8)
