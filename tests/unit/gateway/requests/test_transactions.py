@@ -44,9 +44,12 @@ TX = Coordinator("tx", KeyType.TRANSACTION)
 def world(home: str | None = None) -> World:
     """apples on c1, bananas on c2; the id "tx" lives on `home`, by a rule, or on c1, the first cluster of the mesh."""
     made = World({"c1": ["apples"], "c2": ["bananas"]})
-    if home is not None:
-        rule = ForwardingRule("tx-rule", ExactName("tx", Subject.TRANSACTIONAL_ID), home)
-        made.table = RoutingTable(2, made.table.clusters.values(), [*made.table.versions, RuleVersion(rule, 99.0, 2)])
+    return made if home is None else with_transaction_rule(made, home)
+
+
+def with_transaction_rule(made: World, home: str, *, spans: bool = False) -> World:
+    rule = ForwardingRule("tx-rule", ExactName("tx", Subject.TRANSACTIONAL_ID), home, span_clusters=spans)
+    made.table = RoutingTable(2, made.table.clusters.values(), [*made.table.versions, RuleVersion(rule, 99.0, 2)])
     return made
 
 
