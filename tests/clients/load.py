@@ -1,29 +1,22 @@
 """Clients that keep running while a test does something to the system, and the journals of what they saw.
 
-Some are programs of other languages (`steered`), the librdkafka ones are threads; all write their journals from the
-test's event loop, so a test reads them without locks and awaits any condition over them.
+Those of other languages are programs (`steered`), those of Python threads or tasks (`load_python.py`); all write their
+journals from the test's event loop, so a test reads them without locks and awaits any condition over them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-
-from tests.clients.confluent.driver import commit, received
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Isolation, Sending
 from tests.clients.ledger import Acked
 from tests.clients.processes import JsonLines
-from tests.clients.steered import settings
+from tests.clients.steered import SteeredClient, settings
 
-POLL_SECONDS = 0.1
 KEYS = 32
-COMMIT_EVERY_SECONDS = 0.5
 
 
 @dataclass(slots=True)
@@ -68,10 +61,6 @@ class Journal:
             raise AssertionError(f"{self.client}: not in time: {what} ({state})") from None
 
 
-CONNECTION_LOST = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-"""What librdkafka tells an application for its information; it connects again by itself."""
-
-
 class Running(Protocol):
     """A client under way."""
 
@@ -83,7 +72,17 @@ class Running(Protocol):
         ...
 
 
-class _SteeredLoad:
+class Load(Protocol):
+    """Makes running clients of one library."""
+
+    async def producer(self, topic: str, rate: int) -> Running:
+        """Sends so many records a second, each with its own number."""
+        ...
+
+    async def consumer(self, topic: str, group: str) -> Running: ...
+
+
+class _SteeredRunning:
     """A program of a library (`steered`), carrying out one order until it is told to stop."""
 
     def __init__(self, name: str) -> None:
@@ -111,129 +110,17 @@ class _SteeredLoad:
                 self.journal.add_error(str(line))
 
 
-async def steered_producer(name: str, command: Sequence[str], topic: str, rate: int) -> Running:
-    making = f"topics={topic} ids={name} rate={rate} keys={KEYS}"
-    return await _SteeredLoad.start(name, command, f"produce {settings(Sending())} {making}")
+class SteeredLoad:
+    """Makes the running clients of a steered library."""
 
+    def __init__(self, client: SteeredClient) -> None:
+        self._client = client
 
-async def steered_consumer(name: str, command: Sequence[str], topic: str, group: str) -> Running:
-    order = f"consume topics={topic} group={group} isolation={Isolation.READ_UNCOMMITTED}"
-    return await _SteeredLoad.start(f"{name} consumer", command, order)
+    async def producer(self, topic: str, rate: int) -> Running:
+        name = self._client.name
+        making = f"topics={topic} ids={name} rate={rate} keys={KEYS}"
+        return await _SteeredRunning.start(name, self._client.command, f"produce {settings(Sending())} {making}")
 
-
-class _LibrdkafkaLoad:
-    """A thread around a librdkafka client; what it tells is handed to the event loop."""
-
-    def __init__(self, name: str) -> None:
-        self.journal = Journal(name)
-        self._loop = asyncio.get_running_loop()
-        self._stopping = threading.Event()
-        self._thread = asyncio.create_task(asyncio.to_thread(self._run_and_report))
-
-    async def stop(self) -> None:
-        self._stopping.set()
-        # A flush, and then the end of the thread.
-        await asyncio.wait_for(self._thread, OPERATION_TIMEOUT_SECONDS * 2)
-
-    def _run(self) -> None:
-        raise NotImplementedError
-
-    def _run_and_report(self) -> None:
-        try:
-            self._run()
-        except KafkaException as error:
-            self._tell_error(error.args[0])
-
-    def _tell_error(self, error: KafkaError) -> None:
-        if self.journal.connections_may_break and error.code() in CONNECTION_LOST:
-            return
-        self._loop.call_soon_threadsafe(self.journal.add_error, f"{error.name()}: {error.str()}")
-
-
-class LibrdkafkaProducer(_LibrdkafkaLoad):
-    def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._rate = rate
-        super().__init__("librdkafka")
-
-    def _run(self) -> None:
-        producer = Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "error_cb": self._tell_error,
-            }
-        )
-        start = time.monotonic()
-        sent = 0
-        while not self._stopping.is_set():
-            identifier = f"{self.journal.client}-{sent}"
-            producer.produce(self._topic, identifier, f"key-{sent % KEYS}", on_delivery=self._delivered)
-            sent += 1
-            while (left := start + sent / self._rate - time.monotonic()) > 0 and not self._stopping.is_set():
-                producer.poll(min(left, POLL_SECONDS))
-        undelivered = producer.flush(OPERATION_TIMEOUT_SECONDS)
-        if undelivered:
-            told = f"{undelivered} records neither delivered nor failed"
-            self._loop.call_soon_threadsafe(self.journal.add_error, told)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._tell_error(error)
-            return
-        value, partition, offset = message.value(), message.partition(), message.offset()
-        assert isinstance(value, bytes) and partition is not None
-        # a repeat of what is stored already is acknowledged without saying where
-        known = Acked.UNKNOWN_OFFSET if offset is None else offset
-        self._loop.call_soon_threadsafe(self.journal.add_acked, Acked(value.decode(), partition, known))
-
-
-class LibrdkafkaConsumer(_LibrdkafkaLoad):
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._group = group
-        super().__init__("librdkafka consumer")
-
-    def _run(self) -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self._group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "error_cb": self._tell_error,
-            }
-        )
-        # Positions are given with each commit: librdkafka's stored offsets never go back, and so would not be committed
-        # for a while after the topic moved to a cluster where its offsets are lower.
-        uncommitted: dict[tuple[str, int], int] = {}
-
-        def revoked(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            uncommitted.clear()  # these belong to another member now, who may read the last half second again
-
-        try:
-            consumer.subscribe([self._topic], on_revoke=revoked)
-            commit_due = time.monotonic() + COMMIT_EVERY_SECONDS
-            while not self._stopping.is_set():
-                message = consumer.poll(POLL_SECONDS)
-                if message is not None:
-                    record = received(message)
-                    uncommitted[record.topic, record.partition] = record.offset + 1
-                    self._loop.call_soon_threadsafe(self.journal.add_received, record.value)
-                if uncommitted and time.monotonic() >= commit_due:
-                    self._commit(consumer, uncommitted)
-                    commit_due = time.monotonic() + COMMIT_EVERY_SECONDS
-        finally:
-            consumer.close()
-
-    def _commit(self, consumer: Consumer, positions: dict[tuple[str, int], int]) -> None:
-        try:
-            commit(consumer, positions)
-            positions.clear()
-        except KafkaException as error:
-            # A member came or went: the next poll takes part in that; positions that stay ours are committed later.
-            if error.args[0].code() != KafkaError.REBALANCE_IN_PROGRESS and not self.journal.commits_may_fail:
-                raise
+    async def consumer(self, topic: str, group: str) -> Running:
+        order = f"consume topics={topic} group={group} isolation={Isolation.READ_UNCOMMITTED}"
+        return await _SteeredRunning.start(f"{self._client.name} consumer", self._client.command, order)

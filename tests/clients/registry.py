@@ -13,6 +13,9 @@ from tests.clients.java.driver import JavaAdmin, JavaClient
 from tests.clients.kafka_python.driver import KafkaPythonAdmin, KafkaPythonClient
 from tests.clients.kafkajs.driver import KafkaJsAdmin, KafkaJsClient
 from tests.clients.kcat.driver import KcatClient
+from tests.clients.load import Load, SteeredLoad
+from tests.clients.load_python import AiokafkaLoad, KafkaPythonLoad, LibrdkafkaLoad
+from tests.clients.steered import SteeredClient
 
 CLIENTS: Mapping[str, Callable[[str], Client]] = {
     "java-4.3": lambda bootstrap: JavaClient(bootstrap, "4.3.1"),
@@ -47,3 +50,18 @@ ADMINS: Mapping[str, Callable[[str], Admin]] = {
     "kafka-go": KafkaGoAdmin,
     "kafkajs": KafkaJsAdmin,
 }
+
+PYTHON_LOADS: Mapping[str, Callable[[str], Load]] = {
+    "confluent": LibrdkafkaLoad,
+    "aiokafka": AiokafkaLoad,
+    "kafka-python": KafkaPythonLoad,
+}
+
+
+def load(name: str, bootstrap: str) -> Load:
+    """The client as one that keeps running."""
+    if name in PYTHON_LOADS:
+        return PYTHON_LOADS[name](bootstrap)
+    client = CLIENTS[name](bootstrap)
+    assert isinstance(client, SteeredClient), f"{name} is not made to run under load"
+    return SteeredLoad(client)

@@ -153,6 +153,7 @@ class SteeredClient:
         self.name = name
         self.can = can
         self.compressions = compressions
+        self.command = command
         self._program = program(name, command)
 
     async def produce(self, messages: Sequence[Message], sending: Sending) -> list[Delivery]:

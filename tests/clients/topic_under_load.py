@@ -1,6 +1,6 @@
-"""A topic with idempotent producers and a classic group on it, for tests that change something underneath.
+"""A topic with producers and classic groups on it, for tests that change something underneath.
 
-Two producers (Java, librdkafka) write at a steady rate; a Java and a librdkafka consumer share the topic as one group.
+Producers write at a steady rate; consumers read along, a Java and a librdkafka one as one group, or each for itself.
 What a group skips or reads again when its topic moves is not counted here: offsets of two clusters are not comparable.
 Counted are errors, that every client gets on, and what the clusters hold in the end.
 """
@@ -8,16 +8,16 @@ Counted are errors, that every client gets on, and what the clusters hold in the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Self
 
 from tests.clients import ledger
-from tests.clients.java.driver import command
 from tests.clients.ledger import Acked, Stored
-from tests.clients.load import LibrdkafkaConsumer, LibrdkafkaProducer, Running, steered_consumer, steered_producer
+from tests.clients.load import Running
+from tests.clients.registry import load as load_of
 from tests.clients.upstream import Upstream
 
-JAVA = "4.3.1"
+JAVA, LIBRDKAFKA = "java-4.3", "confluent"
 RECORDS_PER_SECOND = 200  # of each producer: several batches in flight at any moment, yet easy on two cores
 RECORDS_OF_PROGRESS = 100  # of each producer: half a second, longer than a switch
 
@@ -31,16 +31,40 @@ class TopicUnderLoad:
 
     @classmethod
     async def start(cls, bootstrap: str, topic: str, group: str, *, other: str | None = None) -> Self:
-        """Returns when records flow from every producer to every consumer.
+        """Java and librdkafka, as one group. Returns when records flow from every producer to every consumer.
 
         With an `other` address the librdkafka producer and the Java consumer connect there.
         """
+        java, librdkafka = load_of(JAVA, bootstrap), load_of(LIBRDKAFKA, other or bootstrap)
+        java_there, librdkafka_here = load_of(JAVA, other or bootstrap), load_of(LIBRDKAFKA, bootstrap)
+        return await cls._started(
+            topic,
+            producers=[java.producer(topic, RECORDS_PER_SECOND), librdkafka.producer(topic, RECORDS_PER_SECOND)],
+            consumers=[java_there.consumer(topic, group), librdkafka_here.consumer(topic, group)],
+        )
+
+    @classmethod
+    async def start_of(
+        cls, bootstrap: str, topic: str, group: str, clients: Sequence[str], *, consuming: bool = True
+    ) -> Self:
+        """A producer of each of these clients and a consumer in a group of its own: assignors need not agree."""
+        loads = {name: load_of(name, bootstrap) for name in clients}
+        return await cls._started(
+            topic,
+            producers=[load.producer(topic, RECORDS_PER_SECOND) for load in loads.values()],
+            consumers=[load.consumer(topic, f"{group}-{name}") for name, load in loads.items() if consuming],
+        )
+
+    @classmethod
+    async def _started(
+        cls, topic: str, producers: Iterable[Awaitable[Running]], consumers: Iterable[Awaitable[Running]]
+    ) -> Self:
         load = cls(topic)
         try:
-            load._producers.append(await steered_producer("java", command(JAVA, bootstrap), topic, RECORDS_PER_SECOND))
-            load._producers.append(LibrdkafkaProducer(other or bootstrap, topic, RECORDS_PER_SECOND))
-            load._consumers.append(await steered_consumer("java", command(JAVA, other or bootstrap), topic, group))
-            load._consumers.append(LibrdkafkaConsumer(bootstrap, topic, group))
+            for producer in producers:
+                load._producers.append(await producer)
+            for consumer in consumers:
+                load._consumers.append(await consumer)
             await load.progress()
         except BaseException:
             await load.stop()
