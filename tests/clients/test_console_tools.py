@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.clients.console.driver import ConsoleAdmin, ConsoleTools, Tool
+from tests.clients.contract import ClientError
 from tests.clients.world import World
 
 PERF_RECORDS = 2_000
@@ -184,6 +187,30 @@ async def test_producers_of_partitions_are_described(tools: ConsoleTools, world:
         await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\n")
         printed = await tools.run(Tool.TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
         assert len(re.findall(r"^\d+\s+\d+\s+", printed, re.MULTILINE)) == 1, printed
+
+
+async def test_a_quota_of_a_user_is_set_and_shown(tools: ConsoleTools, world: World) -> None:
+    of_user = ("--entity-type", "users", "--entity-name", world.name("bob"))
+    await tools.run(Tool.CONFIGS, "--alter", *of_user, "--add-config", "producer_byte_rate=1000000")
+    assert "producer_byte_rate=1000000" in await tools.run(Tool.CONFIGS, "--describe", *of_user)
+    await tools.run(Tool.CONFIGS, "--alter", *of_user, "--delete-config", "producer_byte_rate")
+
+
+async def test_features_reassignments_and_rights_are_those_of_all_clusters(tools: ConsoleTools) -> None:
+    features, moving = await side_by_side(
+        tools.run(Tool.FEATURES, "describe"), tools.run(Tool.REASSIGN_PARTITIONS, "--list")
+    )
+    assert re.search(r"^Feature: transaction.version\s.*FinalizedVersionLevel: 2\s", features, re.MULTILINE), features
+    assert "No partition reassignments found" in moving
+    with pytest.raises(ClientError, match=r"SecurityDisabledException: c1: .*; c2: "):
+        await tools.run(Tool.ACLS, "--list")
+
+
+async def side_by_side(*runs: Coroutine[Any, Any, str]) -> list[str]:
+    """What several tools print that need not wait for each other; if one fails, none is left running."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run) for run in runs]
+    return [task.result() for task in tasks]
 
 
 async def read_two_records_of_each(tools: ConsoleTools, group: str, topics: Sequence[str]) -> None:

@@ -33,6 +33,9 @@ class Tool(StrEnum):
     LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
     LEADER_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
     TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+    FEATURES = "org.apache.kafka.tools.FeatureCommand"
+    REASSIGN_PARTITIONS = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    ACLS = "org.apache.kafka.tools.AclCommand"
 
 
 class ConsoleTools:

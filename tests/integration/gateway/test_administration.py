@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -26,6 +27,7 @@ from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, U
 from services.gateway.requests.real_brokers import PER_CLUSTER
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_client_quotas as altering
+from services.gateway.wire.messages import incremental_alter_configs as incremental
 from services.gateway.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -70,6 +72,7 @@ from services.gateway.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from services.gateway.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from services.gateway.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -283,6 +286,42 @@ async def test_what_has_settings_is_listed_as_one_cluster(
         listed = await client.ask(ListConfigResourcesRequest([topic, broker]), 1, ListConfigResourcesResponse)
     found = {(resource.resource_type, resource.resource_name) for resource in listed.config_resources}
     assert found == {(topic, apples), (topic, bananas), (broker, "99")}
+
+
+async def test_a_subscription_to_metrics_is_the_same_on_all_clusters(
+    gateway: RunningGateway, secured: SecuredKafka, kafka_c1: KafkaCluster, unique_name: Callable[[str], str]
+) -> None:
+    name, metrics = unique_name("metrics"), 16
+    addresses = (gateway.address, secured.bootstrap, kafka_c1.bootstrap)
+
+    async def change(operation: AlterConfigOpType, value: str | None) -> None:
+        setting = incremental.AlterableConfig("interval.ms", operation.value, value)
+        resource = incremental.AlterConfigsResource(metrics, name, [setting])
+        async with talking_to(gateway.address) as client:
+            request = incremental.IncrementalAlterConfigsRequest([resource])
+            answer = await client.ask(request, 1, incremental.IncrementalAlterConfigsResponse)
+        assert [each.error_code for each in answer.responses] == [ErrorCode.NONE]
+
+    async def listed() -> list[bool]:
+        found = []
+        for address in addresses:
+            async with talking_to(address) as client:
+                answer = await client.ask(ListConfigResourcesRequest(), 0, ListConfigResourcesResponse)
+            found.append(name in [resource.resource_name for resource in answer.config_resources])
+        return found
+
+    await change(AlterConfigOpType.SET, "60000")
+    await comes_true(listed, [True] * 3, "all have the subscription")
+    await change(AlterConfigOpType.DELETE, None)
+    await comes_true(listed, [False] * 3, "the subscription is gone")
+
+
+async def test_a_broker_leaves_the_cluster_that_its_number_tells(gateway: RunningGateway) -> None:
+    async with talking_to(gateway.address) as client:
+        for number, text in ((PER_CLUSTER + 77, "77"), (77, f"{PER_CLUSTER + 1} (secured/1)")):
+            answer = await client.ask(UnregisterBrokerRequest(number), 0, UnregisterBrokerResponse)
+            assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+            assert text in str(answer.error_message)
 
 
 async def test_replicas_are_moved_by_the_names_of_real_brokers_and_directories(
