@@ -100,7 +100,14 @@ class OffsetKeepers:
 
     def places(self, move: Move) -> set[Place]:
         """Where groups may have offsets of a topic before it moves: beside its records, and at its shadows."""
-        return {move.source} | {Place(home, move.topic) for home in self._homes if home != move.source.cluster}
+        homes = self._homes - {move.source.cluster}
+        return {move.source} | {Place(home, self._shadow(home, move.topic)) for home in homes}
+
+    def _shadow(self, home: str, topic: str) -> str:
+        """What gateways call a topic on a cluster where it does not live: as when it lived there last."""
+        route = self._table.route(topic)
+        left = None if route is None else route.before
+        return left.upstream_topic if left is not None and left.cluster == home else topic
 
     def readers(self, move: Move, positions: Positions) -> dict[str, Mapping[int, int]]:
         """The groups that read a topic, each with the offsets that count."""

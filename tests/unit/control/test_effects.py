@@ -16,6 +16,7 @@ from services.control.domain.effects import (
 )
 from services.control.domain.errors import NotAllowed
 from services.control.domain.moves import Move
+from services.control.domain.rules import RuleFields, RuleSet
 from tests.unit.control.worlds import rule, rule_set, table
 
 HERE, THERE = Place("c1", "apples"), Place("c2", "fruit.apples")
@@ -94,3 +95,10 @@ def test_a_group_with_shadow_topics_keeps_its_position_at_home() -> None:
     assert KEEPERS.places(MOVE) == {HERE}
     positions = {HERE: {"shop-1": {0: 3}, "audit": {0: 10}}, at_home: {"shop-1": {0: 7}, "audit": {0: 1}}}
     assert keepers.readers(MOVE, positions) == {"shop-1": {0: 7}, "audit": {0: 10}}
+
+
+def test_a_topic_that_lived_at_home_before_has_its_shadow_there_under_its_old_name() -> None:
+    rules = rule_set("apples->c3:old.{topic}", "group:shop->c3")
+    moved = RuleSet(rules.update("r1", RuleFields(target_cluster="c1", upstream_topic="")).after, 8)
+    shadows = moved.update("r2", RuleFields(shadow_topics=True)).after
+    assert OffsetKeepers(shadows).places(MOVE) == {HERE, Place("c3", "old.apples")}
