@@ -242,6 +242,7 @@ class RoutingTable:
             self._first(Subject.TOPIC, topic) is rule
             and rule.upstream_name(topic) == place.upstream_topic
             and is_topic_name(topic)
+            and is_topic_name(place.upstream_topic)
         )
 
     @property

@@ -122,7 +122,9 @@ def test_whatever_the_rules_a_topic_of_a_cluster_has_at_most_one_name_and_it_lea
 
 
 def test_a_name_that_is_too_long_for_kafka_leads_nowhere() -> None:
-    assert table(renaming(NamePrefix("e"), "tenant-a.{topic}")).route("e" * 245) is None
+    routes = table(renaming(NamePrefix("e"), "tenant-a.{topic}"))
+    assert routes.route("e" * 245) is None
+    assert routes.virtual_topic("c1", "tenant-a." + "e" * 245) is None
 
 
 @pytest.mark.parametrize(
