@@ -12,6 +12,12 @@ refused_requests = Counter(
     "Requests in an API or version that is not served; the connection was closed, ApiVersions alone got an answer.",
     ["api", "version"],
 )
+tls_handshakes = Counter(
+    "kafka_mesh_gateway_tls_handshakes",
+    "Handshakes of TLS clients by how far they came: begun (the client said hello), done. Who does not trust our "
+    "certificate, or has none of its own where one is wanted, only begins.",
+    ["stage"],
+)
 client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client connections.")
 malformed_frames = Counter("kafka_mesh_gateway_malformed_frames", "Client connections closed for what they sent.")
 client_bytes = Counter(

@@ -65,9 +65,8 @@ class Listening:
             bound.close()
 
     def _asked_node(self, node: int | None, transport: asyncio.BaseTransport) -> int | None:
-        if node is None and self._tls is not None:
-            return self._listener.advertised.node_at(self._tls.host_asked_for(transport))
-        return node
+        host = "" if self._tls is None else self._tls.host_asked_for(transport)
+        return self._listener.advertised.node_at(host) if node is None else node
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:

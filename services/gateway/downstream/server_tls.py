@@ -15,9 +15,12 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
+from services.gateway import metrics
 from services.gateway.server_certificate import TlsFiles, TlsFilesError, load
 
 log = structlog.get_logger(__name__)
+
+_begun, _done = metrics.tls_handshakes.labels("begun"), metrics.tls_handshakes.labels("done")
 
 LOOK_S: Final = 5.0
 HANDSHAKE_TIMEOUT_S: Final = 10.0
@@ -39,12 +42,14 @@ class ServerTls:
         self.context.sni_callback = self._greet
 
     def _greet(self, connection: ssl.SSLObject, host: str | None, _: ssl.SSLContext) -> None:
+        _begun.inc()
         connection.context = self._current
         if host:
             self._hosts[connection] = host
 
     def host_asked_for(self, transport: asyncio.BaseTransport) -> str:
-        """By the client of this connection; empty if it did not say."""
+        """By the client of this connection, which has been let in; empty if it did not say."""
+        _done.inc()
         connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         return "" if connection is None else self._hosts.get(connection, "")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from services.gateway.downstream import server_tls
@@ -115,9 +116,19 @@ async def test_a_certificate_that_can_not_be_loaded_is_said_and_not_taken(stage:
     assert await stage.name_shown() == "first"
 
 
-async def test_without_a_certificate_of_its_own_a_client_is_not_let_in(mutual_stage: Stage) -> None:
+async def test_without_a_certificate_of_its_own_a_client_is_not_let_in_and_counted(mutual_stage: Stage) -> None:
+    begun, done = handshakes()
     assert not await lets_in(mutual_stage, None)
+    assert handshakes() == (begun + 1, done)
     assert await lets_in(mutual_stage, mutual_stage.authority.sign("client"))
+    assert handshakes() == (begun + 2, done + 1)
+
+
+def handshakes() -> tuple[float, float]:
+    """Begun and done, so far."""
+    name = "kafka_mesh_gateway_tls_handshakes_total"
+    begun, done = (REGISTRY.get_sample_value(name, {"stage": stage}) for stage in ("begun", "done"))
+    return begun or 0, done or 0
 
 
 @pytest.mark.parametrize("host", [HOST, "127.0.0.1"])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mesh.connection_security import ConnectionSecurity, Mechanism, PasswordLogin
+from services.gateway.upstream import keyring as rings
 from services.gateway.upstream.keyring import Keyring, KeyringError
+from tests.fixtures.certificates import Authority
+from tests.fixtures.oauth_issuer import FakeIssuer
 
 
 @pytest.fixture
@@ -80,3 +84,37 @@ async def test_who_stops_waiting_disturbs_nobody(password: Path) -> None:
     await asyncio.sleep(0)
     impatient.cancel()
     assert await patient == "first"
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> Iterator[FakeIssuer]:
+    with FakeIssuer(tmp_path, Authority(tmp_path)).running() as issuer:
+        yield issuer
+
+
+async def test_a_token_is_fetched_once_for_all_who_wait_and_lives_longer_than_the_keys(
+    issuer: FakeIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rings, "FRESH_S", 0.0)
+    monkeypatch.setattr(rings, "RETRY_S", 0.0)
+    ring = Keyring("c1", ConnectionSecurity.of({"security.protocol": "sasl_plaintext", **issuer.properties()}))
+    tokens = await asyncio.gather(*(current(ring) for _ in range(5)))
+    assert len(set(tokens)) == 1
+    assert await current(ring) == tokens[0]
+    assert issuer.asked == 1
+
+
+async def test_a_token_of_a_short_life_is_replaced(issuer: FakeIssuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rings, "RETRY_S", 0.0)
+    issuer.life_s = 0
+    ring = Keyring("c1", ConnectionSecurity.of({"security.protocol": "sasl_plaintext", **issuer.properties()}))
+    await current(ring)
+    await current(ring)
+    assert issuer.asked == 2
+
+
+async def test_without_a_token_there_are_no_keys(issuer: FakeIssuer) -> None:
+    issuer.outage = True
+    ring = Keyring("c1", ConnectionSecurity.of({"security.protocol": "sasl_plaintext", **issuer.properties()}))
+    with pytest.raises(KeyringError, match="gives no token: 503"):
+        await ring.keys()
