@@ -6,20 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import (
+    ANSWER_S,
+    Copier,
     JavaTransactions,
     LibrdkafkaTransacting,
     Open,
     Transacting,
     TransactionError,
+    committed_offset,
     read_committed,
 )
 
 TRANSACTIONS = 24
+COPIES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,31 @@ def test_what_lives_on_another_cluster_is_refused_at_once_and_the_producer_goes_
     commit(producer, orchard.apples, "alone")
     producer.close()
     assert orchard.committed() == (["alone"], [])
+
+
+def test_offsets_count_where_they_share_a_cluster_with_the_output_and_are_refused_elsewhere(
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+) -> None:
+    address = start_gateway(rules.table).address
+    group = f"{orchard.apples}-group"
+    producer = open_producer(address, f"{orchard.apples}-id")
+    producer.init()
+    producer.begin()
+    producer.send(orchard.apples, "made of others")
+    producer.offset(group, orchard.apples, 5)
+    producer.commit()
+    producer.begin()
+    producer.send(orchard.apples, "made of bananas")
+    with pytest.raises(TransactionError) as refused:
+        producer.offset(group, orchard.bananas, 7)
+    assert not refused.value.fatal
+    assert group in str(refused.value) or "Group authorization" in str(refused.value)
+    producer.abort()
+    commit(producer, orchard.apples, "made of nothing")
+    producer.close()
+    assert orchard.committed() == (["made of nothing", "made of others"], [])
+    assert committed_offset(address, group, orchard.apples) == 5
+    assert committed_offset(address, group, orchard.bananas) is None
 
 
 def test_transactions_over_two_clusters_where_a_rule_lets_them(
@@ -219,3 +249,26 @@ def test_a_topic_moves_while_a_transaction_is_open(
     producer.close()
     assert orchard.committed() == (["back again", "committed after the move"], [])
     assert read_committed(orchard.c2.bootstrap, orchard.apples) == []
+
+
+def test_what_a_copier_copies_that_is_killed_counts_exactly_once(
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, create_topic: CreateTopic
+) -> None:
+    copies = f"{orchard.apples}-copies"
+    create_topic(orchard.c1, copies)
+    address = start_gateway(rules.to("c1", [copies])).address
+    values = [str(n) for n in range(COPIES)]
+    produce_one_partition(address, orchard.apples, values)
+    for _ in range(2):
+        with Copier(address, orchard.apples, copies) as copier:
+            copier.wait_for_commits(3)
+    with Copier(address, orchard.apples, copies) as copier:
+        copier.wait_for_the_end()
+    assert read_committed(orchard.c1.bootstrap, copies) == sorted(values)
+
+
+def produce_one_partition(bootstrap: str, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value, value, partition=0)
+    assert producer.flush(ANSWER_S) == 0

@@ -1,4 +1,7 @@
-"""Transactional producers for tests to steer: one interface, Java (second protocol, KIP-890) and librdkafka (first)."""
+"""Producers for tests of transactions: one interface, Java (second protocol, KIP-890) and librdkafka (first).
+
+And Kafka's own program that copies a partition in transactions.
+"""
 
 import json
 import subprocess
@@ -8,8 +11,13 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.clients import maven
+from tests.clients.console import driver as console
 from tests.clients.java import driver as java
+from tests.fixtures.toolchains import need
 
+COPIES_IN_A_TRANSACTION = 20
+COPIER_S = 90.0
 ANSWER_S = 25.0
 """Longer than a producer of either kind waits before it gives up by itself."""
 
@@ -24,12 +32,13 @@ class TransactionError(Exception):
 
 
 class Transacting(Protocol):
-    """A transactional producer. `flush` gives the errors of the sends before it."""
+    """A transactional producer. `flush` gives the errors of the sends before it; `offset` is one of partition 0."""
 
     def init(self) -> None: ...
     def begin(self) -> None: ...
     def send(self, topic: str, *values: str) -> None: ...
     def flush(self) -> list[str]: ...
+    def offset(self, group: str, topic: str, offset: int) -> None: ...
     def commit(self) -> None: ...
     def abort(self) -> None: ...
     def close(self) -> None: ...
@@ -45,6 +54,7 @@ class LibrdkafkaTransacting:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0, **properties}
         )
+        self._bootstrap = bootstrap
         self._failed: list[str] = []
 
     def init(self) -> None:
@@ -61,6 +71,15 @@ class LibrdkafkaTransacting:
         assert self._producer.flush(ANSWER_S) == 0, "records were neither delivered nor refused"
         failed, self._failed = self._failed, []
         return failed
+
+    def offset(self, group: str, topic: str, offset: int) -> None:
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group})
+        try:
+            offsets = [TopicPartition(topic, 0, offset)]
+            metadata = consumer.consumer_group_metadata()
+            self._do(partial(self._producer.send_offsets_to_transaction, offsets, metadata, ANSWER_S))
+        finally:
+            consumer.close()
 
     def commit(self) -> None:
         self._do(lambda: self._producer.commit_transaction(ANSWER_S))
@@ -135,6 +154,9 @@ class JavaTransacting:
         failed: list[str] = self._ask("flush")
         return failed
 
+    def offset(self, group: str, topic: str, offset: int) -> None:
+        self._ask(f"offset {group} {topic} {offset}")
+
     def commit(self) -> None:
         self._ask("commit")
 
@@ -146,6 +168,16 @@ class JavaTransacting:
 
     def _ask(self, command: str) -> Any:
         return self._jvm.ask(f"{self._id} {command}")
+
+
+def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
+    """Where the group stands in partition 0 of the topic."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=ANSWER_S)
+        return found.offset if found.offset >= 0 else None
+    finally:
+        consumer.close()
 
 
 def read_committed(bootstrap: str, topic: str) -> list[str]:
@@ -176,3 +208,43 @@ def read_committed(bootstrap: str, topic: str) -> list[str]:
     finally:
         consumer.close()
     return sorted(found)
+
+
+class Copier:
+    """Kafka's own TransactionalMessageCopier: reads a partition to its end, writes and commits offsets as one. Leaving
+    the block kills it."""
+
+    def __init__(self, bootstrap: str, source: str, copies: str) -> None:
+        class_path = maven.class_path(console.PROJECT, console.KAFKA_VERSION)
+        jvm = [str(need("java")[0]), *java.JVM_OPTIONS, console.LOG_WARNINGS, "-cp", class_path]
+        options = {
+            "broker-list": bootstrap,
+            "input-topic": source,
+            "input-partition": "0",
+            "output-topic": copies,
+            "transactional-id": copies,
+            "consumer-group": copies,
+            "transaction-size": str(COPIES_IN_A_TRANSACTION),
+        }
+        arguments = [part for name, value in options.items() for part in (f"--{name}", value)]
+        self._command = [*jvm, "org.apache.kafka.tools.TransactionalMessageCopier", *arguments, "--use-group-metadata"]
+
+    def __enter__(self) -> "Copier":
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(COPIER_S)
+
+    def wait_for_commits(self, count: int) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if json.loads(line)["totalProcessed"] >= count * COPIES_IN_A_TRANSACTION:
+                return
+        raise AssertionError("the copier has ended before")
+
+    def wait_for_the_end(self) -> None:
+        output, _ = self._process.communicate(timeout=COPIER_S)
+        assert self._process.returncode == 0, output[-2000:]
+        assert json.loads(output.splitlines()[-1])["remaining"] == 0

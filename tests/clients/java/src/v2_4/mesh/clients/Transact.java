@@ -9,14 +9,17 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * Transactional producers in one JVM, steered by lines of stdin, "TRANSACTIONAL-ID COMMAND ARGUMENT...":
- * open BOOTSTRAP NAME=VALUE..., init, begin, send TOPIC VALUE, flush, commit, abort, close.
+ * open BOOTSTRAP NAME=VALUE..., init, begin, send TOPIC VALUE, flush, offset GROUP TOPIC OFFSET (of partition 0), commit, abort, close.
  *
  * <p>Each is answered by one line: {"result":...} or {"error":...,"type":...}. The result of flush are the types of the errors of the
  * sends before it. Several commands that follow one another may stand in one line, separated by tabs; the first error ends the line.
@@ -69,6 +72,12 @@ final class Transact {
                 List<String> told = new ArrayList<>(failed.get(id));
                 failed.get(id).clear();
                 return told;
+            case "offset":
+                String[] place = command[3].split(" ");
+                producer.sendOffsetsToTransaction(
+                        Map.of(new TopicPartition(place[0], 0), new OffsetAndMetadata(Long.parseLong(place[1]))),
+                        new ConsumerGroupMetadata(command[2]));
+                return true;
             case "commit":
                 producer.commitTransaction();
                 return true;
