@@ -358,15 +358,9 @@ class Handler:
     merge: str
     """How the answers become one."""
     order: Order = Order.ONE_BY_ONE
-    own: bool = False
-    """Short for `Reach.OWN`."""
     reach: Reach = Reach.ALL_CLUSTERS
     older: Older | None = None
     """Offered with `versions`, unless clusters have given the lowest of these up: versions have no gaps."""
-
-    @property
-    def offered(self) -> Reach:
-        return Reach.OWN if self.own else self.reach
 
     def handle_of(self, version: int) -> Handle:
         return self.older.handle if self.older and version in self.older.versions else self.handle

@@ -25,7 +25,7 @@ def test_ranges_are_what_all_known_clusters_speak() -> None:
     narrowed = served_ranges([modern, unknown, old])
     for key, handler in HANDLERS.items():
         lowest = VersionRange(handler.versions.low, handler.versions.low)
-        offered = lowest if handler.offered is Reach.ALL_CLUSTERS else handler.versions
+        offered = lowest if handler.reach is Reach.ALL_CLUSTERS else handler.versions
         assert narrowed[key] == handler.widened(offered)
 
 
@@ -53,9 +53,9 @@ def test_what_one_cluster_lacks_is_offered_where_each_item_has_one_owner() -> No
     everything = {handler.api_key: handler.versions for handler in HANDLERS.values()}
     lacking = ClusterKnowledge("c1", versions={ApiKey.METADATA: VersionRange(0, 9)})
     everywhere = served_ranges([ClusterKnowledge("c2", versions=everything), lacking])
-    assert everywhere.keys() == {key for key, row in HANDLERS.items() if row.offered is not Reach.ALL_CLUSTERS}
+    assert everywhere.keys() == {key for key, row in HANDLERS.items() if row.reach is not Reach.ALL_CLUSTERS}
     nowhere = served_ranges([lacking])
-    assert nowhere.keys() == {key for key, row in HANDLERS.items() if row.offered is Reach.OWN}
+    assert nowhere.keys() == {key for key, row in HANDLERS.items() if row.reach is Reach.OWN}
 
 
 def test_an_unknown_version_is_answered_in_version_0_with_error_35() -> None:

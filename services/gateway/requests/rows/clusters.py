@@ -1,0 +1,115 @@
+"""What belongs to clusters as a whole: rights, users, quotas, tokens, features, brokers."""
+
+from services.gateway.requests import (
+    acls,
+    client_quotas,
+    delegation_tokens,
+    scram_users,
+    unregister_broker,
+    update_features,
+)
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.plan import Handler, Reach
+from services.gateway.wire.apis import ApiKey
+
+ROWS = (
+    Handler(
+        ApiKey.DESCRIBE_ACLS,
+        VersionRange(0, 3),
+        acls.handle_describe,
+        split="one topic: its owner; everything else: every cluster",
+        merge="right, each once; rights on one topic from its owner alone",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.CREATE_ACLS,
+        VersionRange(0, 3),
+        acls.handle_create,
+        split="one topic: its owner; everything else, groups and transactional ids too: every cluster",
+        merge="right; an error names the clusters that failed",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.DELETE_ACLS,
+        VersionRange(0, 3),
+        acls.handle_delete,
+        split="as DescribeAcls, then each right that it shows where it lies",
+        merge="right, each once; an error names the clusters that failed",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        VersionRange(0, 1),
+        client_quotas.handle_describe,
+        split="every cluster",
+        merge="entity; where values differ the home cluster's, and a log line",
+    ),
+    Handler(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        VersionRange(0, 1),
+        client_quotas.handle_alter,
+        split="every cluster",
+        merge="entity; an error names the clusters that failed",
+    ),
+    Handler(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        VersionRange(0, 0),
+        scram_users.handle_describe,
+        split="every cluster",
+        merge="user; where iterations differ the home cluster's, and a log line",
+    ),
+    Handler(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        VersionRange(0, 0),
+        scram_users.handle_alter,
+        split="every cluster",
+        merge="user; an error names the clusters that failed",
+    ),
+    Handler(
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        VersionRange(0, 3),
+        delegation_tokens.handle_create,
+        split="the only cluster, for a named owner; with several clusters refused: a token is good for one",
+        merge="",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        VersionRange(0, 2),
+        delegation_tokens.handle_renew,
+        split="every cluster",
+        merge="the cluster that made the token",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        VersionRange(0, 2),
+        delegation_tokens.handle_expire,
+        split="every cluster",
+        merge="the cluster that made the token",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        VersionRange(0, 3),
+        delegation_tokens.handle_describe,
+        split="every cluster",
+        merge="token",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.UPDATE_FEATURES,
+        VersionRange(0, 2),
+        update_features.handle,
+        split="every cluster, when all have agreed",
+        merge="an error names the clusters that failed",
+    ),
+    Handler(
+        ApiKey.UNREGISTER_BROKER,
+        VersionRange(0, 0),
+        unregister_broker.handle,
+        split="the cluster that the real broker's number tells",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+)

@@ -1,0 +1,77 @@
+"""The mesh as one cluster: its topics and nodes, what it can do, and what clients tell of themselves."""
+
+from services.gateway.requests import (
+    api_versions,
+    describe_cluster,
+    describe_topic_partitions,
+    find_coordinator,
+    metadata,
+)
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.plan import Handler, Order, Reach
+from services.gateway.requests.telemetry import requests as telemetry
+from services.gateway.wire.apis import ApiKey
+
+ROWS = (
+    Handler(
+        ApiKey.METADATA,
+        VersionRange(0, 13),
+        metadata.handle,
+        split="owner of each topic; all topics: every reachable cluster",
+        merge="topic, from its owner alone; nodes and leaders are virtual",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        VersionRange(0, 0),
+        describe_topic_partitions.handle,
+        split="owner of each topic; all topics: every reachable cluster",
+        merge="topic, by name; pages are cut from the whole",
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.API_VERSIONS,
+        VersionRange(0, 4),
+        api_versions.handle,
+        split="answered by the gateway",
+        merge="what all reachable clusters speak, cut down to this table",
+        order=Order.AT_ONCE,
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.FIND_COORDINATOR,
+        VersionRange(0, 6),
+        find_coordinator.handle,
+        split="answered by the gateway: it is every client's coordinator",
+        merge="",
+        order=Order.AT_ONCE,
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.DESCRIBE_CLUSTER,
+        VersionRange(0, 2),
+        describe_cluster.handle,
+        split="answered by the gateway: its virtual nodes",
+        merge="",
+        order=Order.AT_ONCE,
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        VersionRange(0, 0),
+        telemetry.handle_subscriptions,
+        split="answered by the gateway: what clients shall tell of themselves",
+        merge="",
+        order=Order.AT_ONCE,
+        reach=Reach.OWN,
+    ),
+    Handler(
+        ApiKey.PUSH_TELEMETRY,
+        VersionRange(0, 0),
+        telemetry.handle_push,
+        split="kept by the gateway, and shown at its /metrics",
+        merge="",
+        order=Order.AT_ONCE,
+        reach=Reach.OWN,
+    ),
+)

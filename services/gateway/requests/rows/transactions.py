@@ -1,0 +1,80 @@
+"""Transactions and the ids of producers."""
+
+from services.gateway.requests import (
+    describe_transactions,
+    init_producer_id,
+    list_transactions,
+    write_txn_markers,
+)
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.plan import Handler, Reach
+from services.gateway.requests.transactions import add_partitions, end, offsets
+from services.gateway.wire.apis import ApiKey
+
+ROWS = (
+    Handler(
+        ApiKey.INIT_PRODUCER_ID,
+        VersionRange(0, 5),
+        init_producer_id.handle,
+        split="answered by the gateway: it mints the id; transactional ids: coordinator on the id's home cluster",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        VersionRange(0, 3),
+        add_partitions.handle,
+        split="the transactional id's home cluster; other clusters if its rule spans them, else refused. "
+        "4 and 5 are between brokers",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        VersionRange(0, 4),
+        offsets.handle_add,
+        split="the transactional id's home cluster",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.END_TXN,
+        VersionRange(0, 5),
+        end.handle,
+        split="the transactional id's home cluster; every cluster with a part of it if its rule spans them, home last",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.TXN_OFFSET_COMMIT,
+        VersionRange(0, 5),
+        offsets.handle_commit,
+        split="the transactional id's home cluster, if group and topics live there too; else refused",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.WRITE_TXN_MARKERS,
+        VersionRange(0, 2),
+        write_txn_markers.handle,
+        split="leader of each partition on its topic's owner; for administrators who abort what hangs",
+        merge="partition",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        VersionRange(0, 0),
+        describe_transactions.handle,
+        split="every cluster that has transactions",
+        merge="transactional id: its home's word, with the partitions of all",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.LIST_TRANSACTIONS,
+        VersionRange(0, 2),
+        list_transactions.handle,
+        split="every broker of every cluster",
+        merge="transactional id and producer id",
+        reach=Reach.ONE_OWNER,
+    ),
+)
