@@ -1,9 +1,10 @@
 """A cluster of three brokers behind the gateway: leaders and coordinators move under load, and no client notices."""
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
-from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka import Consumer, ElectionType, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -36,6 +37,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.three_brokers import ThreeBrokers
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import StartGateway
+from tests.integration.gateway.records import produce, read
 from tests.integration.gateway.running import Rules
 from tests.integration.gateway.talking import comes_true, talking_to
 
@@ -150,3 +152,41 @@ async def test_replicas_and_settings_of_real_brokers(
         for broker in brokers:
             [read] = admin.describe_configs([ConfigResource(BROKER, broker)]).values()
             assert read.result(20)[SETTING].value == value, f"broker {broker}"
+
+
+@pytest.mark.timeout(300)
+def test_records_are_read_from_the_replica_in_the_clients_rack(
+    three_brokers: ThreeBrokers, start_gateway: StartGateway, unique_name: Callable[[str], str]
+) -> None:
+    topic = unique_name("racks")
+    admin = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+    leaders = Leaders(three_brokers.bootstrap, topic)
+    wait_until(leaders.in_sync, "all replicas are there")
+    leader = leaders.now()[0]
+    near = next(number for number in (2, 3) if number != leader)
+    gateway = start_gateway(Rules({"wide": three_brokers.bootstrap}).to("wide", [topic]))
+
+    def asked() -> dict[int, int]:
+        """Broker -> how often it was asked for records."""
+        sessions = [connection.session for connection in list(gateway.gateway.connections)]
+        return {broker: fetches.requests for s in sessions for (_, broker), fetches in s.broker_fetches.items()}
+
+    config = {"bootstrap.servers": gateway.address, "group.id": topic, "auto.offset.reset": "earliest"}
+    with closing(Consumer({**config, "client.rack": f"rack-{near}"})) as consumer:
+        consumer.subscribe([topic])
+        produce(gateway.address, topic, ["first"])
+        assert read(consumer, 1) == ["first"]
+        before = asked()
+        for number in range(20):
+            produce(gateway.address, topic, [str(number)])
+            assert read(consumer, 1) == [str(number)]
+        read_from = {broker for broker, times in asked().items() if times > before.get(broker, 0)}
+        assert read_from == {near}
+
+        three_brokers.node(near).stop()
+        produce(gateway.address, topic, ["the leader has this too"])
+        assert read(consumer, 1) == ["the leader has this too"]
+        assert asked()[leader] > before[leader]
+    three_brokers.node(near).start()
+    wait_until(leaders.in_sync, f"broker {near} has caught up")
