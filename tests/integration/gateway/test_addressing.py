@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,20 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 
 from mesh.routing import ForwardingRule, NamePrefix, NodeView, Subject
+from tests.clients import maven
+from tests.clients.console.driver import KAFKA_VERSION, PROJECT, Tool
+from tests.clients.java.driver import JVM_OPTIONS
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
+from tests.fixtures.toolchains import need
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read_all
 from tests.integration.gateway.running import Rules
 
 VALUES = [f"value {n}" for n in range(20)]
 DOMAIN = "kafka.example.com"
+JAVA_S = 60
 
 
 @pytest.fixture
@@ -103,6 +109,34 @@ async def test_a_host_for_each_node_on_one_tls_port(
     admin = KafkaAdminClient(bootstrap_servers=bootstrap, security_protocol="SSL", ssl_context=context)
     assert clusters_with_log_dirs(admin, 102) == {"c2"}
     admin.close()
+
+
+def test_java_finds_the_host_of_each_node(
+    rules: Rules, topics: tuple[str, str], start_gateway: StartGateway, kafka_c2: KafkaCluster, tmp_path: Path
+) -> None:
+    rules.to("c1", topics[:1])
+    authority = Authority(tmp_path / "tls")
+    signed = authority.sign("gateway", host=f"DNS:*.{DOMAIN}")
+    port = free_block(1)
+    start_gateway(
+        rules.to("c2", topics[1:]),
+        listen=f"tls://127.0.0.1:{port}",
+        advertised=(f"{{node}}.{DOMAIN}:{port}",),
+        tls_certificate=signed.certificate,
+        tls_key=signed.key,
+    )
+    hosts, config = tmp_path / "hosts", tmp_path / "client.properties"
+    hosts.write_text("".join(f"127.0.0.1 {label}.{DOMAIN}\n" for label in ("bootstrap", "101", "102")))
+    trusted = {"type": "PEM", "location": authority.certificate}
+    security = [f"ssl.truststore.{name}={value}\n" for name, value in trusted.items()]
+    config.write_text("".join(["security.protocol=SSL\n", *security]))
+    jvm = [str(need("java")[0]), *JVM_OPTIONS, f"-Djdk.net.hosts.file={hosts}"]
+    tool = ["-cp", maven.class_path(PROJECT, KAFKA_VERSION), Tool.PRODUCER_PERF_TEST, "--command-config", str(config)]
+    what = ["--topic", topics[1], "--num-records", "20", "--record-size", "10", "--throughput", "-1"]
+    command = [*jvm, *tool, "--bootstrap-server", f"bootstrap.{DOMAIN}:{port}", *what]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=JAVA_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(read_all(kafka_c2.bootstrap, topics[1])) == 20
 
 
 def leads_here(monkeypatch: pytest.MonkeyPatch) -> None:
