@@ -42,6 +42,12 @@ upstream_errors = Counter(
 )
 upstream_connections = Gauge("kafka_mesh_gateway_upstream_connections", "Open connections to brokers.", ["cluster"])
 cluster_up = Gauge("kafka_mesh_gateway_cluster_up", "1 while the cluster can be reached.", ["cluster"])
+fetch_sessions = Gauge("kafka_mesh_gateway_fetch_sessions", "Fetch sessions of clients (KIP-227).")
+fetch_session_partitions = Gauge("kafka_mesh_gateway_fetch_session_partitions", "Partitions in all of them.")
+fetch_sessions_made_way = Counter(
+    "kafka_mesh_gateway_fetch_sessions_made_way",
+    "Fetch sessions that were ended for others, because there are too many: their clients ask in full again.",
+)
 table_revision = Gauge("kafka_mesh_gateway_table_revision", "Revision of the routing table in force.")
 hold_seconds = Histogram(
     "kafka_mesh_gateway_hold_seconds",

@@ -52,6 +52,10 @@ class Mesh:
 
     def __post_init__(self) -> None:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
+        sessions = self.memory.fetch_sessions
+        sessions.on_made_way = metrics.fetch_sessions_made_way.inc
+        metrics.fetch_sessions.set_function(lambda: len(sessions))
+        metrics.fetch_session_partitions.set_function(lambda: sessions.partitions)
 
     def view(self, session: Session, advertised: Advertised) -> MeshView:
         """What a request that starts now may know."""

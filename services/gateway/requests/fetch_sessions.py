@@ -123,7 +123,7 @@ class FetchSession:
 class FetchSessions:
     """All sessions of a gateway."""
 
-    __slots__ = ("_partitions_held", "_sessions", "_sessions_held", "made_way", "partitions")
+    __slots__ = ("_partitions_held", "_sessions", "_sessions_held", "on_made_way", "partitions")
 
     def __init__(self, sessions_held: int = SESSIONS_HELD, partitions_held: int = PARTITIONS_HELD) -> None:
         self._sessions_held = sessions_held
@@ -131,8 +131,8 @@ class FetchSessions:
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """The one that was not used for the longest time first."""
         self.partitions = 0
-        self.made_way = 0
-        """Sessions that had to make way for others so far."""
+        self.on_made_way: Callable[[], None] = lambda: None
+        """Told when a session has to make way for another."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -191,7 +191,7 @@ class FetchSessions:
             if loser is None:
                 return False
             self.end(loser.session_id)
-            self.made_way += 1
+            self.on_made_way()
         return True
 
     def _least_worthy(self, size: int, now: float, spare: FetchSession | None) -> FetchSession | None:
