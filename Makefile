@@ -11,7 +11,7 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help env stubs lock lock-kafka run test check soak bench clean
+.PHONY: help env stubs lock lock-kafka run test check soak bench clean clients
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ run: env ## the whole mesh on this machine: ARGS="--cluster ..." for options
 
 test: env ## everything that the project promises
 	@$(BIN)/$(if $(ARGS),pytest $(ARGS),python -m tests.side_by_side)
+
+clients: env ## the client tests, and their table into tests/clients/README.md
+	@MESH_WRITE_MATRIX=1 $(BIN)/pytest tests/clients $(ARGS)
 
 check: env ## style, types, and who may import whom
 	@$(BIN)/ruff check .

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Generator
 
 import pytest
 
 from tests.clients.confluent.driver import ConfluentClient
 from tests.clients.contract import Admin, Can, Client
+from tests.clients.matrix import BUILT, README, Matrix, readme_table, write_readme
 from tests.clients.operator import Operator
 from tests.clients.registry import ADMINS, CLIENTS
 from tests.clients.world import Addresses, World, addresses
 
+matrix = Matrix()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*abilities): runs only with clients that can this, a `Can` each")
+    config.addinivalue_line("markers", "feature(*features, client): what of the README's table this test shows")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    matrix.add(item, report)
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if matrix.empty:
+        return
+    table = matrix.table()
+    BUILT.parent.mkdir(exist_ok=True)
+    BUILT.write_text(table, encoding="utf-8")
+    if matrix.complete and table != readme_table():
+        if os.environ.get("MESH_WRITE_MATRIX"):
+            write_readme(table)
+        elif session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            print(f"\n{README} says something else than {BUILT}; `make clients` writes it anew")
 
 
 @pytest.fixture(scope="session")

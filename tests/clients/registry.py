@@ -11,6 +11,7 @@ from tests.clients.contract import Admin, Client
 from tests.clients.go.driver import FranzAdmin, FranzClient, KafkaGoAdmin, KafkaGoClient, SaramaAdmin, SaramaClient
 from tests.clients.java.driver import JavaAdmin, JavaClient
 from tests.clients.kafka_python.driver import KafkaPythonAdmin, KafkaPythonClient
+from tests.clients.kafka_python_1.driver import OldKafkaPythonClient
 from tests.clients.kafkajs.driver import KafkaJsAdmin, KafkaJsClient
 from tests.clients.kcat.driver import KcatClient
 from tests.clients.load import Load, SteeredLoad
@@ -27,6 +28,8 @@ CLIENTS: Mapping[str, Callable[[str], Client]] = {
     "confluent": ConfluentClient,
     "aiokafka": AiokafkaClient,
     "kafka-python": KafkaPythonClient,
+    "kafka-python-1.4": lambda bootstrap: OldKafkaPythonClient(bootstrap, "0.10.1"),
+    "kafka-python-1.4-0.8.2": lambda bootstrap: OldKafkaPythonClient(bootstrap, "0.8.2"),
     "kcat": KcatClient,
     "franz-go": FranzClient,
     "sarama": lambda bootstrap: SaramaClient(bootstrap, "4.3.1"),
@@ -65,3 +68,27 @@ def load(name: str, bootstrap: str) -> Load:
     client = CLIENTS[name](bootstrap)
     assert isinstance(client, SteeredClient), f"{name} is not made to run under load"
     return SteeredLoad(client)
+
+
+TITLES: Mapping[str, str] = {
+    "java-4.3": "kafka-clients (Java) 4.3.1",
+    "java-3.9": "kafka-clients 3.9.1",
+    "java-2.8": "kafka-clients 2.8.2",
+    "java-1.1": "kafka-clients 1.1.1",
+    "java-0.10.2": "kafka-clients 0.10.2.2",
+    "java-0.8.2": "kafka-clients 0.8.2.2, a producer",
+    "confluent": "confluent-kafka (librdkafka)",
+    "aiokafka": "aiokafka",
+    "kafka-python": "kafka-python",
+    "kafka-python-1.4": "kafka-python 1.4.7, told Kafka 0.10.1",
+    "kafka-python-1.4-0.8.2": "kafka-python 1.4.7, told Kafka 0.8.2",
+    "kcat": "kcat",
+    "franz-go": "franz-go",
+    "sarama": "sarama, told Kafka 4.3.1",
+    "sarama-2.8": "sarama, told Kafka 2.8.2",
+    "sarama-0.8.2": "sarama, told Kafka 0.8.2.0",
+    "kafka-go": "segmentio/kafka-go",
+    "kafkajs": "KafkaJS",
+    "console-tools": "Kafka's command-line tools",
+}
+"""The clients as people call them, in the order of the README's table."""

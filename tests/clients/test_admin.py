@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # at run time 
 
 from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Admin, Can, ClientError, Message, Reading, Sending
+from tests.clients.matrix import Feature
 from tests.clients.world import World
 
 
@@ -27,6 +28,7 @@ def librdkafka(world: World) -> AdminClient:
     return AdminClient({"bootstrap.servers": world.bootstrap})
 
 
+@pytest.mark.feature(Feature.ADMIN)
 async def test_a_topic_is_created_on_its_cluster_and_deleted(admin: Admin, world: World) -> None:
     for cluster, prefix in ((world.c1, "c1-clients"), (world.c2, "c2-clients")):
         topic = world.name(prefix)
@@ -38,6 +40,7 @@ async def test_a_topic_is_created_on_its_cluster_and_deleted(admin: Admin, world
         await cluster.wait_for_partitions(topic, 0)
 
 
+@pytest.mark.feature(Feature.ADMIN)
 async def test_topics_of_all_clusters_are_listed_and_described(admin: Admin, world: World) -> None:
     on_c1, on_c2 = await world.topic_on_each(partitions=5)
 
@@ -47,15 +50,18 @@ async def test_topics_of_all_clusters_are_listed_and_described(admin: Admin, wor
         assert (await admin.topic_config(topic))["cleanup.policy"] == "delete"
 
 
+@pytest.mark.feature(Feature.ADMIN)
 async def test_a_topic_that_nobody_has_is_an_error(admin: Admin, world: World) -> None:
     with pytest.raises(ClientError):
         await admin.delete_topic(world.name("c1-never-made"))
 
 
+@pytest.mark.feature(Feature.ADMIN)
 async def test_clients_see_the_one_address_as_the_only_brokers(admin: Admin, world: World) -> None:
     assert await admin.brokers() == {world.bootstrap}
 
 
+@pytest.mark.feature(Feature.GROUP_ADMIN)
 @pytest.mark.needs(Can.LIST_GROUPS)
 async def test_a_group_over_two_clusters_is_listed_with_its_offsets(admin: Admin, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)

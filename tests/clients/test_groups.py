@@ -8,12 +8,14 @@ import pytest
 
 from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
 from tests.clients.contract import Can, Client, Message, Reading, Sending
+from tests.clients.matrix import Feature
 from tests.clients.world import World
 
 RECORDS_PER_TOPIC = 50
 FIRST_ROUND = 35
 
 
+@pytest.mark.feature(Feature.GROUP)
 @pytest.mark.needs(Can.CONSUME)
 async def test_a_group_resumes_exactly_where_it_committed(client: Client, world: World) -> None:
     topics = await world.topic_on_each()
@@ -35,6 +37,7 @@ async def test_a_group_resumes_exactly_where_it_committed(client: Client, world:
     assert await ConfluentAdmin(world.bootstrap).committed(group, topics) == ends
 
 
+@pytest.mark.feature(Feature.PATTERN)
 @pytest.mark.needs(Can.CONSUME, Can.SUBSCRIBE_TO_PATTERN)
 async def test_a_pattern_finds_the_topics_of_both_clusters(client: Client, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
@@ -47,6 +50,7 @@ async def test_a_pattern_finds_the_topics_of_both_clusters(client: Client, world
     assert Counter(record.topic for record in records) == dict.fromkeys(topics, 10)
 
 
+@pytest.mark.feature(Feature.GROUP)
 @pytest.mark.needs(Can.CONSUME)
 async def test_another_client_takes_the_group_over(client: Client, world: World) -> None:
     topics = await world.topic_on_each()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.clients.confluent.driver import ConfluentClient
 from tests.clients.contract import Acks, Can, Client, Isolation, Message, Reading, Received, Sending
+from tests.clients.matrix import Feature
 from tests.clients.world import World
 
 RECORDS_PER_TOPIC_AND_COMPRESSION = 20
@@ -41,6 +42,7 @@ def received_as(record: Received) -> tuple[object, ...]:
     return record.topic, record.key, record.value, record.headers
 
 
+@pytest.mark.feature(Feature.PRODUCE)
 async def test_records_of_two_clusters_come_back_as_they_were_sent(
     client: Client, reader: Client, world: World
 ) -> None:
@@ -67,6 +69,7 @@ async def test_records_of_two_clusters_come_back_as_they_were_sent(
     assert sorted(stored, key=lambda record: record.position) == sorted(records, key=lambda record: record.position)
 
 
+@pytest.mark.feature(Feature.PRODUCE)
 async def test_order_within_a_key_is_kept(client: Client, reader: Client, world: World) -> None:
     on_c1, on_c2 = await world.topic_on_each()
     sent = messages(client, (on_c1, on_c2), 100, mark="order")
@@ -80,6 +83,7 @@ async def test_order_within_a_key_is_kept(client: Client, reader: Client, world:
             assert [record.value for record in records if (record.topic, record.key) == (topic, key)] == wrote
 
 
+@pytest.mark.feature(Feature.PRODUCE)
 @pytest.mark.parametrize("acks", Acks)
 async def test_acks(client: Client, world: World, acks: Acks) -> None:
     on_c1, on_c2 = await world.topic_on_each(partitions=1)
@@ -94,6 +98,7 @@ async def test_acks(client: Client, world: World, acks: Acks) -> None:
     assert Counter(record.value for record in records) == Counter(message.value for message in sent)
 
 
+@pytest.mark.feature(Feature.COMMITTED)
 @pytest.mark.needs(Can.CONSUME, Can.READ_COMMITTED)
 async def test_read_committed_leaves_out_aborted_transactions(client: Client, world: World) -> None:
     on_c1, on_c2 = await world.topic_on_each(partitions=1)
