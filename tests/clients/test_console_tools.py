@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.clients.console.driver import ConsoleAdmin, ConsoleTools, Tool
-from tests.clients.contract import ClientError
+from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError
 from tests.clients.world import World
 
 PERF_RECORDS = 2_000
@@ -187,6 +188,31 @@ async def test_producers_of_partitions_are_described(tools: ConsoleTools, world:
         await tools.run(Tool.CONSOLE_PRODUCER, "--topic", topic, stdin="one\n")
         printed = await tools.run(Tool.TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
         assert len(re.findall(r"^\d+\s+\d+\s+", printed, re.MULTILINE)) == 1, printed
+
+
+async def test_an_open_transaction_is_listed_described_and_aborted(tools: ConsoleTools, world: World) -> None:
+    topic, _ = await world.topic_on_each(partitions=1)
+    transactional_id = world.name("open")
+    producer = Producer({"bootstrap.servers": world.bootstrap, "transactional.id": transactional_id})
+    await asyncio.to_thread(leave_open, producer, topic)
+
+    listed, described = await side_by_side(
+        tools.run(Tool.TRANSACTIONS, "list"),
+        tools.run(Tool.TRANSACTIONS, "describe", "--transactional-id", transactional_id),
+    )
+    assert re.search(rf"^{transactional_id}\s+\d+\s+\d+\s+Ongoing\s", listed, re.MULTILINE), listed
+    assert re.search(rf"\s{transactional_id}\s.*\sOngoing\s.*\s{topic}-0\s", described), described
+
+    await tools.run(Tool.TRANSACTIONS, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    printed = await tools.run(Tool.TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(r"\sNone\s*$", printed), "no open transaction is left on the partition"
+
+
+def leave_open(producer: Producer, topic: str) -> None:
+    producer.init_transactions(OPERATION_TIMEOUT_SECONDS)
+    producer.begin_transaction()
+    producer.produce(topic, "never read by read_committed")
+    assert producer.flush(OPERATION_TIMEOUT_SECONDS) == 0
 
 
 async def test_a_quota_of_a_user_is_set_and_shown(tools: ConsoleTools, world: World) -> None:
