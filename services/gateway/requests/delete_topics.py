@@ -16,6 +16,9 @@ from services.gateway.requests.plan import (
     ask_all,
 )
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
+from services.gateway.requests.verdicts import LEFT_OUT, silence
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -62,29 +65,20 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def _delete(
     parts: dict[str, list[str]], timeout_ms: int, version: int, mesh: MeshView
 ) -> Generator[Command, Any, dict[str, DeletableTopicResult]]:
-    calls = [
-        Call(
-            cluster,
-            DeleteTopicsRequest(
-                topics=[DeleteTopicState(name=name) for name in topics] if version >= BY_ID_SINCE else [],
-                topic_names=topics if version < BY_ID_SINCE else [],
-                timeout_ms=timeout_ms,
-            ),
-            version,
-            Controller(),
-            timeout_s=admin_timeout_s(timeout_ms),
-        )
-        for cluster, topics in parts.items()
-    ]
+    calls = []
+    for cluster, topics in parts.items():
+        spoken = highest_version(mesh, cluster, ApiKey.DELETE_TOPICS, version)
+        question = DeleteTopicsRequest(timeout_ms=timeout_ms)
+        if spoken >= BY_ID_SINCE:
+            question.topics = [DeleteTopicState(name=name) for name in topics]
+        else:
+            question.topic_names = topics
+        calls.append(Call(cluster, question, spoken, Controller(), timeout_s=admin_timeout_s(timeout_ms)))
     outcomes = yield from ask_all(calls, DeleteTopicsResponse)
     answers: dict[str, DeletableTopicResult] = {}
     for (cluster, topics), outcome in zip(parts.items(), outcomes, strict=True):
-        reason = outcome.reason if isinstance(outcome, Unreachable) else "its answer left the topic out"
-        text = f"cluster {cluster}: {reason}"
-        failed = [
-            DeletableTopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text)
-            for name in topics
-        ]
+        code, text = silence(outcome) if isinstance(outcome, Unreachable) else LEFT_OUT
+        failed = [DeletableTopicResult(name=name, error_code=code, error_message=text) for name in topics]
         answers |= {str(result.name): result for result in failed}
         if not isinstance(outcome, Unreachable):
             answers |= {result.name: result for result in outcome.responses if result.name is not None}

@@ -34,6 +34,7 @@ ROWS = (
         older=Older(VersionRange(0, 0), older_admin.handle_delete_topics),
         split="owner of each topic",
         merge="topic",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.CREATE_PARTITIONS,

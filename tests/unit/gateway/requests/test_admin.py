@@ -140,6 +140,13 @@ def test_topics_are_deleted_by_name_on_their_owners_only(world: World, version: 
     ]
 
 
+def test_topics_are_deleted_by_name_on_an_owner_that_knows_no_ids() -> None:
+    world = World({"c1": ["apples"]}, upstream_versions={ApiKey.DELETE_TOPICS: VersionRange(0, 5)})
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="apples")], timeout_ms=1000)
+    [call] = Playbook(delete_topics.handle, request, 6, world.view()).asked()
+    assert (call.version, call.message) == (5, DeleteTopicsRequest(topic_names=["apples"], timeout_ms=1000))
+
+
 def test_topics_are_deleted_by_the_meshs_own_id_and_on_their_owner(world: World) -> None:
     topic_id = mesh_topic_id("mesh-id", "bananas")
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=1000)
