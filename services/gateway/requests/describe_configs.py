@@ -19,7 +19,6 @@ from services.gateway.requests.plan import (
     Broker,
     Call,
     Command,
-    Coordinator,
     MeshView,
     Plan,
     Request,
@@ -94,7 +93,7 @@ def places_of(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, S
             home = yield from find_home(name, mesh)
             if home is None:
                 return Verdict(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows where the group lives, for now")
-            return [(home, Coordinator(name))]
+            return [(home, AnyBroker())]
         case other:
             return Verdict(ErrorCode.INVALID_REQUEST, f"resources of type {other} are not served by the mesh")
 

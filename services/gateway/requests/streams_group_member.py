@@ -30,7 +30,9 @@ from services.gateway.wire.messages.streams_group_heartbeat import (
     Subtopology,
 )
 
-WAY_OUT = "a streams group (group.protocol=streams) lives on one cluster, internal topics included; add rules for them"
+WAY_OUT = (
+    "a streams group (group.protocol=streams) reads topics of one cluster; over several, use group.protocol=classic"
+)
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -78,7 +80,8 @@ def _unruled(group_id: str, internal: Iterable[str], home: str, mesh: MeshView) 
     unruled = sorted(topic for topic in internal if mesh.table.cluster_of(topic) is None)
     if not unruled:
         return None
-    return f"group {group_id} lives on cluster {home}, but no rule leads its topics there: {', '.join(unruled)}"
+    named = ", ".join(unruled)
+    return f"group {group_id} lives on cluster {home}, but no rule leads there from its internal topics: {named}"
 
 
 def _refused(message: StreamsGroupHeartbeatRequest, code: ErrorCode, text: str) -> StreamsGroupHeartbeatResponse:

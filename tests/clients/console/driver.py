@@ -23,6 +23,8 @@ class Tool(StrEnum):
 
     TOPICS = "org.apache.kafka.tools.TopicCommand"
     CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+    STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
     CONFIGS = "kafka.admin.ConfigCommand"
     BROKER_API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
     CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable
 from contextlib import closing
 
@@ -17,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests.shadow_topics import MARK
+from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.member import run_member
@@ -154,6 +157,20 @@ def test_a_consumer_group_over_two_clusters_with_shadow_topics_reads_and_resumes
     assert set(through_mesh.list_topics(timeout=20).topics) == {apples, bananas}
 
 
+def wait_for_coordinator(cluster: KafkaCluster, group: str) -> None:
+    """A cluster that has never had a group makes its coordinators only now; settings are not tried again by clients."""
+    with closing(librdkafka(cluster.bootstrap, group)) as consumer:
+        consumer.committed([TopicPartition("any", 0)], timeout=30)
+
+
+def share_lag(tools: ConsoleTools, group: str, topic: str) -> int:
+    """Records that nobody has accepted yet, as kafka-share-groups tells."""
+    described = asyncio.run(tools.run(Tool.SHARE_GROUPS, "--describe", "--group", group))
+    lags = re.findall(rf"^{re.escape(group)}\s+{re.escape(topic)}\s+\d+\s+\d+\s+(\d+)", described, re.MULTILINE)
+    assert lags, described
+    return sum(map(int, lags))
+
+
 def test_a_share_group_gives_records_out_and_again(
     rules: Rules,
     start_gateway: StartGateway,
@@ -168,6 +185,8 @@ def test_a_share_group_gives_records_out_and_again(
     create_topic(kafka_c2, bananas)
     rules.to("c1", [apples])
     gateway = start_gateway(rules.to("c2", [bananas]))
+    for cluster in (kafka_c1, kafka_c2):
+        wait_for_coordinator(cluster, group)
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[earliest])
     # the group does not exist yet: its settings go where it would be born, the mesh's home
@@ -180,6 +199,14 @@ def test_a_share_group_gives_records_out_and_again(
     assert member.faults == []
     assert sorted(member.values) == values
     assert sorted(member.of("released")) == ["again 1", "again 2"]
+
+    tools = ConsoleTools(gateway.address)
+    assert share_lag(tools, group, apples) == 0
+    reset = ("--reset-offsets", "--to-earliest", "--execute", "--group", group, "--topic", apples)
+    asyncio.run(tools.run(Tool.SHARE_GROUPS, *reset))
+    assert share_lag(tools, group, apples) == len(values)
+    deleted = asyncio.run(tools.run(Tool.SHARE_GROUPS, "--delete", "--group", group))
+    assert "was successful" in deleted
 
     refused = run_member("share", gateway.address, group, [apples, bananas], 1)
     [(kind, text)] = refused.faults

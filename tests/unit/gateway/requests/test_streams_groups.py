@@ -74,7 +74,7 @@ def test_internal_topics_need_a_rule_for_the_application_to_see_them(world: Worl
     look_up(book)
     assert book.answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
     assert book.answer.error_message == (
-        "group g lives on cluster c1, but no rule leads its topics there: h-store-changelog"
+        "group g lives on cluster c1, but no rule leads there from its internal topics: h-store-changelog"
     )
 
 
