@@ -71,14 +71,14 @@ class TopicUnderLoad:
             raise
         return load
 
-    async def progress(self) -> dict[str, str]:
+    async def progress(self, records: int = RECORDS_OF_PROGRESS) -> dict[str, str]:
         """Returns when each producer has had more records acknowledged, and each consumer has read newer ones than now.
 
         The answer is the last acknowledged record of each producer.
         """
         mark = {producer.journal.client: len(producer.journal.acked) for producer in self._producers}
         for producer in self._producers:
-            journal, wanted = producer.journal, mark[producer.journal.client] + RECORDS_OF_PROGRESS
+            journal, wanted = producer.journal, mark[producer.journal.client] + records
             await journal.wait_until(lambda: len(journal.acked) >= wanted, f"{wanted} acknowledged")  # noqa: B023
         for consumer in self._consumers:
             journal = consumer.journal
