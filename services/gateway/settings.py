@@ -69,7 +69,7 @@ class GatewaySettings(ServiceSettings, service="gateway"):
     )
     telemetry_max_kib: int = Field(default=256, ge=1, le=10_240, description="Longest message of a client's metrics.")
     telemetry_clients: int = Field(
-        default=1000, ge=1, description="Clients whose metrics are shown at once; those heard of longest ago leave."
+        default=300, ge=1, description="Clients whose metrics are shown at once; those heard of longest ago leave."
     )
 
     max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client.")

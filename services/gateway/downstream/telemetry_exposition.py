@@ -8,11 +8,13 @@ import re
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from services.gateway.requests.telemetry.clients import SeriesKey, Telemetry, TelemetryClient
 
@@ -20,6 +22,7 @@ PREFIX: Final = "kafka_mesh_client_"
 COMMON: Final = "org.apache.kafka."
 """How nearly all names begin; left out."""
 OWN_LABELS: Final = ("client_id", "client_instance", "software", "software_version")
+SERIES_REMEMBERED: Final = 16_384
 UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 
@@ -63,21 +66,32 @@ def _counters(telemetry: Telemetry) -> Iterator[Metric]:
 
 def _families(clients: dict[bytes, TelemetryClient]) -> Iterator[Metric]:
     families: dict[str, Metric] = {}
-    shown: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
     for instance, client in clients.items():
         own = _own_labels(instance, client)
+        shown: set[_Place] = set()
         for key, value in client.series.items():
-            name = family_name(key.name)
-            labels = _labels(key, own)
-            identity = (name, tuple(sorted(labels.items())))
-            if identity in shown:
+            place = _place(key)
+            if place in shown:
                 continue  # two names or attributes that differ in unsafe letters alone
-            shown.add(identity)
-            family = families.get(name)
+            shown.add(place)
+            family = families.get(place.family)
             if family is None:
-                family = families[name] = UnknownMetricFamily(name, f"{key.name} of clients (KIP-714).")
-            family.add_sample(name, labels, value)
+                family = families[place.family] = UnknownMetricFamily(place.family, f"{key.name} of clients (KIP-714).")
+            family.samples.append(Sample(place.family, {**dict(place.labels), **own}, value))
     yield from families.values()
+
+
+class _Place(NamedTuple):
+    """Where a series of a client stands."""
+
+    family: str
+    labels: tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=SERIES_REMEMBERED)
+def _place(key: SeriesKey) -> _Place:
+    """Clients of one kind have the same series."""
+    return _Place(family_name(key.name), tuple((_label(attribute), value) for attribute, value in key.attributes))
 
 
 def family_name(name: str) -> str:
@@ -85,14 +99,11 @@ def family_name(name: str) -> str:
     return PREFIX + (UNSAFE.sub("_", name.removeprefix(COMMON)).strip("_").lower() or "unnamed")
 
 
+def _label(attribute: str) -> str:
+    name = UNSAFE.sub("_", attribute).strip("_").lower() or "unnamed"
+    return f"_{name}" if name[0].isdecimal() else name
+
+
 def _own_labels(instance: bytes, client: TelemetryClient) -> dict[str, str]:
     shown = urlsafe_b64encode(instance).decode().rstrip("=")
     return dict(zip(OWN_LABELS, (client.client_id, shown, client.software_name, client.software_version), strict=True))
-
-
-def _labels(key: SeriesKey, own: dict[str, str]) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for attribute, value in key.attributes:
-        name = UNSAFE.sub("_", attribute).strip("_").lower() or "unnamed"
-        labels["_" + name if name[0].isdecimal() else name] = value
-    return {**labels, **own}

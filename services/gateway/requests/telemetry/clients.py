@@ -50,7 +50,7 @@ class Subscription:
 
     @property
     def max_decompressed_bytes(self) -> int:
-        return max(8 * self.max_bytes, 1 << 20)
+        return max(4 * self.max_bytes, 1 << 20)
 
 
 class SeriesKey(NamedTuple):
@@ -99,7 +99,7 @@ class Telemetry:
 
     __slots__ = ("by_instance", "capacity", "dropped_series", "pushes", "refused_pushes", "subscription")
 
-    def __init__(self, subscription: Subscription | None = None, capacity: int = 1000) -> None:
+    def __init__(self, subscription: Subscription | None = None, capacity: int = 300) -> None:
         self.subscription = subscription or Subscription()
         self.capacity = capacity
         self.by_instance: Mapping[bytes, TelemetryClient] = {}
