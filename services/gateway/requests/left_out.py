@@ -10,7 +10,7 @@ _WITH_CONTROLLERS = "between the brokers and controllers of one cluster"
 _ABOUT_CONTROLLERS = (
     "about the controllers of one cluster, which clients of the mesh do not see: ask the cluster itself"
 )
-_LOGIN = "clients do not log in to the gateway (its listeners may ask for certificates); it logs in to the clusters itself"
+_LOGIN = "clients do not log in to the gateway (it may ask for their certificates); it logs in to the clusters itself"
 
 LEFT_OUT: Mapping[int, str] = {
     ApiKey.LEADER_AND_ISR: _WITH_ZOOKEEPER,
