@@ -6,12 +6,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
+from services.gateway.requests.broker_fetches import BrokerFetches
+from services.gateway.requests.fetch_sessions import FetchSessions
 from services.gateway.requests.share_sessions import ShareSessions
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
-
-from services.gateway.requests.broker_fetches import BrokerFetches
-from services.gateway.requests.fetch_sessions import FetchSessions
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -85,6 +84,8 @@ class LastWrite(NamedTuple):
     """Of its last record."""
     timestamp: int
     """The batch's highest, in ms."""
+    gap_since: float | None = None
+    """When a later batch came without the next one, which is waited for."""
 
 
 SeamKey = tuple[str, int, str, int]
@@ -131,10 +132,50 @@ class Seams:
         _, writes = self._seams.get(key, (0.0, {}))
         return writes.get(producer_id)
 
+    def miss(self, key: SeamKey, producer_id: int, now: float) -> None:
+        """The producer has skipped its next batch, for the first time."""
+        writes = self._seams[key][1]
+        writes[producer_id] = writes[producer_id]._replace(gap_since=now)
+
     def goes_on(self, key: SeamKey, producer_id: int) -> None:
         """The producer has sent something newer: it repeats nothing any more."""
         if key in self._seams:
             self._seams[key][1].pop(producer_id, None)
+
+
+class Passages:
+    """Batches that are on their way over the seam of a topic that has moved, over all client connections.
+
+    A client that keeps one connection for each node may send its next batch on another connection than the one before.
+    The new cluster does not know the producer yet, and takes whichever comes first for its beginning. So the later one
+    is sent back until the earlier one is answered.
+    """
+
+    __slots__ = ("_under_way",)
+
+    def __init__(self) -> None:
+        self._under_way: dict[BatchKey, dict[object, tuple[int, object]]] = {}
+        """By request: base sequence, and the connection."""
+
+    def enter(self, key: BatchKey, request: object, base_sequence: int, connection: object) -> None:
+        self._under_way.setdefault(key, {})[request] = (base_sequence, connection)
+
+    def leave(self, key: BatchKey, request: object) -> None:
+        requests = self._under_way.get(key)
+        if requests is not None:
+            requests.pop(request, None)
+            if not requests:
+                del self._under_way[key]
+
+    def is_overtaking(self, key: BatchKey, base_sequence: int, connection: object) -> bool:
+        """Whether an earlier batch is on its way on another connection."""
+        return any(
+            earlier < base_sequence and carrier is not connection
+            for earlier, carrier in self._under_way.get(key, {}).values()
+        )
+
+    def __len__(self) -> int:
+        return len(self._under_way)
 
 
 REFUSALS_REMEMBERED = 100_000
@@ -220,14 +261,15 @@ class Memory:
     )
     """Groups that were refused for good, and whose log line was written a moment ago."""
     seams: Seams = field(default_factory=Seams)
+    passages: Passages = field(default_factory=Passages)
     doubts: BoundedCache[BatchKey, bool] = field(default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS))
     """Producers, by partition, one of whose batches was sent and got no answer."""
     refusals: Refusals = field(default_factory=Refusals)
+    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     spanning: BoundedCache[str, Spanning] = field(
         default_factory=lambda: BoundedCache(SPANNING_REMEMBERED, SPANNING_SECONDS)
     )
     """Transactional id -> its producer, where transactions span clusters."""
-    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     topic_names: BoundedCache[bytes, str] = field(
         default_factory=lambda: BoundedCache(TOPIC_NAMES_REMEMBERED, math.inf)
     )

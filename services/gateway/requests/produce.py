@@ -7,11 +7,12 @@ Theory of operation
    older than the client is spoken to in its own version. Batches are the same in all of them.
 2. The gateway itself answers a partition with NOT_LEADER_OR_FOLLOWER (the cluster is out of reach or the leader not
    known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
-   to some (protocol-ideas 1). A batch that was sent and got no answer is neither: `MAYBE_WRITTEN`.
+   to some (protocol-ideas 1). A batch that was sent and got no answer is neither: `MAYBE_WRITTEN`; nor is one whose
+   leader has stepped down meanwhile, and says NOT_LEADER_OR_FOLLOWER: its followers may have the batch.
 3. After a refused batch, later ones of its producer and partition are refused too until it comes back (`Refusals`).
 4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees;
    so does a broker that ends its own (`Lanes.on_unheard`), as it does when it is not the leader.
-5. What a topic's last cluster has stored already is not stored again (`seams`).
+5. What a topic's last cluster has stored already is not stored again, and nothing comes there out of order (`seams`).
 6. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
    Transactional ones keep theirs: it is the one that their coordinator knows.
 7. A transaction writes to topics of its own cluster, or under the identity that it has on theirs (`transactions`).
@@ -44,9 +45,9 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
-from services.gateway.requests.seams import is_open, is_repeat, look_behind
+from services.gateway.requests.seams import Verdict, is_open, judged, look_behind
 from services.gateway.requests.topic_ids import topic_names
-from services.gateway.requests.transactions.records import Closed, admit
+from services.gateway.requests.transactions.records import Closed, admit, bearable
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
@@ -68,7 +69,7 @@ MAYBE_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 written and may cut its records into other batches, which a broker that has it refuses for ever."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Produce:
     """One request on its way."""
 
@@ -128,6 +129,31 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             return _without_acks(produce, [(sole, parts, outcome)])
         yield from _take(produce, sole, parts, outcome)
         return _answer(produce)
+    crossing = _enter_seams(produce)
+    try:
+        return (yield from _in_parts(produce))
+    finally:
+        for key in crossing:
+            mesh.memory.passages.leave(key, produce)
+
+
+def _enter_seams(produce: _Produce) -> list[BatchKey]:
+    """Say what is on its way over a seam, in the order in which requests start."""
+    crossing: list[BatchKey] = []
+    for wanted in _partitions(produce.scan) if produce.scan.acks != 0 else ():
+        slot = (wanted.topic, wanted.partition)
+        route = produce.mesh.table.route(wanted.topic)
+        if route is not None and is_open(*slot, route, produce.mesh):
+            batch = _note_batch(produce, wanted)
+            if batch is not None:
+                crossing.append(_key(slot, batch))
+                produce.mesh.memory.passages.enter(crossing[-1], produce, batch.base_sequence, produce.mesh.session)
+    return crossing
+
+
+def _in_parts(produce: _Produce) -> Plan:
+    """The request partition by partition."""
+    scan, mesh = produce.scan, produce.mesh
     if scan.acks != 0:
         slots = [(wanted.topic, wanted.partition) for wanted in _partitions(scan)]
         yield from look_behind(mesh, slots, _doubted(produce))
@@ -145,7 +171,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     whole = not produce.results and len(outcomes) == 1
     for place, parts, outcome in outcomes:
         response = yield from _take(produce, place, parts, outcome)
-        if whole and response is not None and _is_clean(response) and _is_of_version(outcome, request.version):
+        if whole and response is not None and _is_clean(response) and _is_of_version(outcome, produce.request.version):
             return outcome
     return _answer(produce)
 
@@ -175,7 +201,9 @@ def _sole_leader(produce: _Produce) -> Place | None:
             leader = knowledge.leader(topic.name, partition.partition)
             if leader is None or (place is not None and place != (route.cluster, leader)):
                 return None
-            if route.before is not None and is_open(topic.name, partition.partition, route, produce.mesh):
+            if route.before is not None and (
+                produce.mesh.memory.passages or is_open(topic.name, partition.partition, route, produce.mesh)
+            ):
                 return None
             if place is None:
                 place = Place(route.cluster, leader)
@@ -197,10 +225,23 @@ def _admitted(produce: _Produce) -> Iterator[Wanted[Item]]:
             produce.refuse(slot, produce.closed[wanted.topic])
         elif batch is not None and not _admits(produce, slot, batch):
             produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif batch is not None and is_repeat(*slot, batch, produce.mesh):
-            produce.refuse(slot, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+        elif batch is not None and (error := _at_seam(produce, slot, batch)):
+            produce.refuse(slot, error)
         else:
             yield wanted
+
+
+def _at_seam(produce: _Produce, slot: Slot, batch: BatchHeader) -> ErrorCode | None:
+    """Why a batch may not pass the seam of a topic that has moved."""
+    key, session = _key(slot, batch), produce.mesh.session
+    if produce.mesh.memory.passages.is_overtaking(key, batch.base_sequence, session):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    match judged(*slot, batch, produce.mesh):
+        case Verdict.REPEAT:
+            return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        case Verdict.TOO_EARLY:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return None
 
 
 def _admits(produce: _Produce, slot: Slot, batch: BatchHeader) -> bool:
@@ -297,8 +338,12 @@ def _take(
             stale.add(wanted.topic)
         else:
             result.current_leader.leader_id = result.current_leader.leader_epoch = -1
+            if produce.scan.transactional_id is not None:
+                result.error_code = bearable(result.error_code, produce.request.version)
+            if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and slot in produce.batches:
+                result.error_code = MAYBE_WRITTEN
             produce.results[slot] = result
-            if result.error_code in LEADER_ERRORS:
+            if result.error_code in LEADER_ERRORS or result.error_code == MAYBE_WRITTEN:
                 produce.not_written(slot)
                 stale.add(wanted.topic)
     if stale:

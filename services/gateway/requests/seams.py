@@ -10,13 +10,18 @@ Theory of operation
    producers take that for what it is, success (protocol-ideas 8).
 3. A batch without an answer may reach its broker late, after others have asked. So the gateway that sent it asks again
    when the producer comes back.
-4. A producer's first newer batch ends its seam: batches of a partition come back in the order of their sequences.
-   Seams of producers that do not come are given up after `SEAM_SECONDS`.
-5. Nothing is shared: each gateway asks, also one that starts after the move. A last cluster that can't be asked closes
+4. A producer's next batch ends its seam. A later one that comes first, on another connection or to another gateway, is
+   sent back: the new cluster would take it for the producer's beginning, and refuse the next one for ever. Should that
+   never come, the later one may pass after `GAP_SECONDS`. Seams of producers that do not come are given up after
+   `SEAM_SECONDS`.
+5. As long as batches pass a seam, none overtakes an earlier one of its producer that is on its way on another
+   connection (`Passages`).
+6. Nothing is shared: each gateway asks, also one that starts after the move. A last cluster that can't be asked closes
    the seam, with a log line: a move away from a dead cluster must not wait for it.
 """
 
 from collections.abc import Collection, Container, Generator, Iterable
+from enum import Enum
 from typing import Any, Final
 
 import structlog
@@ -42,6 +47,8 @@ APART_MS: Final = 900_000
 """How far apart a repeat and the last batch may lie by their own times. With `WINDOW` it keeps sequences that have
 begun again at 0, after 2^31 records, from being taken for repeats."""
 _SEQUENCES: Final = 1 << 31
+GAP_SECONDS: Final = 30.0
+"""Clients send a batch again within seconds; what they have given up they do not."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,24 +65,42 @@ def is_open(topic: str, partition: int, route: Route, mesh: MeshView) -> bool:
     return memory.doubts.any(mesh.now) or not memory.seams.is_closed(seam_of(topic, partition, route), mesh.now)
 
 
-def is_repeat(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> bool:
-    """Whether the topic's last cluster has this batch already."""
+class Verdict(Enum):
+    """What a batch is at the seam."""
+
+    PASSES = "passes"
+    REPEAT = "repeat"
+    """The topic's last cluster has it already."""
+    TOO_EARLY = "too early"
+    """The batch before it has not come yet."""
+
+
+def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Verdict:
+    """What to do with a batch that its topic's last cluster may have, or that may have lost its place in the order."""
     route = mesh.table.route(topic)
     if route is None or route.before is None or batch.producer_id < MINTED:  # an id that a broker gave means its own
-        return False
+        return Verdict.PASSES
     key = seam_of(topic, partition, route)
     producer_id = batch.producer_id
     if route.before.visit > 1:
         producer_id = visit_producer_id(producer_id, route.before.visit)
     last = mesh.memory.seams.last_write(key, producer_id)
     if last is None:
-        return False
+        return Verdict.PASSES
     behind = (last.sequence - batch.base_sequence - batch.last_offset_delta) % _SEQUENCES
     apart_ms = abs(batch.max_timestamp - last.timestamp)
-    if batch.producer_epoch == last.epoch and behind < WINDOW and apart_ms <= APART_MS:
-        return True
+    if batch.producer_epoch == last.epoch and apart_ms <= APART_MS:
+        if behind < WINDOW:
+            return Verdict.REPEAT
+        ahead = (batch.base_sequence - last.sequence - 1) % _SEQUENCES
+        if 0 < ahead < WINDOW:
+            if last.gap_since is None:
+                mesh.memory.seams.miss(key, producer_id, mesh.now)
+                return Verdict.TOO_EARLY
+            if mesh.now < last.gap_since + GAP_SECONDS:
+                return Verdict.TOO_EARLY
     mesh.memory.seams.goes_on(key, producer_id)
-    return False
+    return Verdict.PASSES
 
 
 def look_behind(
@@ -92,7 +117,8 @@ def look_behind(
     for cluster, keys in unknown.items():
         writes = yield from _last_writes_on(cluster, keys, mesh)
         for place, key in keys.items():
-            mesh.memory.seams.learn(key, writes.get(place, {}), mesh.now)
+            if place in doubted or not mesh.memory.seams.is_known(key):  # another request may have asked meanwhile
+                mesh.memory.seams.learn(key, writes.get(place, {}), mesh.now)
 
 
 def _last_writes_on(

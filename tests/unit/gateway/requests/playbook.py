@@ -149,6 +149,10 @@ class Playbook:
         assert isinstance(self._command, kind), f"expected {kind.__name__}, the plan yielded {self._command!r}"
         return self._command
 
+    def close(self) -> None:
+        """The exchange gives the plan up."""
+        self._plan.close()
+
     def asked(self) -> tuple[Call, ...]:
         """The calls of the Ask that the plan waits for."""
         return self._expected(Ask).calls

@@ -174,7 +174,7 @@ def test_a_leader_that_moved_counts_as_a_refusal_too() -> None:
     world = World({"c1": ["apples"]})
     book = play(world, request(("apples", 0, batch(producer_id=1, epoch=0, sequence=3))))
     book.answered(raw(("apples", 0, 6)))
-    assert errors(book) == [("apples", 0, 6)]
+    assert errors(book) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)], "its followers may have it"
     assert errors(play(world, request(("apples", 0, batch(producer_id=1, epoch=0, sequence=4))))) == [("apples", 0, 6)]
     other = play(world, request(("apples", 0, batch(producer_id=2, epoch=0, sequence=4))))
     assert len(other.asked()) == 1

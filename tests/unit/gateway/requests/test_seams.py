@@ -3,9 +3,9 @@
 import pytest
 
 from services.gateway.requests import produce
-from services.gateway.requests.memory import DOUBT_SECONDS, SEAM_SECONDS
+from services.gateway.requests.memory import DOUBT_SECONDS, REFUSAL_SECONDS, SEAM_SECONDS, Session
 from services.gateway.requests.plan import Broker, RawResponse, Unreachable, Verbatim
-from services.gateway.requests.seams import APART_MS, WINDOW
+from services.gateway.requests.seams import APART_MS, GAP_SECONDS, WINDOW
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import visit_producer_id
 from services.gateway.wire.errors import ErrorCode
@@ -109,6 +109,60 @@ def test_what_is_no_repeat_goes_on(world: World, sequence: int, epoch: int, time
     book.answered(stored(9))
     (call,) = book.asked()
     assert call.cluster == "c2"
+
+
+def test_a_later_batch_waits_for_the_one_after_the_last_that_was_stored(world: World) -> None:
+    """On another connection, or to another gateway, it may come first; its new cluster would take it for the beginning."""
+    early = produced(world, 105)
+    early.answered(stored(99))
+    assert errors(early) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    (call,) = produced(world, 100).asked()
+    assert call.cluster == "c2"
+
+
+def test_a_batch_that_never_comes_is_not_waited_for_for_ever(world: World) -> None:
+    produced(world, 105).answered(stored(99))
+    world.now += GAP_SECONDS - 1
+    assert errors(produced(world, 105)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    world.now += REFUSAL_SECONDS + 1
+    (call,) = produced(world, 105).asked()
+    assert call.cluster == "c2"
+
+
+def test_a_batch_does_not_overtake_the_one_before_on_another_connection(world: World) -> None:
+    produced(world, 99).answered(stored(99))
+    first = produced(world, 100)
+    mine, world.session = world.session, Session("127.0.0.1:6", "test")
+    assert errors(produced(world, 101)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    elsewhere, world.session = world.session, mine
+    (call,) = produced(world, 101).asked()
+    assert call.cluster == "c2", "on the same connection it stays behind"
+    first.answered(raw(("apples", 0, 0)))
+    world.session = elsewhere
+    (call,) = produced(world, 102).asked()
+    assert call.cluster == "c2"
+
+
+def test_batches_pass_a_seam_in_the_order_in_which_their_requests_start(world: World) -> None:
+    """The last cluster may answer the second one's question first."""
+    first = produced(world, 100)
+    world.session = Session("127.0.0.1:6", "test")
+    second = produced(world, 101)
+    second.answered(DescribeProducersResponse(topics=[TopicResponse("apples", [PartitionResponse(0, 0, None, [])])]))
+    assert errors(second) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    first.answered(stored(99))
+    (call,) = first.asked()
+    assert call.cluster == "c2"
+
+
+def test_nothing_of_a_request_stays_at_the_seam_when_it_has_ended(world: World) -> None:
+    book = produced(world, 100)
+    book.answered(stored(99))
+    assert len(world.memory.passages) == 1
+    book.answered(raw(("apples", 0, 0)))
+    given_up = produced(world, 101)
+    given_up.close()
+    assert len(world.memory.passages) == 0
 
 
 @pytest.mark.parametrize("answer", [Unreachable("c1", "connection lost"), stored(0, error=29)])
