@@ -229,6 +229,23 @@ def test_a_transactional_id_moves_while_a_transaction_is_open(
     assert orchard.committed() == (["begun on c1"], ["on c2"])
 
 
+def test_a_transactional_id_that_moved_between_transactions_goes_on_after_one_abort(
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+) -> None:
+    gateway = start_gateway(rules.transactions(orchard.apples, "c1"))
+    producer = open_producer(gateway.address, f"{orchard.apples}-id")
+    producer.init()
+    commit(producer, orchard.apples, "on c1")
+    gateway.move(rules.transactions(orchard.apples, "c2"))
+    with pytest.raises(TransactionError) as moved:
+        commit(producer, orchard.bananas, "not yet")
+    assert not moved.value.fatal
+    producer.abort()
+    commit(producer, orchard.bananas, "on c2")
+    producer.close()
+    assert orchard.committed() == (["on c1"], ["on c2"])
+
+
 def test_a_topic_moves_while_a_transaction_is_open(
     orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
 ) -> None:

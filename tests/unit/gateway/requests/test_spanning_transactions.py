@@ -3,14 +3,15 @@
 from services.gateway.requests import init_producer_id, produce
 from services.gateway.requests.knowledge import TopicKnowledge
 from services.gateway.requests.memory import Memory
-from services.gateway.requests.plan import Call, Unreachable, Verbatim
+from services.gateway.requests.plan import Call, RawResponse, Unreachable, Verbatim
 from services.gateway.requests.transactions import add_partitions, end
 from services.gateway.requests.transactions.state import Identity, Spanning
 from services.gateway.requests.transactions.survey import STATE_TOPIC
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import crc_is_right, read_batch_header
 from services.gateway.wire.codec import decode
 from services.gateway.wire.errors import ErrorCode
-from services.gateway.wire.frames import SIZE_BYTES, parse_request_header
+from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_request_header, parse_response_header
 from services.gateway.wire.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -21,6 +22,7 @@ from services.gateway.wire.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     ProduceRequest,
+    ProduceResponse,
 )
 from services.gateway.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -28,7 +30,12 @@ from services.gateway.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from services.gateway.wire.messages.describe_transactions import TransactionState
-from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
+from services.gateway.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from services.gateway.wire.schema import Struct
 from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.requests.test_transactions import with_transaction_rule
@@ -332,6 +339,24 @@ def test_a_transaction_ends_where_it_began_and_its_producer_moves() -> None:
     assert asked(book) == [("c2", InitProducerIdRequest("tx", 60_000))]
     book.answered(given(THERE))
     assert book.answer == ended(THERE)
+
+
+def test_records_of_a_producer_whose_id_has_moved_end_in_an_abort() -> None:
+    for version, error in ((12, ErrorCode.TRANSACTION_ABORTABLE), (11, ErrorCode.INVALID_PRODUCER_ID_MAPPING)):
+        records = PartitionProduceData(0, batch(producer_id=HOME.producer_id, epoch=HOME.epoch, sequence=0))
+        message = ProduceRequest("tx", -1, 30_000, [TopicProduceData("bananas", partition_data=[records])])
+        book = Playbook(produce.handle, message, version, world(spans=False, home="c2").view())
+        refused = PartitionProduceResponse(0, ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1)
+        book.answered(
+            raw_answer(ProduceResponse([TopicProduceResponse("bananas", partition_responses=[refused])]), version)
+        )
+        assert errors(book) == {"bananas": error}
+
+
+def raw_answer(response: ProduceResponse, version: int) -> RawResponse:
+    frame = memoryview(bytearray(encode_response(response, version, 3)))
+    header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, version)
+    return RawResponse(frame, header.body_offset, version)
 
 
 def test_a_producer_that_goes_on_has_its_old_identity_checked_where_it_comes_from() -> None:
