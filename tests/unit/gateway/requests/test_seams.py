@@ -112,7 +112,7 @@ def test_what_is_no_repeat_goes_on(world: World, sequence: int, epoch: int, time
 
 
 def test_a_later_batch_waits_for_the_one_after_the_last_that_was_stored(world: World) -> None:
-    """On another connection, or to another gateway, it may come first; its new cluster would take it for the beginning."""
+    """On another connection or gateway it may come first; the new cluster would take it for the beginning."""
     early = produced(world, 105)
     early.answered(stored(99))
     assert errors(early) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
