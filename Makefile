@@ -66,7 +66,7 @@ check: env ## style, types, and who may import whom
 	@$(BIN)/lint-imports
 
 soak: env ## what takes longer: repeats, random kills, volumes
-	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest $(if $(ARGS),$(ARGS),tests/soak tests/e2e/test_rule_change_under_load.py)
+	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -rP $(if $(ARGS),$(ARGS),tests/soak tests/e2e/test_rule_change_under_load.py)
 
 bench: env ## figures, not verdicts; also in build/bench.md
 	@$(BIN)/pytest -s tests/bench $(ARGS)
