@@ -6,6 +6,7 @@ pytest_plugins = [
     "tests.fixtures.kerberos",
     "tests.fixtures.meshes",
     "tests.fixtures.names",
+    "tests.fixtures.older_kafka",
     "tests.fixtures.own_meshes",
     "tests.fixtures.secured_kafka",
     "tests.fixtures.three_brokers",
