@@ -46,7 +46,7 @@ class StoreUnavailableError(RuntimeError):
 
 
 class SchemaMissingError(StoreUnavailableError):
-    """The database has not been migrated."""
+    """The database has not been migrated, or not far enough."""
 
 
 class Database:
@@ -77,10 +77,12 @@ class Database:
                 yield connection
         except ProgrammingError as error:
             if isinstance(error.orig, psycopg.errors.UndefinedTable):
-                raise SchemaMissingError(
-                    f"the database {self.place} has no tables yet: run `kafka-mesh migrate`"
-                ) from error
-            raise
+                what = "has no tables yet"
+            elif isinstance(error.orig, psycopg.errors.UndefinedColumn):
+                what = "has the tables of an older version"
+            else:
+                raise
+            raise SchemaMissingError(f"the database {self.place} {what}: run `kafka-mesh migrate`") from error
         except (OperationalError, InterfaceError, PoolTimeoutError, TimeoutError, OSError) as error:
             failures.inc()
             raise StoreUnavailableError(f"PostgreSQL at {self.place} does not answer: {_reason(error)}") from error

@@ -48,6 +48,7 @@ class Leader:
                 connection = await self._database.dedicated()
                 try:
                     await connection.execute(f"listen {CHANNEL}")
+                    await self._journal.store.check_schema()
                     await self._journal.catch_up()
                     backoff = FIRST_BACKOFF
                     await self._follow(connection)

@@ -66,6 +66,12 @@ class EventLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def check_schema(self) -> None:
+        """SchemaMissingError when tables or columns are absent that a later append would miss."""
+        async with self._database.transaction() as connection:
+            for table in schema.metadata.tables.values():
+                await connection.execute(select(table).limit(0))
+
     async def append(
         self, before: MeshView, after: MeshView, new: Sequence[events.Event], answer: StoredAnswer | None
     ) -> None:

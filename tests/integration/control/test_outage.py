@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import grpc
+import psycopg
 import pytest
 
 from mesh.rpc import admin, events, instances
+from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import Cable, World, refused, until
@@ -64,6 +67,29 @@ async def test_a_database_without_tables_is_named(
         await until(lambda: "run `kafka-mesh migrate`" in world.lifecycle.reason, "control says what is missing")
     finally:
         await world.stop()
+
+
+async def test_a_database_of_an_older_version_is_named_and_brought_up_to_date(
+    database: str, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        for column in ("upstream_topic", "node_view", "shadow_topics", "span_clusters"):
+            connection.execute(f"alter table forwarding_rules drop column {column}")
+        connection.execute("update alembic_version set version_num = '0001'")
+        connection.execute(
+            "insert into forwarding_rules values ('apples', 1024, 'topic', 'apples', 'c1', 1, 'ada', now())"
+        )
+    world = World(database, kafka_c1.bootstrap, events_topic)
+    await world.start(wait=False)
+    try:
+        await until(lambda: "an older version: run `kafka-mesh migrate`" in world.lifecycle.reason, "control says so")
+        await asyncio.to_thread(migrate, database)
+        await until(lambda: world.lifecycle.is_ready, "control is ready")
+    finally:
+        await world.stop()
+    with psycopg.connect(database) as connection:
+        row = connection.execute("select upstream_topic, shadow_topics, node_view from forwarding_rules").fetchone()
+    assert row == ("", False, "")
 
 
 async def test_a_second_replica_stands_by_and_takes_over(
