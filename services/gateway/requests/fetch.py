@@ -100,6 +100,9 @@ def _asked(message: FetchRequest, by_ids: bool, mesh: MeshView) -> Generator[Com
 
 
 def _answer(version: int, max_bytes: int, mesh: MeshView, wish: Wish, poll: Poll) -> Answer:
+    whole = poll.whole
+    if whole is not None and whole.version == version and wish.alone:
+        return whole
     found = _that_fit(wish, poll, max_bytes)
     results = {} if wish.incremental else {slot: Result(marks) for slot, marks in poll.marks().items()}
     results |= {slot: Result(error_code=error) for slot, error in poll.refused.items()}
@@ -114,9 +117,6 @@ def _answer(version: int, max_bytes: int, mesh: MeshView, wish: Wish, poll: Poll
     )
     if isinstance(told, ErrorCode):
         return FetchResponse(error_code=told)
-    whole = poll.whole
-    if whole is not None and whole.version == version and not told.session_id:
-        return whole
     entries = by_topic(
         (*_names_of(topic, version, mesh), _entry(version, (topic, partition), found, results))
         for topic, partition in told.slots

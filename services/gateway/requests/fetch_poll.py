@@ -262,8 +262,10 @@ class Poll:
         place, fetches = question.place, question.fetches
         request = fetches.on_its_way
         if request is None:
-            share = max(1, self.limits.max_bytes // len(self._parts))
-            request = fetches.request(self._parts[place], replace(self.limits, max_bytes=share))
+            limits = self.limits
+            if len(self._parts) > 1:
+                limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(self._parts)))
+            request = fetches.request(self._parts[place], limits)
         return Call(
             place.cluster,
             request,

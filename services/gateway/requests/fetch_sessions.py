@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from services.gateway.wire.errors import ErrorCode
 
 SESSIONS_HELD: Final = 2_000
-PARTITIONS_HELD: Final = 500_000
+PARTITIONS_HELD: Final = 400_000
 """Of all sessions together: about 150 MB."""
 MAKES_WAY_AFTER_S: Final = 120.0
 """Unused for so long, or as old and smaller than another one: brokers' `min.incremental.fetch.session.eviction.ms`."""
@@ -222,6 +222,11 @@ class Wish:
     @property
     def incremental(self) -> bool:
         return self.session is not None
+
+    @property
+    def alone(self) -> bool:
+        """Of no session, before and after."""
+        return self.session is None and not self.begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,11 @@ class ClusterKnowledge:
             return None
         return known.leaders[partition]
 
+    def leaders(self, topic: str) -> tuple[int | None, ...]:
+        """As `leader` tells, of all partitions at once; nothing while it is not known."""
+        known = self.topics.get(topic)
+        return () if known is None or topic in self.stale else known.leaders
+
     def partition_count(self, topic: str) -> int | None:
         known = self.topics.get(topic)
         return None if known is None else len(known.leaders)

@@ -88,15 +88,20 @@ def _led(
     """Partitions with a leader as far as is known, and the others with their cluster (None: no rule)."""
     places: dict[tuple[str, int], Place] = {}
     lost: dict[tuple[str, int], str | None] = {}
-    topic = None
+    place: Place | None = None
+    topic: str | None = None
     cluster: str | None = None
+    leaders: tuple[int | None, ...] = ()
     for slot in slots:
         if slot[0] != topic:  # most requests name the partitions of a topic one after the other
             topic = slot[0]
             cluster = mesh.table.cluster_of(topic)
-        leader = None if cluster is None else mesh.clusters[cluster].leader(topic, slot[1])
+            leaders = () if cluster is None else mesh.clusters[cluster].leaders(topic)
+        leader = leaders[slot[1]] if 0 <= slot[1] < len(leaders) else None
         if cluster is None or leader is None:
             lost[slot] = cluster
         else:
-            places[slot] = Place(cluster, leader)
+            if place is None or place.broker_id != leader or place.cluster != cluster:
+                place = Place(cluster, leader)
+            places[slot] = place
     return places, lost
