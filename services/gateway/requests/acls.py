@@ -98,7 +98,7 @@ def handle_create(request: Request, mesh: MeshView) -> Plan:
             verdicts[index][name] = verdict
     results = []
     for creation, told in zip(message.creations, verdicts, strict=True):
-        code, text = joined(told) if told else _nowhere(creation, mesh)
+        code, text = joined(told, name_one=len(mesh.table.clusters) > 1) if told else _nowhere(creation, mesh)
         results.append(AclCreationResult(code, text))
     return CreateAclsResponse(results=results)
 

@@ -26,9 +26,12 @@ def silence(outcome: Unreachable) -> Verdict:
     return Verdict(ErrorCode.REQUEST_TIMED_OUT, f"cluster {outcome.cluster} can't be reached: {outcome.reason}")
 
 
-def joined(verdicts: Mapping[str, Verdict], unless_unanimous: Container[int] = ()) -> Verdict:
+def joined(
+    verdicts: Mapping[str, Verdict], unless_unanimous: Container[int] = (), *, name_one: bool = False
+) -> Verdict:
     """One verdict out of those of several clusters: the first error, and a sentence that names who failed and who
-    has done it. Codes in `unless_unanimous` are no errors unless no cluster says anything else."""
+    has done it; of a single one what it said itself, with `name_one` behind its name. Codes in `unless_unanimous` are no
+    errors unless no cluster says anything else."""
     if not verdicts:
         return NO_CLUSTER
     failed = {name: verdict for name, verdict in verdicts.items() if verdict.code}
@@ -38,7 +41,7 @@ def joined(verdicts: Mapping[str, Verdict], unless_unanimous: Container[int] = (
             return DONE
         serious = failed
     first = next(iter(serious.values()))
-    if len(verdicts) == 1:
+    if len(verdicts) == 1 and not name_one:
         return first
     done = [name for name, verdict in verdicts.items() if not verdict.code]
     text = "; ".join(f"{name}: {verdict.text or error_name(verdict.code)}" for name, verdict in serious.items())

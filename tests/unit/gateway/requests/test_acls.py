@@ -155,7 +155,8 @@ class TestGranting:
             CreateAclsResponse(results=[GRANTED, GRANTED]),
             CreateAclsResponse(results=[GRANTED, refused]),
         )
-        assert book.answer.results == [GRANTED, GRANTED, refused]
+        named = AclCreationResult(ErrorCode.INVALID_REQUEST, "c2: bad")
+        assert book.answer.results == [GRANTED, GRANTED, named]
 
     def test_a_topic_without_a_rule_is_refused_by_name(self, world: World) -> None:
         [result] = Playbook(acls.handle_create, granting((TOPIC, "cherries", LITERAL)), 3, world.view()).answer.results
