@@ -215,6 +215,9 @@ class Poll:
             if part is None:
                 part = self._parts[place] = {}
             part[slot] = named[slot]
+        for broker, fetches in self.mesh.session.broker_fetches.items():
+            if broker not in self._parts:  # should it be asked again, it has to tell all
+                fetches.lost()
 
     def _nearest(self, slot: NamedSlot, leader: Place) -> Place:
         replica = self.mesh.session.read_replicas.get((leader.cluster, *slot), self.mesh.now)

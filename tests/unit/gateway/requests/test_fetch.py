@@ -205,6 +205,18 @@ def test_a_topic_that_moves_is_asked_of_its_new_cluster() -> None:
     assert (call.cluster, positions(call)) == ("c1", {"apples": 42, "bananas": 42})
 
 
+def test_what_a_cluster_said_before_a_topic_went_and_came_back_is_of_no_use() -> None:
+    world = World(TWO)
+    key = left_behind(world, request("apples", "bananas"))
+    world.move("bananas", "c1")
+    play(world, request("apples", "bananas")).answered(raw(data("apples"), data("bananas", b"of c1")))
+    world.move("bananas", "c2")
+    book = play(world, request("apples", "bananas"))
+    _, bananas = book.gathers().calls
+    assert (bananas.cluster, positions(bananas)) == ("c2", {"bananas": 42})
+    assert bananas.resume_key != key
+
+
 # --- ids and versions -------------------------------------------------------------------------------------------------
 
 
