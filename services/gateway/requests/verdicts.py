@@ -30,8 +30,8 @@ def joined(
     verdicts: Mapping[str, Verdict], unless_unanimous: Container[int] = (), *, name_one: bool = False
 ) -> Verdict:
     """One verdict out of those of several clusters: the first error, and a sentence that names who failed and who
-    has done it; of a single one what it said itself, with `name_one` behind its name. Codes in `unless_unanimous` are no
-    errors unless no cluster says anything else."""
+    has done it; of a single one what it said itself, behind its name with `name_one`. Codes in `unless_unanimous`
+    are no errors unless no cluster says anything else."""
     if not verdicts:
         return NO_CLUSTER
     failed = {name: verdict for name, verdict in verdicts.items() if verdict.code}
