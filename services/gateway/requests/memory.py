@@ -98,49 +98,67 @@ PRODUCERS_OF_A_SEAM = 1000
 """Those that wrote last: about 150 KB for a partition."""
 
 
+@dataclass(slots=True)
+class Seam:
+    """What one partition's last cluster had stored when its topic left."""
+
+    until: float
+    """So long repeats are looked for."""
+    writes: dict[int, LastWrite]
+    """By producer, of those that have not gone on yet."""
+    gone_on: set[int] = field(default_factory=set)
+    """Producers that have written to the new cluster: nothing of theirs is missing in between."""
+
+
 class Seams:
     """What was stored of each producer before a topic moved; see `seams`."""
 
     __slots__ = ("_seams",)
 
     def __init__(self) -> None:
-        self._seams: OrderedDict[SeamKey, tuple[float, dict[int, LastWrite]]] = OrderedDict()
-        """Until when repeats are looked for, and by whom."""
+        self._seams: OrderedDict[SeamKey, Seam] = OrderedDict()
 
     def is_known(self, key: SeamKey) -> bool:
         return key in self._seams
 
     def is_closed(self, key: SeamKey, now: float) -> bool:
         """Whether it is known that no producer can repeat anything."""
-        found = self._seams.get(key)
-        if found is None:
+        seam = self._seams.get(key)
+        if seam is None:
             return False
-        until, writes = found
-        if writes and now > until:
-            writes.clear()
-        return not writes
+        if seam.writes and now > seam.until:
+            seam.writes.clear()
+            seam.gone_on.clear()
+        return not seam.writes
 
     def learn(self, key: SeamKey, writes: dict[int, LastWrite], now: float) -> None:
         if len(writes) > PRODUCERS_OF_A_SEAM:
             newest = sorted(writes.items(), key=lambda item: item[1].timestamp, reverse=True)
             writes = dict(newest[:PRODUCERS_OF_A_SEAM])
-        self._seams[key] = (now + SEAM_SECONDS, writes)
+        known = self._seams.get(key)
+        self._seams[key] = Seam(now + SEAM_SECONDS, writes, known.gone_on if known is not None else set())
         if len(self._seams) > SEAMS_REMEMBERED:
             self._seams.popitem(last=False)
 
     def last_write(self, key: SeamKey, producer_id: int) -> LastWrite | None:
-        _, writes = self._seams.get(key, (0.0, {}))
-        return writes.get(producer_id)
+        seam = self._seams.get(key)
+        return None if seam is None else seam.writes.get(producer_id)
+
+    def has_gone_on(self, key: SeamKey, producer_id: int) -> bool:
+        """Whether the producer has begun on the new cluster."""
+        seam = self._seams.get(key)
+        return seam is not None and producer_id in seam.gone_on
 
     def miss(self, key: SeamKey, producer_id: int, now: float) -> None:
         """The producer has skipped its next batch, for the first time."""
-        writes = self._seams[key][1]
+        writes = self._seams[key].writes
         writes[producer_id] = writes[producer_id]._replace(gap_since=now)
 
     def goes_on(self, key: SeamKey, producer_id: int) -> None:
         """The producer has sent something newer: it repeats nothing any more."""
-        if key in self._seams:
-            self._seams[key][1].pop(producer_id, None)
+        seam = self._seams.get(key)
+        if seam is not None and seam.writes.pop(producer_id, None) is not None:
+            seam.gone_on.add(producer_id)
 
 
 class Passages:

@@ -93,7 +93,7 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
         if behind < WINDOW:
             return Verdict.REPEAT
         ahead = (batch.base_sequence - last.sequence - 1) % _SEQUENCES
-        if 0 < ahead < WINDOW:
+        if 0 < ahead < WINDOW and not mesh.memory.seams.has_gone_on(key, producer_id):
             if last.gap_since is None:
                 mesh.memory.seams.miss(key, producer_id, mesh.now)
                 return Verdict.TOO_EARLY

@@ -120,6 +120,18 @@ def test_a_later_batch_waits_for_the_one_after_the_last_that_was_stored(world: W
     assert call.cluster == "c2"
 
 
+def test_a_producer_that_has_gone_on_has_no_gap_however_often_its_last_cluster_is_asked(world: World) -> None:
+    first = produced(world, 100)
+    first.answered(stored(99))
+    first.answered(raw(("apples", 0, 0)))
+    second = produced(world, 101)
+    second.answered(raw(("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)))  # in doubt: asked again when it comes back
+    again = produced(world, 101)
+    again.answered(stored(99))
+    (call,) = again.asked()
+    assert call.cluster == "c2"
+
+
 def test_a_batch_that_never_comes_is_not_waited_for_for_ever(world: World) -> None:
     produced(world, 105).answered(stored(99))
     world.now += GAP_SECONDS - 1
