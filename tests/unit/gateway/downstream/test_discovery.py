@@ -109,7 +109,7 @@ async def test_a_table_that_cannot_be_served_is_refused_with_the_reason(router: 
     unreadable = table_to_proto(stage.table(2, apples="c2"))
     unreadable.rule_versions[0].rule.match.topic_regex = "("
     secured = table_to_proto(stage.table(3, apples="c2"))
-    secured.clusters[0].spec.producer_config["security.protocol"] = "SASL_SSL"
+    secured.clusters[0].spec.producer_config.update({"security.protocol": "SSL", "ssl.crl.location": "/crl"})
     router.apply(unreadable)
     router.apply(secured)
     await until(lambda: len(router.nacks) == 2)
