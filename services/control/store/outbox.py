@@ -151,10 +151,11 @@ class Publisher:
                     await self._journal.grown_beyond(self.position)
                     continue
                 await self._in_thread(lambda batch=batch: _publish(producer, self._home.topic, batch))
-                self.position = batch[-1].position
                 published_total.inc(len(batch))
+                # told only when it is kept: who stops control on the strength of it must not see the events twice
+                await self._stored.store(batch[-1].position, cluster_id)
+                self.position = batch[-1].position
                 position_gauge.set(self.position)
-                await self._stored.store(self.position, cluster_id)
         finally:
             producer.purge()
 
