@@ -36,7 +36,7 @@ class Told:
 
 
 def run_member(kind: str, bootstrap: str, group: str, topics: Sequence[str], count: int, **config: str) -> Told:
-    """Reads so many records as a member of `kind` (consumer, share), and leaves."""
+    """Reads so many records as a member of `kind` (consumer, pair, share), and leaves."""
     properties = {"bootstrap.servers": bootstrap, "group.id": group}
     properties |= {name.replace("_", "."): value for name, value in config.items()}
     command = [str(need("java")[0]), *JVM_OPTIONS, "-cp", maven.class_path(PROJECT, KAFKA), "mesh.members.Member"]

@@ -1,9 +1,11 @@
 package mesh.members;
 
 import java.time.Duration;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -15,22 +17,24 @@ import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * One member of a group: reads so many records, settles them and leaves.
+ * One member of a group: reads so many different values, settles them and leaves.
  *
- * <p>Arguments: kind (consumer or share), topics (separated by commas), number of records, name=value of client
+ * <p>Arguments: kind (consumer, pair or share), topics (separated by commas), number of values, name=value of client
  * properties. Each record is a line "value", a tab and its value; a fault is a line "fault", a tab, its class, a tab
- * and its message. A share member releases the first delivery of values that begin with "again", accepts the others,
+ * and its message. A pair are two consumers of one group; a line "partitions", a tab and their number is said of each
+ * when all is read. A share member releases the first delivery of values that begin with "again", accepts the others,
  * and tells of each acknowledgement that failed.
  */
 public final class Member {
   private static final Duration PATIENCE = Duration.ofSeconds(30);
   private static final Duration POLL = Duration.ofMillis(500);
+  private static final Duration TURN = Duration.ofMillis(50);
 
   private final List<String> topics;
   private final int count;
   private final Properties properties = new Properties();
   private final long deadline = System.nanoTime() + PATIENCE.toNanos();
-  private int settled;
+  private final Set<String> settled = new HashSet<>();
 
   private Member(String[] arguments) {
     topics = List.of(arguments[1].split(","));
@@ -46,10 +50,10 @@ public final class Member {
   public static void main(String[] arguments) {
     Member member = new Member(arguments);
     try {
-      if (arguments[0].equals("share")) {
-        member.share();
-      } else {
-        member.consume();
+      switch (arguments[0]) {
+        case "share" -> member.share();
+        case "pair" -> member.consumeAsPair();
+        default -> member.consume();
       }
     } catch (KafkaException fault) {
       tell("fault", fault.getClass().getSimpleName(), fault.getMessage());
@@ -57,17 +61,40 @@ public final class Member {
   }
 
   private void consume() {
-    properties.put("auto.offset.reset", "earliest");
-    properties.put("enable.auto.commit", "false");
-    try (Consumer<String, String> consumer = new KafkaConsumer<>(properties)) {
-      consumer.subscribe(topics);
+    try (Consumer<String, String> consumer = consumer()) {
       while (goesOn()) {
-        for (ConsumerRecord<String, String> record : consumer.poll(POLL)) {
-          tell("value", record.value());
-          settled++;
-        }
+        read(consumer, POLL);
       }
       consumer.commitSync();
+    }
+  }
+
+  private void consumeAsPair() {
+    try (Consumer<String, String> one = consumer();
+        Consumer<String, String> other = consumer()) {
+      while (goesOn() || (isInTime() && (one.assignment().isEmpty() || other.assignment().isEmpty()))) {
+        read(one, TURN);
+        read(other, TURN);
+      }
+      for (Consumer<String, String> each : List.of(one, other)) {
+        each.commitSync();
+        tell("partitions", String.valueOf(each.assignment().size()));
+      }
+    }
+  }
+
+  private Consumer<String, String> consumer() {
+    properties.put("auto.offset.reset", "earliest");
+    properties.put("enable.auto.commit", "false");
+    Consumer<String, String> consumer = new KafkaConsumer<>(properties);
+    consumer.subscribe(topics);
+    return consumer;
+  }
+
+  private void read(Consumer<String, String> consumer, Duration patience) {
+    for (ConsumerRecord<String, String> record : consumer.poll(patience)) {
+      tell("value", record.value());
+      settled.add(record.value());
     }
   }
 
@@ -86,7 +113,9 @@ public final class Member {
           boolean again = record.value().startsWith("again") && record.deliveryCount().orElse((short) 1) == 1;
           consumer.acknowledge(record, again ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT);
           tell(again ? "released" : "value", record.value());
-          settled += again ? 0 : 1;
+          if (!again) {
+            settled.add(record.value());
+          }
         }
         for (Map.Entry<TopicIdPartition, ?> result : consumer.commitSync().entrySet()) {
           tell("committed", result.getKey().topic());
@@ -96,7 +125,11 @@ public final class Member {
   }
 
   private boolean goesOn() {
-    return settled < count && System.nanoTime() < deadline;
+    return settled.size() < count && isInTime();
+  }
+
+  private boolean isInTime() {
+    return System.nanoTime() < deadline;
   }
 
   private static void tell(String... words) {

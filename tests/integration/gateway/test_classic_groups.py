@@ -1,0 +1,151 @@
+"""Classic groups over two clusters by real clients: every assignor, and static members while gateways come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.ports import free_block
+from tests.fixtures.waiting import wait_unless
+from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.member import run_member
+from tests.integration.gateway.records import produce
+from tests.integration.gateway.running import Rules, RunningGateway
+
+COUNT = 60
+PARTITIONS = 6
+"""Three of each topic."""
+
+
+@pytest.fixture
+def gateway(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+    bananas: str,
+) -> RunningGateway:
+    create_topic(kafka_c1, apples)
+    create_topic(kafka_c2, bananas)
+    rules.to("c1", [apples])
+    return start_gateway(rules.to("c2", [bananas]), listen=f"127.0.0.1:{free_block(1)}")
+
+
+class Member:
+    """A consumer, what it has read, and what it was given and has lost."""
+
+    def __init__(self, bootstrap: str, group: str, topics: list[str], **config: object) -> None:
+        self.values: list[str] = []
+        self.rebalances = 0
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **config,
+            }
+        )
+        self.consumer.subscribe(topics, on_assign=self._rebalanced, on_revoke=self._rebalanced)
+
+    def _rebalanced(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.rebalances += 1
+
+    def poll(self) -> None:
+        self.values += [(m.value() or b"").decode() for m in self.consumer.consume(100, 0.1) if m.error() is None]
+
+    @property
+    def partitions(self) -> set[tuple[str, int]]:
+        return {(each.topic, each.partition) for each in self.consumer.assignment()}
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+def poll_until(what: str, obstacle: Callable[[], str | None], *members: Member) -> None:
+    """Let the members poll until nothing is in the way."""
+
+    def unmet() -> str | None:
+        for member in members:
+            member.poll()
+        return obstacle()
+
+    wait_unless(unmet, what, 60)
+
+
+def shared_out(*members: Member) -> str | None:
+    """Why the partitions of both topics do not lie with these members, each once and nobody without."""
+    owned = [partition for member in members for partition in member.partitions]
+    fair = all(member.partitions for member in members)
+    return None if fair and len(owned) == len(set(owned)) == PARTITIONS else f"partitions {owned}"
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
+def test_members_share_topics_of_both_clusters_and_take_over(
+    assignor: str, gateway: RunningGateway, apples: str, bananas: str, group: str
+) -> None:
+    strategy = {"partition.assignment.strategy": assignor}
+    topics = [apples, bananas]
+    with closing(Member(gateway.address, group, topics, **strategy)) as stays:
+        with closing(Member(gateway.address, group, topics, **strategy)) as leaves:
+            poll_until("both have partitions", lambda: shared_out(stays, leaves), stays, leaves)
+        poll_until("one has them all", lambda: shared_out(stays), stays)
+        expected = {f"{topic} {n}" for topic in topics for n in range(COUNT)}
+        for topic in topics:
+            produce(gateway.address, topic, sorted(value for value in expected if value.startswith(topic)))
+        poll_until("all is read", lambda: None if len(stays.values) >= len(expected) else "records are missing", stays)
+        assert sorted(stays.values) == sorted(expected)
+
+
+@pytest.mark.parametrize("assignor", ["StickyAssignor", "CooperativeStickyAssignor"])
+def test_javas_sticky_assignors_share_topics_of_both_clusters(
+    assignor: str, gateway: RunningGateway, apples: str, bananas: str, group: str
+) -> None:
+    expected = {f"{topic} {n}" for topic in (apples, bananas) for n in range(COUNT)}
+    for topic in (apples, bananas):
+        produce(gateway.address, topic, sorted(value for value in expected if value.startswith(topic)))
+    strategy = f"org.apache.kafka.clients.consumer.{assignor}"
+    config = {"group_protocol": "classic", "partition_assignment_strategy": strategy}
+    pair = run_member("pair", gateway.address, group, [apples, bananas], len(expected), **config)
+    assert pair.faults == []
+    assert set(pair.values) == expected
+    assert sum(map(int, pair.of("partitions"))) == PARTITIONS
+
+
+def test_static_members_keep_their_partitions_over_a_new_gateway_and_their_own_restart(
+    gateway: RunningGateway, rules: Rules, start_gateway: StartGateway, apples: str, bananas: str, group: str
+) -> None:
+    topics = [apples, bananas]
+
+    def static(name: str) -> Member:
+        return Member(gateway.address, group, topics, **{"group.instance.id": name, "session.timeout.ms": 45_000})
+
+    first, second = static("first"), static("second")
+    try:
+        poll_until("both have partitions", lambda: shared_out(first, second), first, second)
+        owned = first.partitions, second.partitions
+        rebalances = first.rebalances
+
+        gateway.close()
+        start_gateway(rules.table, listen=gateway.address)
+        second.close()
+        second = static("second")
+        for topic in topics:
+            produce(gateway.address, topic, [f"{topic} {n}" for n in range(COUNT)])
+
+        def missing() -> str | None:
+            found = len({*first.values, *second.values})
+            return None if found == 2 * COUNT else f"{found} records"
+
+        poll_until("all is read", missing, first, second)
+        assert (first.partitions, second.partitions) == owned
+        assert first.rebalances == rebalances
+    finally:
+        first.close()
+        second.close()
