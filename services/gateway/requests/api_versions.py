@@ -18,7 +18,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, low, high) for key, (low, high) in sorted(mesh.served.items())],
         supported_features=supported_features(clusters, request.version),
-        finalized_features_epoch=mesh.table.revision,
+        finalized_features_epoch=mesh.table.revision + sum(cluster.features_epoch for cluster in clusters),
         finalized_features=finalized_features(clusters),
     )
 

@@ -2,8 +2,9 @@
 
 A producer that sees transaction.version 2 no longer says which partitions it adds to a transaction (KIP-890); a cluster
 that has not switched it on would refuse its records. So a feature is shown at the lowest level that it has anywhere,
-and none at all while a cluster has never been reached. Its epoch is the table's revision: Java clients keep the
-features with the highest epoch that they have seen, and another set of clusters comes with another revision.
+and none at all while a cluster has never been reached.
+Java clients keep the features with the highest epoch that they have seen. Ours grows with the features of every cluster
+and with the table's revision, which tells another set of clusters.
 """
 
 from collections.abc import Collection

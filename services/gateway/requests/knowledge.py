@@ -57,6 +57,8 @@ class ClusterKnowledge:
     """API key -> range, as all brokers that were asked have in common; empty before the first contact."""
     supported_features: dict[str, VersionRange] = field(default_factory=dict)
     finalized_features: dict[str, int] = field(default_factory=dict)
+    features_epoch: int = 0
+    """Grows with every change of the cluster's features."""
     """What the cluster as a whole has switched on (KIP-584): name -> level, as the broker asked last says."""
     down: str | None = "not connected yet"
     """Why the cluster can't be reached now; None while it can."""
@@ -118,6 +120,7 @@ class ClusterKnowledge:
 
     def learn_features(self, response: ApiVersionsResponse) -> None:
         """Features are the whole cluster's: any broker tells."""
+        self.features_epoch = max(0, response.finalized_features_epoch)
         self.supported_features = {
             f.name: VersionRange(f.min_version, f.max_version) for f in response.supported_features
         }

@@ -367,13 +367,14 @@ class Cluster:
                 said = await self._ask(connection, Call(self.name, ApiVersionsRequest(), 0), ApiVersionsResponse)
                 version = _features_version(said)
                 if version is not None:
-                    again = ApiVersionsRequest(OUR_CLIENT_ID, OUR_VERSION)
-                    said = await self._ask(connection, Call(self.name, again, version), ApiVersionsResponse)
+                    said = await self._ask_features(connection, version)
                 if said.error_code:
                     return f"{connection.address} answered ApiVersions with error {said.error_code}"
                 self.knowledge.learn_versions(address.broker_id, said)
                 self._asked_versions[address.broker_id] = connection
                 self._on_versions()
+            elif (spoken := FEATURES.intersection(self.knowledge.versions[ApiKey.API_VERSIONS])) is not None:
+                self.knowledge.learn_features(await self._ask_features(connection, spoken.high))
             if METADATA_VERSIONS.intersection(self.knowledge.versions.get(ApiKey.METADATA, VersionRange(0, 0))) is None:
                 return f"{connection.address} is older than Kafka 0.11: asking it for metadata may create topics"
             self._learn(await self._ask(connection, self._metadata_call([]), MetadataResponse))
@@ -383,6 +384,11 @@ class Cluster:
             if address.broker_id == BOOTSTRAP_ID:
                 connection.shut("bootstrap is done")
         return None
+
+    async def _ask_features(self, connection: BrokerConnection, version: int) -> ApiVersionsResponse:
+        """They change while brokers run: somebody switches them on for the whole cluster."""
+        call = Call(self.name, ApiVersionsRequest(OUR_CLIENT_ID, OUR_VERSION), version)
+        return await self._ask(connection, call, ApiVersionsResponse)
 
     async def _ask(self, connection: BrokerConnection, call: Call, cls: type[M]) -> M:
         answer: asyncio.Future[M | Unreachable] = self._loop.create_future()

@@ -2,7 +2,8 @@
 
 from services.gateway.requests import api_versions
 from services.gateway.requests.knowledge import VersionRange
-from services.gateway.wire.messages import ApiVersionsRequest
+from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+from services.gateway.wire.messages.api_versions import FinalizedFeatureKey
 from tests.unit.gateway.requests.playbook import Playbook, World
 
 
@@ -31,11 +32,25 @@ def test_what_one_cluster_has_not_switched_on_or_not_told_yet_is_not_shown() -> 
     assert shown(world(c1={"transaction_version": 2}, c2={}))[0] == {}
 
 
-def test_the_epoch_is_the_revision_of_the_table() -> None:
-    made = world(c1={"transaction_version": 2})
+def epoch(world: World) -> int:
+    answer = Playbook(api_versions.handle, ApiVersionsRequest("java", "4.3.1"), 3, world.view()).answer
+    shown: int = answer.finalized_features_epoch
+    return shown
+
+
+def test_the_epoch_grows_with_the_table_and_with_the_features_of_every_cluster() -> None:
+    made = world(c1={"transaction_version": 2}, c2={"transaction_version": 1})
+    epochs = [epoch(made)]
     made.move("apples", "c1")
-    book = Playbook(api_versions.handle, ApiVersionsRequest("java", "4.3.1"), 3, made.view())
-    assert book.answer.finalized_features_epoch == made.table.revision > 1
+    epochs.append(epoch(made))
+    for cluster in ("c2", "c1"):
+        told = ApiVersionsResponse(
+            finalized_features_epoch=7, finalized_features=[FinalizedFeatureKey("transaction.version", 2, 2)]
+        )
+        made.clusters[cluster].learn_features(told)
+        epochs.append(epoch(made))
+    assert epochs == sorted(set(epochs))
+    assert shown(made)[0] == {"transaction.version": 2}
 
 
 def test_supported_ranges_are_those_of_all_and_old_clients_see_none_from_0() -> None:

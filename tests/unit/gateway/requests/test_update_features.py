@@ -48,7 +48,7 @@ def test_all_clusters_agree_before_any_is_changed(world: World, version: int) ->
     assert messages(book.asked()) == [(name, raising()) for name in ("c1", "c2")]
     book.answered(YES, YES)
     assert all(isinstance(call.message, ApiVersionsRequest) for call in book.asked())
-    told = ApiVersionsResponse(finalized_features=[FinalizedFeatureKey(FEATURE, 2, 2)])
+    told = ApiVersionsResponse(finalized_features_epoch=1, finalized_features=[FinalizedFeatureKey(FEATURE, 2, 2)])
     book.answered(told, Unreachable("c2", "down"))
     assert book.answer.error_code == ErrorCode.NONE
     assert book.answer.results == [UpdatableFeatureResult(FEATURE, 0, None)]

@@ -32,7 +32,7 @@ from services.gateway.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from services.gateway.wire.messages.api_versions import ApiVersion, SupportedFeatureKey
+from services.gateway.wire.messages.api_versions import ApiVersion, FinalizedFeatureKey, SupportedFeatureKey
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from tests.unit.gateway.scripted_broker import BROKER_ID, ScriptedBroker, broker
 
@@ -89,6 +89,29 @@ async def test_features_are_asked_in_the_version_that_tells_all_of_them() -> Non
         async with asyncio.timeout(5):
             await cluster.attempted.wait()
         assert cluster.knowledge.supported_features == {"transaction.version": VersionRange(0, 2)}
+        await cluster.stop()
+
+
+async def test_features_that_are_switched_on_later_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    level = 1
+
+    def said(header: RequestHeader, message: object) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            api_keys=[ApiVersion(ApiKey.METADATA, 4, 12), ApiVersion(ApiKey.API_VERSIONS, 0, 4)],
+            finalized_features_epoch=level,
+            finalized_features=[FinalizedFeatureKey("transaction.version", level, level)],
+        )
+
+    monkeypatch.setattr("services.gateway.upstream.cluster.VISIT_EVERY_S", 0.01)
+    async with broker({}, {ApiKey.API_VERSIONS: said}) as running:
+        cluster = Cluster(UpstreamCluster("c1", (running.address,), 1), LIMITS, lambda: None)
+        cluster.start()
+        async with asyncio.timeout(5):
+            await cluster.attempted.wait()
+            assert cluster.knowledge.finalized_features == {"transaction.version": 1}
+            level = 2
+            while cluster.knowledge.finalized_features != {"transaction.version": 2}:
+                await asyncio.sleep(0.01)
         await cluster.stop()
 
 
