@@ -27,10 +27,10 @@ class Topic:
         for bootstrap in clusters.values():
             create_topic(bootstrap, name, 1)
 
-    async def write(self, cluster: str, records: int) -> None:
+    async def write(self, cluster: str, records: int, name: str = "") -> None:
         producer = Producer({"bootstrap.servers": self._clusters[cluster]})
         for _ in repeat(None, records):
-            producer.produce(self.name, b"apple")
+            producer.produce(name or self.name, b"apple")
         assert await asyncio.to_thread(producer.flush, WITHIN) == 0
 
     async def commit(self, cluster: str, offset: int) -> None:
@@ -102,6 +102,26 @@ async def test_a_topic_that_nobody_reads_moves_into_a_log_that_is_not_empty(mesh
     await apples.write("c2", 9)
     moved = await mesh_of_two.set(apples.name, "c2")
     assert [(each.kind, each.records) for each in moved.effects] == [(STAY, 3)]
+
+
+async def test_a_group_with_shadow_topics_is_found_at_its_home(
+    mesh_of_two: World, apples: Topic, kafka_c2: KafkaCluster
+) -> None:
+    newer = f"{apples.name}.v2"
+    create_topic(kafka_c2.bootstrap, newer, 1)
+    await mesh_of_two.set_rule({"group": apples.group}, {"target_cluster": "c1", "shadow_topics": True})
+    await mesh_of_two.set(apples.name, "c2")
+    await apples.write("c2", 20)
+    await apples.write("c2", 30, newer)
+    await apples.commit("c1", 12)
+    rename = {"upstream_topic": "{topic}.v2"}
+    told = await mesh_of_two.set_rule({"topic": apples.name}, rename, validate_only=True)
+    assert seen(told) == [(STAY, "", 0, 0, 0), (SKIP, apples.group, 12, 0, 30)]
+    await refused(
+        mesh_of_two.set_rule({"topic": apples.name}, rename),
+        grpc.StatusCode.FAILED_PRECONDITION,
+        f"on 'c2' as '{newer}', whose log is not empty",
+    )
 
 
 async def test_a_target_that_is_down_tells_nothing(mesh_of_two: World, apples: Topic) -> None:
