@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.gateways import gateways_side_by_side
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import (
     ANSWER_S,
@@ -89,22 +90,21 @@ def test_commits_are_read_and_aborts_are_not(
     assert orchard.committed() == (["one", "three", "two"], [])
 
 
-@pytest.mark.parametrize("first", ["home", "elsewhere"])
 def test_what_lives_on_another_cluster_is_refused_at_once_and_the_producer_goes_on(
-    first: str, orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
 ) -> None:
     producer = open_producer(start_gateway(rules.table).address, f"{orchard.apples}-id")
     producer.init()
-    producer.begin()
-    if first == "home":
-        producer.send(orchard.apples, "not without the other")
+    for before in ([], ["not without the other"]):
+        producer.begin()
+        producer.send(orchard.apples, *before)
         assert producer.flush() == []
-    producer.send(orchard.bananas, "of another cluster")
-    assert len(producer.flush()) == 1
-    with pytest.raises(TransactionError) as refused:
-        producer.commit()
-    assert not refused.value.fatal
-    producer.abort()
+        producer.send(orchard.bananas, "of another cluster")
+        assert len(producer.flush()) == 1
+        with pytest.raises(TransactionError) as refused:
+            producer.commit()
+        assert not refused.value.fatal
+        producer.abort()
     commit(producer, orchard.apples, "alone")
     producer.close()
     assert orchard.committed() == (["alone"], [])
@@ -135,28 +135,40 @@ def test_offsets_count_where_they_share_a_cluster_with_the_output_and_are_refuse
     assert committed_offset(address, group, orchard.bananas) is None
 
 
-def test_transactions_over_two_clusters_where_a_rule_lets_them(
-    orchard: Orchard, rules: Rules, start_gateway: StartGateway, open_producer: Open
+def test_transactions_over_two_clusters_through_two_gateways(
+    orchard: Orchard, rules: Rules, tmp_path: Path, jvm: JavaTransactions
 ) -> None:
+    """Each connection of a producer may lead to another gateway."""
     table = rules.transactions(orchard.apples, "c1", span_clusters=True)
-    producer = open_producer(start_gateway(table).address, f"{orchard.apples}-id")
+    name = orchard.apples
+    with gateways_side_by_side(2, tmp_path, table) as address:
+        of_java = commit_some_over_both(orchard, jvm.open(address, f"{name}-java"), "java")
+        of_librdkafka = commit_some_over_both(
+            orchard, LibrdkafkaTransacting(address, f"{name}-librdkafka"), "librdkafka"
+        )
+    assert orchard.committed() == (of_java[0] + of_librdkafka[0], of_java[1] + of_librdkafka[1])
+
+
+def commit_some_over_both(orchard: Orchard, producer: Transacting, name: str) -> tuple[list[str], list[str]]:
+    """Every fourth transaction is aborted, every third has nothing on c2; gives what was committed on each cluster."""
     producer.init()
-    apples, bananas = [], []
+    apples: list[str] = []
+    bananas: list[str] = []
     for n in range(TRANSACTIONS):
         producer.begin()
-        of_apples, of_bananas = ([f"{n:02}-{topic}-{i}" for i in range(3)] for topic in ("a", "b"))
-        producer.send(orchard.apples, *of_apples)
-        if n % 3:  # the others have nothing on c2
-            producer.send(orchard.bananas, *of_bananas)
+        values = [f"{name}-{n:02}-{i}" for i in range(3)]
+        producer.send(orchard.apples, *values)
+        if n % 3:
+            producer.send(orchard.bananas, *values)
         assert producer.flush() == []
         if n % 4 == 3:
             producer.abort()
         else:
             producer.commit()
-            apples += of_apples
-            bananas += of_bananas if n % 3 else []
+            apples += values
+            bananas += values if n % 3 else []
     producer.close()
-    assert orchard.committed() == (apples, bananas)
+    return apples, bananas
 
 
 def test_a_producer_that_was_replaced_writes_nowhere_any_more(

@@ -148,7 +148,8 @@ class JavaTransacting:
         self._ask("begin")
 
     def send(self, topic: str, *values: str) -> None:
-        self._jvm.ask("\t".join(f"{self._id} send {topic} {value}" for value in values))
+        if values:
+            self._jvm.ask("\t".join(f"{self._id} send {topic} {value}" for value in values))
 
     def flush(self) -> list[str]:
         failed: list[str] = self._ask("flush")
