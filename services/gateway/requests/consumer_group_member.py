@@ -16,7 +16,7 @@ import structlog
 
 from services.gateway.requests.group_home import find_home, keeps_all_offsets
 from services.gateway.requests.group_kinds import COORDINATOR_MOVED
-from services.gateway.requests.group_subscription import lacking, matching_topics, refusal
+from services.gateway.requests.group_subscription import lacking, matching_topics, refusal, renamed_topics
 from services.gateway.requests.group_topic_ids import ids_at, shown
 from services.gateway.requests.plan import (
     Call,
@@ -51,7 +51,11 @@ log = structlog.get_logger(__name__)
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ConsumerGroupHeartbeatRequest)
     group_id = message.group_id
-    topics = yield from _subscribed(message, mesh)
+    matching = yield from _matching(message, mesh)
+    renamed = renamed_topics(group_id, matching, mesh)
+    if renamed is not None:
+        return (yield from _refused_for_good(message, renamed, mesh))
+    topics = list(dict.fromkeys([*(message.subscribed_topic_names or ()), *matching]))
     home = yield from find_home(group_id, mesh, topics, near_topics=True)
     if home is None:
         return _refused(message, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows yet where the group lives")
@@ -78,12 +82,12 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     return outcome
 
 
-def _subscribed(message: ConsumerGroupHeartbeatRequest, mesh: MeshView) -> Generator[Command, Any, list[str]]:
-    """Topics that the member says it wants, in this heartbeat; nothing is asked in a mesh of one cluster."""
-    topics = dict.fromkeys(message.subscribed_topic_names or ())
-    if message.subscribed_topic_regex and len(mesh.table.clusters) > 1:
-        topics.update(dict.fromkeys((yield from matching_topics(message.subscribed_topic_regex, mesh))))
-    return list(topics)
+def _matching(message: ConsumerGroupHeartbeatRequest, mesh: MeshView) -> Generator[Command, Any, list[str]]:
+    """Topics that the member means by an expression; nothing is asked where it can mean but one cluster's, as named."""
+    clusters = mesh.table.clusters
+    if not message.subscribed_topic_regex or (len(clusters) <= 1 and not any(map(mesh.table.renames, clusters))):
+        return []
+    return (yield from matching_topics(message.subscribed_topic_regex, mesh))
 
 
 def _see_to(

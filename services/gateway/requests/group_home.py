@@ -27,7 +27,6 @@ from services.gateway.requests.group_kinds import (
     describe,
     questions,
 )
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED as COORDINATOR_MOVED
 from services.gateway.requests.plan import Command, MeshView, Unreachable
 from services.gateway.wire.messages.describe_groups import DescribedGroup
 

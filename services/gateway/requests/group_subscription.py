@@ -44,6 +44,18 @@ def matching_topics(regex: str, mesh: MeshView) -> Generator[Command, Any, list[
     )
 
 
+def renamed_topics(group_id: str, topics: Iterable[str], mesh: MeshView) -> str | None:
+    """A cluster matches an expression with the names that it knows: the sentence, if it knows some by other names."""
+    routes = ((topic, mesh.table.route(topic)) for topic in topics)
+    renamed = sorted(topic for topic, route in routes if route is not None and route.upstream_topic != topic)
+    if not renamed:
+        return None
+    return (
+        f"group {group_id} subscribes by expression to topics that have other names on their cluster "
+        f"({', '.join(renamed)}): subscribe to them by name, or use group.protocol=classic"
+    )
+
+
 def lacking(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Command, Any, list[Lack] | Unreachable]:
     """What the home does not have of these topics; the cluster that can't be asked while nothing is known of it."""
     lacks: list[Lack] = []

@@ -1,4 +1,5 @@
-"""OffsetDelete: a group's offsets are forgotten where they are kept, on the cluster that owns the topic.
+"""OffsetDelete: a group's offsets are forgotten where they are kept, on the cluster that owns the topic or, with shadow
+topics, on the group's home.
 
 A broker keeps offsets of topics that members of the group subscribe to. Only the group's home knows its members, so
 their subscriptions are read there, and hold for topics of the other clusters too. A cluster that has never heard of the
@@ -14,6 +15,7 @@ from services.gateway.requests.group_home import (
     ALIVE,
     REAL,
     describe_everywhere,
+    offsets_place,
     strongest,
 )
 from services.gateway.requests.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN
@@ -89,11 +91,11 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(OffsetDeleteRequest)
     deletion = _Deletion(message)
     for topic in message.topics:
-        owner = mesh.table.cluster_of(topic.name)
-        if owner is None:
+        place = offsets_place(message.group_id, topic.name, mesh)
+        if place is None:
             deletion.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
-            deletion.parts.setdefault(owner, []).append(topic)
+            deletion.parts.setdefault(place, []).append(topic)
     if deletion.parts and len(mesh.table.clusters) > 1:
         refusal = yield from _hold_back_subscribed(deletion, mesh)
         if refusal is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.routing import ExactName, ForwardingRule, Subject
+from mesh.routing import ExactName, ForwardingRule, NamePrefix, Subject
 from services.gateway.requests import consumer_group_member, describe_groups
 from services.gateway.requests.group_kinds import CONSUMER
 from services.gateway.requests.group_subscription import lacking
@@ -215,6 +215,16 @@ def test_an_expression_that_matches_topics_of_two_clusters_is_refused(world: Wor
     book.answered(MetadataResponse(), MetadataResponse())
     look_up(book)
     assert "cluster c2: bananas" in str(book.answer.error_message)
+
+
+def test_an_expression_does_not_reach_topics_by_names_that_their_cluster_does_not_know() -> None:
+    world = World({"c1": ["apples"]})
+    world.add_rule(ForwardingRule("renaming", NamePrefix("b"), "c1", upstream_topic="x-{topic}"))
+    shadow(world, "bananas", "c1", 3)
+    book = play(world, joins(regex="b.*"))
+    book.answered(MetadataResponse())
+    assert book.answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "other names on their cluster (bananas)" in str(book.answer.error_message)
 
 
 def test_a_topic_that_exists_nowhere_yet_is_the_coordinators_business(world: World) -> None:

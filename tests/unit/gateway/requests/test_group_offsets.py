@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, Subject
-from services.gateway.requests import offset_commit, offset_fetch
+from services.gateway.requests import offset_commit, offset_delete, offset_fetch
 from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.plan import Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
@@ -21,6 +21,11 @@ from services.gateway.wire.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from services.gateway.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 from services.gateway.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -162,6 +167,17 @@ def test_with_shadow_topics_the_home_alone_is_asked(world: World) -> None:
         assert [call.cluster for call in book.asked()] == ["c1"]
         book.answered(stands("g", "apples", "bananas"))
         assert [topic.name for topic in book.answer.groups[0].topics] == ["apples", "bananas"]
+
+
+def test_with_shadow_topics_offsets_are_forgotten_at_home(world: World) -> None:
+    partitions = [OffsetDeleteRequestPartition(partition_index=0)]
+    topics = [OffsetDeleteRequestTopic(name=name, partitions=partitions) for name in ("apples", "bananas")]
+    request = OffsetDeleteRequest(group_id="g", topics=topics)
+    book = Playbook(offset_delete.handle, request, 0, with_shadows(world).view())
+    look_up(book)
+    [call] = book.asked()
+    assert isinstance(call.message, OffsetDeleteRequest)
+    assert (call.cluster, [topic.name for topic in call.message.topics]) == ("c1", ["apples", "bananas"])
 
 
 def test_groups_are_asked_side_by_side_and_fail_alone(world: World) -> None:
