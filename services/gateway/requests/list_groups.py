@@ -12,6 +12,9 @@ from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+CLASSIC_TYPE = "classic"
+"""Of groups on clusters that know no other kind, and so do not say."""
+
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ListGroupsRequest)
@@ -29,6 +32,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     groups: dict[str, ListedGroup] = {}
     for answer in answers:
         for group in answer.groups:
+            group.group_type = group.group_type or CLASSIC_TYPE
             known = groups.get(group.group_id)
             if known is None or _claim(group) > _claim(known):
                 groups[group.group_id] = group

@@ -73,13 +73,15 @@ ROWS = (
         describe_groups.handle,
         split="every cluster",
         merge="group: the cluster where it lives",
+        reach=Reach.OWN,
     ),
     Handler(
         ApiKey.LIST_GROUPS,
         VersionRange(0, 5),
         list_groups.handle,
         split="every broker of every cluster",
-        merge="group: each once, real ones before copies that only hold offsets",
+        merge="group: each once, real ones before copies that only hold offsets; states and types chosen here",
+        reach=Reach.OWN,
     ),
     Handler(
         ApiKey.DELETE_GROUPS,
@@ -92,7 +94,7 @@ ROWS = (
         ApiKey.OFFSET_DELETE,
         VersionRange(0, 0),
         offset_delete.handle,
-        split="owner of each topic; what members at the group's home subscribe to is kept",
+        split="where the offsets are, as OffsetCommit; what members at the group's home subscribe to is kept",
         merge="partition",
     ),
     Handler(

@@ -17,6 +17,7 @@ from services.gateway.requests import (
     offset_fetch,
 )
 from services.gateway.requests.group_kinds import CONSUMER, SHARE, STREAMS, GroupKind
+from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Coordinator, Forget, RawResponse, Unreachable, Verbatim
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import encode
@@ -452,6 +453,18 @@ def test_states_and_types_are_those_of_the_real_group_and_not_of_its_copy(
     other = ListedGroup(group_id="h", protocol_type="consumer", group_state="Empty", group_type="classic")
     book.answered(ListGroupsResponse(groups=[copy, other]), ListGroupsResponse(groups=[real]))
     assert sorted(group.group_id for group in book.answer.groups) == shown
+
+
+def test_a_cluster_that_knows_no_kinds_has_classic_groups(world: World) -> None:
+    world.clusters["c1"].versions[ApiKey.LIST_GROUPS] = VersionRange(0, 4)
+    message = ListGroupsRequest(types_filter=["classic"])
+    book = Playbook(list_groups.handle, message, 5, world.view())
+    assert [call.version for call in book.asked()] == [4, 5]
+    book.answered(
+        ListGroupsResponse(groups=[ListedGroup(group_id="g")]),
+        ListGroupsResponse(groups=[ListedGroup(group_id="h", group_type="share")]),
+    )
+    assert [(group.group_id, group.group_type) for group in book.answer.groups] == [("g", "classic")]
 
 
 def test_groups_of_the_clusters_that_answer_are_listed(world: World) -> None:
