@@ -88,8 +88,8 @@ class LastWrite(NamedTuple):
     """When a later batch came without the next one, which is waited for."""
 
 
-SeamKey = tuple[str, int, str, int]
-"""Topic, partition, cluster, visit: a topic's stay on the cluster where it lives."""
+SeamKey = tuple[str, int, str, str, int]
+"""Topic, partition, cluster, the topic's name there, visit: its stay at the place where it lives."""
 
 SEAMS_REMEMBERED = 100_000
 SEAM_SECONDS = 900.0

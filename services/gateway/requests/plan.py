@@ -167,6 +167,8 @@ class Call:
     """The broker will not answer (Produce with acks 0): the outcome is `Sent` as soon as the bytes are on their way."""
     api_key: int = -1
     """Only needed with `Verbatim` and `Body`; a message knows its own."""
+    own_names: bool = False
+    """The topics in it are called as on the cluster already, and so they are in the answer."""
     resume_key: object = None
     """For `Gather`: a call that was left behind unanswered is taken up again by the next one of the same lane with an
     equal key, instead of being sent twice."""

@@ -26,10 +26,11 @@ from typing import Any, Final
 
 import structlog
 
-from mesh.routing import Route
+from mesh.routing import Route, Stay
 from services.gateway.requests.memory import LastWrite, SeamKey
 from services.gateway.requests.placement import Place
-from services.gateway.requests.plan import Ask, Broker, Call, Command, MeshView, Outcome, refresh
+from services.gateway.requests.plan import Ask, Broker, Call, Command, MeshView, Outcome, RawResponse, refresh
+from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import MINTED, BatchHeader, visit_producer_id
 from services.gateway.wire.messages.describe_producers import (
@@ -38,9 +39,11 @@ from services.gateway.wire.messages.describe_producers import (
     PartitionResponse,
     TopicRequest,
 )
+from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 LOOK_UP_TIMEOUT_S: Final = 3.0
 VERSION: Final = 0
+METADATA_VERSION: Final = 9
 WINDOW: Final = 1 << 20
 """How far behind the last sequence a repeat may lie: far more records than a producer has on its way."""
 APART_MS: Final = 900_000
@@ -54,7 +57,7 @@ log = structlog.get_logger(__name__)
 
 
 def seam_of(topic: str, partition: int, route: Route) -> SeamKey:
-    return (topic, partition, route.cluster, route.visit)
+    return (topic, partition, route.cluster, route.upstream_topic, route.visit)
 
 
 def is_open(topic: str, partition: int, route: Route, mesh: MeshView) -> bool:
@@ -107,38 +110,39 @@ def look_behind(
     mesh: MeshView, partitions: Iterable[tuple[str, int]], doubted: Container[tuple[str, int]]
 ) -> Generator[Command, Any, None]:
     """Learn the seams of these partitions that are not known yet, and those of `doubted` ones again."""
-    unknown: dict[str, dict[tuple[str, int], SeamKey]] = {}
+    unknown: dict[Stay, dict[tuple[str, int], SeamKey]] = {}
     for place in partitions:
         route = mesh.table.route(place[0])
         if route is not None and route.before is not None:
             key = seam_of(*place, route)
             if place in doubted or not mesh.memory.seams.is_known(key):
-                unknown.setdefault(route.before.cluster, {})[place] = key
-    for cluster, keys in unknown.items():
-        writes = yield from _last_writes_on(cluster, keys, mesh)
+                # a cluster knows all of its topics by the names in force, but one that has got another name there
+                renamed = route.before if route.before.cluster == route.cluster else Stay(route.before.cluster, 0, "")
+                unknown.setdefault(renamed, {})[place] = key
+    for stay, keys in unknown.items():
+        writes = yield from _last_writes_on(stay.cluster, stay.upstream_topic, keys, mesh)
         for place, key in keys.items():
             if place in doubted or not mesh.memory.seams.is_known(key):  # another request may have asked meanwhile
                 mesh.memory.seams.learn(key, writes.get(place, {}), mesh.now)
 
 
 def _last_writes_on(
-    cluster: str, partitions: Collection[tuple[str, int]], mesh: MeshView
+    cluster: str, called: str, partitions: Collection[tuple[str, int]], mesh: MeshView
 ) -> Generator[Command, Any, dict[tuple[str, int], dict[int, LastWrite]]]:
-    """By partition and producer, as far as the cluster tells."""
+    """By partition and producer, as far as the cluster tells; `called` is what it called the one topic in question,
+    where that is no longer the name in force."""
     found: dict[tuple[str, int], dict[int, LastWrite]] = {}
     knowledge = mesh.clusters.get(cluster)
     if knowledge is None or not knowledge.available or ApiKey.DESCRIBE_PRODUCERS not in knowledge.versions:
         reason = "no longer part of the mesh" if knowledge is None else knowledge.down or "older than Kafka 2.8"
         _tell(cluster, partitions, reason)
         return found
-    without_leader = {topic for topic, partition in partitions if knowledge.leader(topic, partition) is None}
-    if without_leader:
-        yield from refresh(cluster, sorted(without_leader))
+    leaders = yield from (_leaders_by_name(cluster, called, mesh) if called else _leaders(cluster, partitions, mesh))
     places: dict[Place, dict[str, list[int]]] = {}
     for topic, partition in partitions:
-        leader = knowledge.leader(topic, partition)
+        leader = leaders.get((called or topic, partition))
         if leader is not None:
-            places.setdefault(Place(cluster, leader), {}).setdefault(topic, []).append(partition)
+            places.setdefault(Place(cluster, leader), {}).setdefault(called or topic, []).append(partition)
     calls = tuple(
         Call(
             cluster,
@@ -146,11 +150,13 @@ def _last_writes_on(
             VERSION,
             Broker(place.broker_id),
             timeout_s=LOOK_UP_TIMEOUT_S,
+            own_names=bool(called),
         )
         for place, topics in places.items()
     )
     if not calls:
         return found
+    asked_as = {called or topic: topic for topic, _ in partitions}
     outcomes: tuple[Outcome, ...] = yield Ask(calls, preliminary=True)
     for outcome in outcomes:
         if not isinstance(outcome, DescribeProducersResponse):
@@ -161,8 +167,36 @@ def _last_writes_on(
                 if described.error_code:
                     _tell(cluster, [(answered.name, described.partition_index)], f"error {described.error_code}")
                 else:
-                    found[answered.name, described.partition_index] = _last_writes(described)
+                    topic = asked_as[answered.name]
+                    found[topic, described.partition_index] = _last_writes(described)
     return found
+
+
+def _leaders(
+    cluster: str, partitions: Collection[tuple[str, int]], mesh: MeshView
+) -> Generator[Command, Any, dict[tuple[str, int], int]]:
+    """As known, or asked for."""
+    knowledge = mesh.clusters[cluster]
+    without_leader = {topic for topic, partition in partitions if knowledge.leader(topic, partition) is None}
+    if without_leader:
+        yield from refresh(cluster, sorted(without_leader))
+    found = {place: knowledge.leader(*place) for place in partitions}
+    return {place: leader for place, leader in found.items() if leader is not None}
+
+
+def _leaders_by_name(cluster: str, called: str, mesh: MeshView) -> Generator[Command, Any, dict[tuple[str, int], int]]:
+    """Of a topic that no client can name any more, so that nobody remembers it."""
+    version = highest_version(mesh, cluster, ApiKey.METADATA, METADATA_VERSION)
+    question = MetadataRequest([MetadataRequestTopic(name=called)], allow_auto_topic_creation=False)
+    call = Call(cluster, question, version, timeout_s=LOOK_UP_TIMEOUT_S, raw=True, own_names=True)
+    (outcome,) = yield Ask((call,), preliminary=True)
+    topics = outcome.decode(MetadataResponse).topics if isinstance(outcome, RawResponse) else []
+    return {
+        (called, partition.partition_index): partition.leader_id
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader_id >= 0
+    }
 
 
 def _last_writes(described: PartitionResponse) -> dict[int, LastWrite]:

@@ -163,7 +163,7 @@ class Cluster:
             return
         if api_key == ApiKey.METADATA and not call.raw:
             settle = self._learning(settle)
-        if self.names.renaming:
+        if self.names.renaming and not call.own_names:
             crossed = crossing(call, self.names)
             if isinstance(crossed, Unreachable):
                 settle(crossed, True)

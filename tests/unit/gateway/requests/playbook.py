@@ -81,14 +81,14 @@ class World:
         versions = [*self.table.versions, RuleVersion(rule, float(len(self.table.versions)), self.table.revision + 1)]
         self.table = RoutingTable(self.table.revision + 1, self.table.clusters.values(), versions)
 
-    def move(self, topic: str, cluster: str) -> None:
-        """A rule change sends the topic to another cluster, where it exists too."""
+    def move(self, topic: str, cluster: str, upstream_topic: str = "") -> None:
+        """A rule change sends the topic to another cluster, where it exists too, or gives it another name there."""
         revision = self.table.revision + 1
         versions = [
             replace(v, until_revision=revision) if v.alive and v.rule.match == ExactName(topic) else v
             for v in self.table.versions
         ]
-        rule = ForwardingRule(f"r{revision}", ExactName(topic), cluster)
+        rule = ForwardingRule(f"r{revision}", ExactName(topic), cluster, upstream_topic=upstream_topic)
         versions.append(RuleVersion(rule, float(revision), revision))
         self.table = RoutingTable(revision, self.table.clusters.values(), versions)
         there = self.clusters[cluster]

@@ -9,12 +9,21 @@ from services.gateway.requests.seams import APART_MS, GAP_SECONDS, WINDOW
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import visit_producer_id
 from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_response_header
 from services.gateway.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
+    TopicRequest,
     TopicResponse,
+)
+from services.gateway.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
 )
 from tests.unit.gateway.requests.playbook import Playbook, World
 from tests.unit.gateway.requests.test_produce import VERSION, errors, raw, request
@@ -218,3 +227,26 @@ def test_a_doubt_about_a_producer_that_is_gone_does_not_last_for_ever(world: Wor
     world.now += DOUBT_SECONDS + 1
     assert not world.memory.doubts.any(world.now)
     assert len(world.memory.doubts) == 0
+
+
+def test_a_topic_with_another_name_on_the_same_cluster_is_asked_for_by_its_last_one() -> None:
+    world = World({"c1": []})
+    world.move("apples", "c1", "old-{topic}")
+    world.move("apples", "c1", "new-{topic}")
+    book = produced(world, 98)
+    (question,) = book.asked()
+    assert question.own_names
+    assert isinstance(question.message, MetadataRequest)
+    assert question.message.topics == [MetadataRequestTopic(name="old-apples")]
+    partition = MetadataResponsePartition(partition_index=0, leader_id=1)
+    answer = MetadataResponse(topics=[MetadataResponseTopic(name="old-apples", partitions=[partition])])
+    frame = memoryview(bytearray(encode_response(answer, question.version, 3)))
+    header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.METADATA, question.version)
+    book.answered(RawResponse(frame, header.body_offset, question.version))
+    (question,) = book.asked()
+    assert (question.target, question.own_names) == (Broker(1), True)
+    assert isinstance(question.message, DescribeProducersRequest)
+    assert question.message.topics == [TopicRequest("old-apples", [0])]
+    state = PartitionResponse(0, 0, None, [ProducerState(MINE, 0, 99, TIME)])
+    book.answered(DescribeProducersResponse(topics=[TopicResponse("old-apples", [state])]))
+    assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
