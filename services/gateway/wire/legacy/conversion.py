@@ -17,6 +17,8 @@ from services.gateway.wire.primitives import INT32, WireError
 MOST_DECOMPRESSED = DEFAULT_MAX_FRAME_BYTES
 """Bytes that may come out of the compressed records of one request, or of one batch of an answer: what the longest
 request could carry as it is."""
+MOST_RECORDS = 1_000_000
+"""In one request: some five seconds' work. A client of that time sends at most a thousandth of it."""
 _LENGTH_AT, _LENGTH_FROM = 8, 12
 
 
@@ -32,15 +34,18 @@ class Corrupt:
 
 def batches_of(message_sets: tuple[bytes, ...]) -> tuple[bytes | Corrupt | None, ...]:
     """Each message set of one request as one batch, in the codec of its first compressed message; None if empty."""
-    allowance = Allowance(MOST_DECOMPRESSED)
-    return tuple(_batch_of(each, allowance) for each in message_sets)
-
-
-def _batch_of(message_set: bytes, allowance: Allowance) -> bytes | Corrupt | None:
-    try:
-        return write_batch(read_message_set(message_set, 0, len(message_set), allowance))
-    except WireError as error:
-        return Corrupt(str(error))
+    allowance, records_left = Allowance(MOST_DECOMPRESSED), MOST_RECORDS
+    found: list[bytes | Corrupt | None] = []
+    for each in message_sets:
+        try:
+            batch = write_batch(read_message_set(each, 0, len(each), allowance), records_left)
+        except WireError as error:
+            found.append(Corrupt(str(error)))
+            continue
+        found.append(batch)
+        if batch is not None:
+            records_left -= read_batch_header(batch, 0, len(batch)).record_count
+    return tuple(found)
 
 
 # --- down: Fetch -------------------------------------------------------------------------------------------------

@@ -65,9 +65,9 @@ def _bytes(body: bytes, view: memoryview, at: int, stop: int, field: str) -> tup
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def write_batch(groups: Iterable[Group]) -> bytes | None:
+def write_batch(groups: Iterable[Group], most_records: int) -> bytes | None:
     """All records as one batch of a producer without an id, with offsets from 0 up, in the codec of the first group
-    that is compressed. None without records."""
+    that is compressed. None without records, `WireError` for more than `most_records`."""
     out = bytearray()
     count = 0
     codec = Codec.NONE
@@ -77,6 +77,8 @@ def write_batch(groups: Iterable[Group]) -> bytes | None:
         for _, time, key, value in group.records:
             if not NO_TIMESTAMP <= time < _END_OF_TIME:
                 raise WireError("message.timestamp", -1, f"{time} is no time in ms")
+            if count == most_records:
+                raise WireError("message set", -1, "holds more records than one request may")
             if count == 0:
                 base_time = time
             max_time = max(max_time, time)

@@ -200,6 +200,14 @@ def test_the_bound_is_for_all_sets_of_a_request_together(monkeypatch: pytest.Mon
     assert isinstance(second, Corrupt) and "more comes out" in second.reason
 
 
+def test_a_request_has_only_so_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "MOST_RECORDS", 3)
+    two = message_set(1, Codec.GZIP, records(b"a", b"b"))
+    first, second, third = batches_of((two, two, message_set(1, Codec.NONE, records(b"c"))))
+    assert isinstance(first, bytes) and isinstance(third, bytes)
+    assert isinstance(second, Corrupt) and "more records" in second.reason
+
+
 # --- down --------------------------------------------------------------------------------------------------------
 
 
