@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.older_kafka import OlderKafka
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.gateways import gateways_side_by_side
 from tests.integration.gateway.running import Rules, RunningGateway
@@ -301,3 +302,32 @@ def produce_one_partition(bootstrap: str, topic: str, values: list[str]) -> None
     for value in values:
         producer.produce(topic, value, value, partition=0)
     assert producer.flush(ANSWER_S) == 0
+
+
+def test_a_cluster_of_2_8_has_transactions_of_the_first_protocol_for_itself(
+    kafka_c1: KafkaCluster,
+    older_kafka: OlderKafka,
+    create_topic: CreateTopic,
+    start_gateway: StartGateway,
+    open_producer: Open,
+) -> None:
+    today, older = (f"transactions-{uuid.uuid4().hex[:8]}-{name}" for name in ("today", "older"))
+    create_topic(kafka_c1, today)
+    create_topic(older_kafka, older)
+    rules = Rules({"today": kafka_c1.bootstrap, "2.8": older_kafka.bootstrap})
+    rules.to("today", [today])
+    rules.to("2.8", [older])
+    rules.transactions(today, "today", span_clusters=True)
+    address = start_gateway(rules.transactions(older, "2.8")).address
+    for topic, foreign in ((older, today), (today, older)):
+        producer = open_producer(address, f"{topic}-id")
+        producer.init()
+        commit(producer, topic, "one", "two")
+        producer.begin()
+        producer.send(foreign, "it can't tell what it knows of a transactional id, so nothing spans to it")
+        assert len(producer.flush()) == 1
+        producer.abort()
+        commit(producer, topic, "three")
+        producer.close()
+    assert read_committed(kafka_c1.bootstrap, today) == ["one", "three", "two"]
+    assert read_committed(older_kafka.bootstrap, older) == ["one", "three", "two"]

@@ -44,7 +44,7 @@ def begin(
             return moved
         message = moved
     outcome = yield from init_producer(home, transactional_id, message, version, mesh)
-    if outcome.error_code or not elsewhere:
+    if outcome.error_code:
         return outcome
     spans = spans_clusters(transactional_id, mesh)
     left = yield from survey(transactional_id, elsewhere, mesh)
@@ -64,6 +64,8 @@ def begin(
     if spans:
         producer = Spanning(home, identities[home], identities)
         mesh.memory.spanning.put(transactional_id, producer, mesh.now)
+    else:
+        mesh.memory.spanning.drop(transactional_id)
     return outcome
 
 

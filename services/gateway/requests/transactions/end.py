@@ -15,7 +15,7 @@ from services.gateway.requests.transactions.begin import INIT_VERSION, init_prod
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.end_spanning import NEXT_IDENTITY_SINCE, end_spanning
 from services.gateway.requests.transactions.home import spans_clusters, transaction_home
-from services.gateway.requests.transactions.survey import ONGOING, identity_of, survey
+from services.gateway.requests.transactions.survey import survey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -35,24 +35,30 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     home = transaction_home(transactional_id, mesh)
     if home is None:
         return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    producer = mesh.memory.spanning.get(transactional_id, mesh.now)
     # what began under a rule that let it span clusters ends on all of them, whatever the rule says now
-    if spans_clusters(transactional_id, mesh) or mesh.memory.spanning.get(transactional_id, mesh.now):
+    began_so = producer is not None and producer.identity == (message.producer_id, message.producer_epoch)
+    if began_so or spans_clusters(transactional_id, mesh):
         return (yield from end_spanning(message, request.version, home, mesh))
-    outcome = yield from end_on(home, message, request.version, mesh)
-    if outcome.error_code == ErrorCode.INVALID_TXN_STATE and _may_abort_nothing(message, request.version):
-        nothing = yield from _has_nothing_open(message, home, mesh)
-        return EndTxnResponse() if nothing else outcome
+    outcome = yield from _end_on(home, message, request.version, mesh)
     if outcome.error_code in NOT_MINE and len(mesh.table.clusters) > 1:
         return (yield from _end_at_origin(message, request.version, home, outcome, mesh))
     return outcome
 
 
-def end_on(
+def _end_on(
     cluster: str, message: EndTxnRequest, version: int, mesh: MeshView
 ) -> Generator[Command, Any, EndTxnResponse]:
+    """As the coordinator there answers; but an abort of nothing is done.
+
+    With the first protocol librdkafka sends one after its first partition was refused. Coordinators answer
+    INVALID_TXN_STATE to who has nothing to abort, and librdkafka dies of it.
+    """
     coordinator = coordinator_of(message.transactional_id)
     outcome = yield from ask_coordinator(cluster, coordinator, message, version, EndTxnResponse, mesh)
-    return EndTxnResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
+    ended = EndTxnResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
+    nothing = ended.error_code == ErrorCode.INVALID_TXN_STATE and not message.committed
+    return EndTxnResponse() if nothing and version < NEXT_IDENTITY_SINCE else ended
 
 
 def _end_at_origin(
@@ -62,9 +68,7 @@ def _end_at_origin(
     known = yield from survey(message.transactional_id, (c for c in mesh.table.clusters if c != home), mesh)
     for cluster, state in known.items():
         if isinstance(state, TransactionState) and state.producer_id == message.producer_id:
-            if _may_abort_nothing(message, version) and state.transaction_state != ONGOING:
-                return EndTxnResponse()
-            ended = yield from end_on(cluster, message, version, mesh)
+            ended = yield from _end_on(cluster, message, version, mesh)
             if ended.error_code:
                 return ended
             log.info(
@@ -77,20 +81,6 @@ def _end_at_origin(
                 yield from _move(ended, message.transactional_id, state.transaction_timeout_ms, home, mesh)
             return ended
     return refused
-
-
-def _may_abort_nothing(message: EndTxnRequest, version: int) -> bool:
-    """Whether an abort may have nothing to abort: with the first protocol, librdkafka sends one although none of its
-    partitions was added. Coordinators answer INVALID_TXN_STATE, of which it dies."""
-    return version < NEXT_IDENTITY_SINCE and not message.committed
-
-
-def _has_nothing_open(message: EndTxnRequest, home: str, mesh: MeshView) -> Generator[Command, Any, bool]:
-    known = yield from survey(message.transactional_id, (home,), mesh)
-    state = known.get(home)
-    if not isinstance(state, TransactionState) or state.transaction_state == ONGOING:
-        return False
-    return identity_of(state) == (message.producer_id, message.producer_epoch)
 
 
 def _move(

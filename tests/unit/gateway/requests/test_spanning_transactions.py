@@ -127,6 +127,17 @@ def test_a_producer_that_begins_is_fenced_wherever_it_has_been() -> None:
     assert remembered is not None and remembered.beginning == {"c1": HOME, "c2": Identity(40, 6)}
 
 
+def test_a_mesh_of_one_cluster_needs_no_second_one_to_span() -> None:
+    alone = with_transaction_rule(World({"c1": ["apples"]}), "c1", spans=True)
+    alone.clusters["c1"].topics[STATE_TOPIC] = TopicKnowledge(STATE_TOPIC, bytes(16), (1,))
+    book = play_begin(alone)
+    book.answered(given(HOME))
+    assert (book.answer.producer_id, book.answer.producer_epoch) == HOME
+    book = play_end(alone)
+    book.answered(known(HOME))
+    assert asked(book) == [("c1", EndTxnRequest("tx", *HOME, True))]
+
+
 def test_it_begins_when_what_it_left_open_elsewhere_has_ended() -> None:
     book = play_begin(world())
     book.answered(given(HOME))
@@ -377,8 +388,13 @@ def test_a_producer_that_goes_on_has_its_old_identity_checked_where_it_comes_fro
 
 
 def test_an_abort_of_nothing_is_done() -> None:
-    for state, error in (("CompleteCommit", 0), ("Ongoing", ErrorCode.INVALID_TXN_STATE)):
-        book = play_end(world(spans=False), commit=False, version=1)
+    for commit, error in ((False, 0), (True, ErrorCode.INVALID_TXN_STATE)):
+        book = play_end(world(spans=False), commit=commit, version=1)
         book.answered(EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE))
-        book.answered(known(HOME, state))
         assert book.answer.error_code == error
+
+
+def test_what_is_remembered_of_an_earlier_identity_does_not_count() -> None:
+    made = world(spans=False, memory=begun().memory)
+    book = play_end(made, NEXT_AT_HOME)
+    assert asked(book) == [("c1", EndTxnRequest("tx", *NEXT_AT_HOME, True))]
