@@ -1,6 +1,7 @@
 """What topics are called on one cluster, by the rules in force: clients' names outwards, the cluster's own inwards."""
 
 from mesh.routing import RoutingTable
+from services.gateway.requests.topic_ids import is_internal
 
 
 class TopicNames:
@@ -15,8 +16,11 @@ class TopicNames:
         """Whether any name may be another one."""
 
     def upstream(self, topic: str) -> str:
-        """What the cluster calls it: also a topic that has left it, whose last writes somebody asks for."""
-        route = self._table.route(topic)
+        """What the cluster calls it: also a topic that has left it, whose last writes somebody asks for.
+
+        What is a cluster's own business (`__transaction_state`) is called the same everywhere.
+        """
+        route = None if is_internal(topic) else self._table.route(topic)
         if route is None:
             return topic
         if route.cluster == self._cluster:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing import ExactName, ForwardingRule, NameRegex, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import (
     Broker,
@@ -226,6 +226,13 @@ def tenants(template: str) -> TopicNames:
     rule = ForwardingRule("r", ExactName("pears"), "c1", upstream_topic=template)
     table = RoutingTable(1, [UpstreamCluster("c1", ("c1:9092",), 1)], [RuleVersion(rule, 1.0, 1)])
     return TopicNames("c1", table)
+
+
+def test_what_a_cluster_keeps_for_itself_has_no_other_name() -> None:
+    everything = ForwardingRule("r", NameRegex("(.*)"), "c1", upstream_topic="acme.{1}")
+    table = RoutingTable(1, [UpstreamCluster("c1", ("c1:9092",), 1)], [RuleVersion(everything, 1.0, 1)])
+    names = TopicNames("c1", table)
+    assert (names.upstream("pears"), names.upstream("__transaction_state")) == ("acme.pears", "__transaction_state")
 
 
 async def test_topics_are_called_as_on_the_cluster_below_and_as_by_clients_above(
