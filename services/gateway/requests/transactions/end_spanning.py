@@ -46,12 +46,12 @@ def end_spanning(
         return EndTxnResponse(error_code=at_home)
     away = [cluster for cluster, state in known.items() if isinstance(state, Unreachable)]
     if away:
-        _tell("waits: a cluster that may hold a part of the transaction can't be asked", message, sorted(away))
+        _tell("waits: a cluster that may hold a part of it can't be asked", message, away=sorted(away))
         return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     states = {cluster: state for cluster, state in known.items() if isinstance(state, TransactionState)}
     lost = _lost_parts(producer, begun_on, states) if message.committed else None
     if lost is not None:
-        _tell(f"commit refused: {lost}", message, sorted(states))
+        _tell(f"commit refused: {lost}", message, parts=_told(states))
         return _refused(version)
     ended = yield from _end_parts(message, version, begun_on, states, producer, mesh)
     if isinstance(ended, EndTxnResponse):
@@ -120,7 +120,8 @@ def _end_parts(
         if error:
             if cluster == home or error in RETRIED:
                 return EndTxnResponse(error_code=error)
-            _tell(f"a part could not be ended: {error_name(error)} on {cluster}", message, order, ended=list(ended))
+            fact = f"a part could not be ended: {error_name(error)} on {cluster}"
+            _tell(fact, message, parts=_told(states), ended=list(ended))
             if message.committed:
                 return _refused(version)
         elif not isinstance(outcome, ErrorCode):
@@ -142,11 +143,14 @@ def _answer(following: Identity) -> EndTxnResponse:
     return EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)
 
 
-def _tell(fact: str, message: EndTxnRequest, clusters: list[str], **more: object) -> None:
+def _told(states: States) -> dict[str, str]:
+    return {cluster: state.transaction_state for cluster, state in states.items()}
+
+
+def _tell(fact: str, message: EndTxnRequest, **more: object) -> None:
     log.warning(
         f"transaction over several clusters: {fact}",
         transactional_id=message.transactional_id,
         commit=message.committed,
-        clusters=clusters,
         **more,
     )
