@@ -89,6 +89,8 @@ TITLES: Mapping[str, str] = {
     "sarama-0.8.2": "sarama, told Kafka 0.8.2.0",
     "kafka-go": "segmentio/kafka-go",
     "kafkajs": "KafkaJS",
-    "console-tools": "Kafka's command-line tools",
+    "console-tools": "Kafka's command-line tools 4.3.1",
+    "streams": "Kafka Streams 4.3.1",
+    "mirror-maker": "Connect and MirrorMaker 2, 4.3.1",
 }
 """The clients as people call them, in the order of the README's table."""

@@ -3,6 +3,7 @@ package sarama
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/IBM/sarama"
 
@@ -55,10 +56,10 @@ func consumeAlone(ctx context.Context, bootstrap string, config *sarama.Config, 
 }
 
 type alone struct {
-	messages   chan taken
-	closed     chan struct{}
-	partitions []sarama.PartitionConsumer
-	offsets    []sarama.PartitionOffsetManager
+	messages chan taken
+	closed   chan struct{}
+	readers  sync.WaitGroup
+	offsets  []sarama.PartitionOffsetManager
 }
 
 type taken struct {
@@ -79,28 +80,49 @@ func (a *alone) open(
 	if err != nil {
 		return err
 	}
-	a.partitions = append(a.partitions, reading)
-	go func() {
-		for err := range reading.Errors() {
-			steer.Error("consume", err)
+	a.readers.Go(func() {
+		for a.forward(reading, managed) {
+			// Its offset was out of range, and the library leaves it to the application to begin anew.
+			if reading, err = consumer.ConsumePartition(topic, partition, sarama.OffsetOldest); err != nil {
+				steer.Error("consume", err)
+				return
+			}
 		}
-	}()
-	go func() {
-		for message := range reading.Messages() {
+	})
+	return nil
+}
+
+// forward hands on what is read, and says whether it ended because the offset is out of range.
+func (a *alone) forward(reading sarama.PartitionConsumer, managed sarama.PartitionOffsetManager) bool {
+	defer reading.AsyncClose()
+	for {
+		select {
+		case <-a.closed:
+			return false
+		case message, open := <-reading.Messages():
+			if !open {
+				err := <-reading.Errors()
+				return err != nil && errors.Is(err.Err, sarama.ErrOffsetOutOfRange)
+			}
 			select {
 			case a.messages <- taken{message, managed}:
 			case <-a.closed: // what was fetched beyond the count
+				return false
+			}
+		case err := <-reading.Errors():
+			if err != nil && errors.Is(err.Err, sarama.ErrOffsetOutOfRange) {
+				return true
+			}
+			if err != nil {
+				steer.Error("consume", err)
 			}
 		}
-	}()
-	return nil
+	}
 }
 
 func (a *alone) close() {
 	close(a.closed)
-	for _, partition := range a.partitions {
-		partition.AsyncClose()
-	}
+	a.readers.Wait()
 	for _, offsets := range a.offsets {
 		offsets.AsyncClose()
 	}

@@ -34,6 +34,8 @@ final class Produce {
                 "acks", order.text("acks"),
                 "compression.type", order.text("compression"),
                 "enable.idempotence", order.text("idempotent"),
+                "retries", "100", // before 2.1 there were none by default
+                "max.in.flight.requests.per.connection", Api.IN_FLIGHT_IN_ORDER,
                 "delivery.timeout.ms", "20000",
                 "request.timeout.ms", "15000"));
         // Closing waits until all is sent; 0.8.2 has nothing else for that.

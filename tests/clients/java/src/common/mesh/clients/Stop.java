@@ -9,8 +9,10 @@ final class Stop {
     private Runnable also = () -> {};
 
     synchronized void give() {
-        given.countDown();
-        also.run();
+        if (!given()) {
+            given.countDown();
+            also.run();
+        }
     }
 
     /** Runs this as well when the stop is given, or at once if it was. */

@@ -8,6 +8,9 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 
 /** Timestamps, but no headers. */
 final class Api {
+    /** What is sent again would come after the next ones. */
+    static final String IN_FLIGHT_IN_ORDER = "1";
+
     private Api() {}
 
     static ProducerRecord<String, String> record(

@@ -15,6 +15,9 @@ import org.apache.kafka.common.header.internals.RecordHeader;
 
 /** What older versions call by other names, or lack. */
 final class Api {
+    /** Idempotence keeps the order of so many requests. */
+    static final String IN_FLIGHT_IN_ORDER = "5";
+
     private Api() {}
 
     static ProducerRecord<String, String> record(

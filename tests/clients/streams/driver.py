@@ -1,0 +1,60 @@
+"""Kafka Streams: an application that counts words, a JVM for each of its lives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.clients import maven
+from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError
+from tests.clients.java.driver import JVM_OPTIONS
+from tests.clients.processes import JsonLines
+from tests.fixtures.toolchains import need
+
+PROJECT = Path(__file__).parent
+KAFKA_VERSION = "4.3.1"
+
+
+@dataclass(frozen=True, slots=True)
+class WordCount:
+    """Its internal topics begin with the application's name, which so decides where they live."""
+
+    bootstrap: str
+    application: str
+    guarantee: str
+    state: Path
+    input: str
+    output: str
+
+    @property
+    def internal_topics(self) -> tuple[str, str]:
+        return f"{self.application}-counts-repartition", f"{self.application}-counts-changelog"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Runs while inside; leaves when all is committed."""
+        jvm = [str(need("java")[0]), *JVM_OPTIONS, "-cp", maven.class_path(PROJECT, KAFKA_VERSION)]
+        options = [self.bootstrap, self.application, self.guarantee, str(self.state), self.input, self.output]
+        runs = asyncio.Event()
+        states: list[str] = []
+
+        def on_line(line: dict[str, Any]) -> None:
+            states.append(line["state"])
+            if line["state"] == "RUNNING":
+                runs.set()
+
+        program = await JsonLines.start([*jvm, "mesh.clients.WordCount", *options], on_line)
+        try:
+            try:
+                async with asyncio.timeout(OPERATION_TIMEOUT_SECONDS):
+                    await runs.wait()
+            except TimeoutError:
+                raise ClientError(f"{self.application} does not run, but was {states}\n{program.stderr}") from None
+            yield
+            await program.end()
+        finally:
+            await program.kill()
