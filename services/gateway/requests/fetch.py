@@ -104,7 +104,7 @@ def _answer(version: int, max_bytes: int, mesh: MeshView, wish: Wish, poll: Poll
     if whole is not None and whole.version == version and wish.alone:
         return whole
     found = _that_fit(wish, poll, max_bytes)
-    results = {} if wish.incremental else {slot: Result(marks) for slot, marks in poll.marks().items()}
+    results = {slot: Result(marks) for slot, marks in poll.marks().items()} if wish.untold else {}
     results |= {slot: Result(error_code=error) for slot, error in poll.refused.items()}
     results |= {slot: Result(each.marks, each.part.error_code, each.part.record_bytes) for slot, each in found.items()}
     told = told_of(

@@ -220,8 +220,10 @@ class Wish:
     """A full request of a client that takes a session."""
 
     @property
-    def incremental(self) -> bool:
-        return self.session is not None
+    def untold(self) -> bool:
+        """Whether the client has not been told a mark of each partition yet. What brokers said of them before counts:
+        they say it once."""
+        return self.session is None or not self.session.told.keys() >= self.session.wanted.keys()
 
     @property
     def alone(self) -> bool:
@@ -286,6 +288,6 @@ def told_of(
     if wish.begins:
         session = sessions.begin(wish.wanted, by_ids=by_ids, now=now, random_bits=random_bits)
         if session is not None:
-            for slot in slots:
-                session.must_tell(slot, results.get(slot, NOTHING_NEW))
+            for slot in results.keys() & wish.wanted.keys():
+                session.must_tell(slot, results[slot])
     return Told(NO_SESSION if session is None else session.session_id, slots)

@@ -85,7 +85,10 @@ def positions(call: Call) -> dict[str, int]:
 
 def answer(book: Playbook, version: int = 12) -> FetchResponse:
     """As the client reads it."""
-    found = book.answer
+    return answer_of(book.answer, version)
+
+
+def answer_of(found: object, version: int) -> FetchResponse:
     if isinstance(found, RawResponse):
         return found.decode(FetchResponse)
     if isinstance(found, Body):

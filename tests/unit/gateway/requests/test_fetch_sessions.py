@@ -258,7 +258,7 @@ class BothSides(RuleBasedStateMachine):
             assert incremental
             self.client.epoch = 0
             return
-        kept = wish.incremental
+        kept = wish.session is not None
         assert dict(wish.wanted) == (self.wanted if kept or not incremental else changed)
         if not kept:
             self.believed.clear()
