@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tests.clients.console.driver import ConsoleTools
+from tests.clients.mirror_maker import driver as mirror_maker
 from tests.clients.registry import ADMINS, CLIENTS
+from tests.clients.streams import driver as streams
 
 NOBODY = "127.0.0.1:9"
 """Nothing connects before the first order."""
 
 
 def main() -> None:
-    everything: Mapping[str, Callable[[str], object]] = {**ADMINS, **CLIENTS, "console-tools": ConsoleTools}
+    clients: Mapping[str, Callable[[str], object]] = {**ADMINS, **CLIENTS, "console-tools": ConsoleTools}
+    everything: dict[str, Callable[[], object]] = {name: partial(make, NOBODY) for name, make in clients.items()}
+    everything |= {"streams": streams.class_path, "mirror-maker": mirror_maker.class_path}
     for name, make in everything.items():
         start = time.monotonic()
-        make(NOBODY)
+        make()
         print(f"{name} is there after {time.monotonic() - start:.1f} s", flush=True)
 
 

@@ -27,13 +27,13 @@ class Upstream:
     async def delete_topic(self, topic: str) -> None:
         await _done(self._admin.delete_topics([topic])[topic])
 
-    async def wait_for_partitions(self, topic: str, count: int) -> None:
+    async def wait_for_partitions(self, topic: str, count: int, within: float = OPERATION_TIMEOUT_SECONDS) -> None:
         """Returns when the cluster's metadata show the topic with so many partitions; 0 means without the topic.
 
         A controller answers before each broker has caught up, so looking once could be too early.
         """
         what = f"topic {topic!r} has {count} partitions on {self.name}"
-        await asyncio.to_thread(wait_until, lambda: self._partitions(topic) == count, what, OPERATION_TIMEOUT_SECONDS)
+        await asyncio.to_thread(wait_until, lambda: self._partitions(topic) == count, what, within)
 
     def _partitions(self, topic: str) -> int:
         topics = self._admin.list_topics(timeout=OPERATION_TIMEOUT_SECONDS).topics

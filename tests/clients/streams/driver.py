@@ -19,6 +19,10 @@ PROJECT = Path(__file__).parent
 KAFKA_VERSION = "4.3.1"
 
 
+def class_path() -> str:
+    return maven.class_path(PROJECT, KAFKA_VERSION)
+
+
 @dataclass(frozen=True, slots=True)
 class WordCount:
     """Its internal topics begin with the application's name, which so decides where they live."""
@@ -37,7 +41,7 @@ class WordCount:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Runs while inside; leaves when all is committed."""
-        jvm = [str(need("java")[0]), *JVM_OPTIONS, "-cp", maven.class_path(PROJECT, KAFKA_VERSION)]
+        jvm = [str(need("java")[0]), *JVM_OPTIONS, "-cp", class_path()]
         options = [self.bootstrap, self.application, self.guarantee, str(self.state), self.input, self.output]
         runs = asyncio.Event()
         states: list[str] = []
