@@ -37,7 +37,7 @@ ROWS = (
     ),
     Handler(
         ApiKey.LIST_OFFSETS,
-        VersionRange(1, 10),
+        VersionRange(1, 11),
         list_offsets.handle,
         older=Older(VersionRange(0, 0), older_offsets.handle_list_offsets),
         split="leader of each partition on its topic's owner",
