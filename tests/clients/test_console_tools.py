@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from tests.clients.console.driver import ConsoleAdmin, ConsoleTools, Tool
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError
+from tests.clients.matrix import Feature
 from tests.clients.world import World
 
 PERF_RECORDS = 2_000
@@ -24,6 +25,7 @@ def tools(world: World) -> ConsoleTools:
     return ConsoleTools(world.bootstrap)
 
 
+@pytest.mark.feature(Feature.PRODUCE, client="console-tools")
 async def test_console_producer_and_consumer(tools: ConsoleTools, world: World) -> None:
     for topic in await world.topic_on_each(partitions=1):
         lines = [f"origin:console\tkey-{number}\tvalue-{number}" for number in range(10)]
@@ -37,6 +39,7 @@ async def test_console_producer_and_consumer(tools: ConsoleTools, world: World) 
         assert [line for line in printed.splitlines() if line.startswith("origin:")] == lines
 
 
+@pytest.mark.feature(Feature.PRODUCE, client="console-tools")
 async def test_perf_tools_send_and_read_all_records(tools: ConsoleTools, world: World) -> None:
     for topic in await world.topic_on_each():
         sending = ("--num-records", str(PERF_RECORDS), "--record-size", "100", "--throughput", "-1")
@@ -49,6 +52,7 @@ async def test_perf_tools_send_and_read_all_records(tools: ConsoleTools, world: 
         assert int(read) >= PERF_RECORDS
 
 
+@pytest.mark.feature(Feature.GROUP, Feature.GROUP_ADMIN, client="console-tools")
 async def test_consumer_groups_shows_no_lag_after_reading_all(tools: ConsoleTools, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
     group = world.name("group")
@@ -60,6 +64,7 @@ async def test_consumer_groups_shows_no_lag_after_reading_all(tools: ConsoleTool
     assert sorted(rows) == sorted((topic, "0", "2", "2", "0") for topic in topics)
 
 
+@pytest.mark.feature(Feature.ADMIN, client="console-tools")
 async def test_topics_grow_on_their_clusters(tools: ConsoleTools, world: World) -> None:
     on_c1, on_c2 = await world.topic_on_each(partitions=1)
     for cluster, topic, count in ((world.c1, on_c1, 3), (world.c2, on_c2, 4)):
@@ -68,6 +73,7 @@ async def test_topics_grow_on_their_clusters(tools: ConsoleTools, world: World) 
         assert await ConsoleAdmin(world.bootstrap).partitions(topic) == count
 
 
+@pytest.mark.feature(Feature.ADMIN, client="console-tools")
 async def test_settings_of_topics_are_changed_and_put_back(tools: ConsoleTools, world: World) -> None:
     admin = ConsoleAdmin(world.bootstrap)
     for topic in await world.topic_on_each(partitions=1):
@@ -108,6 +114,7 @@ async def test_a_brokers_setting_is_changed_on_its_own_cluster(tools: ConsoleToo
     assert await values() == before
 
 
+@pytest.mark.feature(Feature.GROUP_ADMIN, client="console-tools")
 async def test_offsets_of_a_group_over_two_clusters_are_reset(tools: ConsoleTools, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
     group = world.name("group")
@@ -134,6 +141,7 @@ async def test_a_group_forgets_offsets_of_one_topic(tools: ConsoleTools, world: 
         assert await committed(world, group, topics) == {kept: 2}
 
 
+@pytest.mark.feature(Feature.GROUP_ADMIN, client="console-tools")
 async def test_a_group_over_two_clusters_is_deleted(tools: ConsoleTools, world: World) -> None:
     topics = await world.topic_on_each(partitions=1)
     group = world.name("group")
