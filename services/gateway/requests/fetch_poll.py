@@ -172,6 +172,7 @@ class Poll:
         return {
             slot: marks
             for place, part in self._parts.items()
+            if place in known  # unless its broker has just left the cluster
             for slot in part
             if slot not in self.found and (marks := known[place].marks.get(slot)) is not None
         }

@@ -96,6 +96,14 @@ def test_unrouted_topics_and_dead_clusters_wait_with_the_rest() -> None:
     assert seen(nowhere) == [("nowhere", 3, b"")]
 
 
+def test_a_leader_that_has_just_left_its_cluster_fails_its_partitions_alone() -> None:
+    world = World({"c1": ["apples"], "c2": ["bananas"]})
+    world.clusters["c1"].brokers.clear()
+    book = play(world, request("apples", "bananas"))
+    book.answered(Unreachable("c1", "broker 1 is not known", never_sent=True), raw(data("bananas", b"b")))
+    assert seen(book) == [("apples", 6, b""), ("bananas", 0, b"b")]
+
+
 # --- how much --------------------------------------------------------------------------------------------------------
 
 
