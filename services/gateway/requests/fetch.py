@@ -57,7 +57,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         message.isolation_level,
         Limits(
             max_wait_ms=min(max(0, message.max_wait_ms), MAX_WAIT_MS),
-            min_bytes=max(1, message.min_bytes),
+            min_bytes=message.min_bytes,
             max_bytes=max(1, message.max_bytes),
             rack_id=message.rack_id,
         ),

@@ -178,6 +178,11 @@ class Poll:
         }
 
     @property
+    def _least_bytes(self) -> int:
+        """That make an answer. Who wants none is told by each broker at once."""
+        return max(1, self.limits.min_bytes)
+
+    @property
     def _wait_s(self) -> float:
         return self.limits.max_wait_ms / 1000
 
@@ -192,7 +197,7 @@ class Poll:
 
     def _is_enough(self) -> bool:
         """Whether the client is to be answered, whoever may still say something."""
-        return self.record_bytes >= self.limits.min_bytes or any(found.part.error_code for found in self.found.values())
+        return self.record_bytes >= self._least_bytes or any(found.part.error_code for found in self.found.values())
 
     # --- where ---------------------------------------------------------------------------------------------------
 
@@ -254,7 +259,7 @@ class Poll:
     ) -> Generator[Command, Any, tuple[tuple[Outcome | None, ...], bool]]:
         """The outcomes, and whether they came before the wait was over."""
         calls = tuple(self._call(question) for question in questions)
-        enough = _Enough(questions, self.record_bytes, self.limits.min_bytes)
+        enough = _Enough(questions, self.record_bytes, self._least_bytes)
         outcomes: tuple[Outcome | None, ...]
         if turn == 0 and len(calls) == 1:  # one broker keeps the time by itself
             outcomes = yield Gather(calls, enough, calls[0].timeout_s)

@@ -58,6 +58,13 @@ def test_the_minimum_counts_over_all_clusters() -> None:
     assert enough([raw(data("apples", b"12345")), raw(data("bananas"))])
 
 
+def test_without_a_minimum_every_broker_says_what_it_has() -> None:
+    gather = play(World(TWO), request("apples", "bananas", min_bytes=0)).gathers()
+    assert [asked(call).min_bytes for call in gather.calls] == [0, 0]
+    assert not gather.enough([None, None])
+    assert gather.enough([raw(data("apples")), raw(data("bananas"))])
+
+
 def test_an_error_of_a_broker_leaves_at_once() -> None:
     book = play(World(TWO), request("apples", "bananas"))
     out_of_range = raw(data("apples", error=1))
