@@ -29,9 +29,9 @@ from services.gateway.requests.plan import (
     Stale,
     Unreachable,
 )
-from services.gateway.upstream.cluster import decoded
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.lanes import Lanes, LeftBehind, Taker
+from services.gateway.upstream.questions import decoded
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.schema import Kind, Struct, message_of
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, NameRegex, RoutingTable, RuleVersion, UpstreamCluster
-from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import (
     Broker,
     Call,
@@ -20,7 +20,8 @@ from services.gateway.requests.plan import (
     Verbatim,
 )
 from services.gateway.requests.topic_names import TopicNames
-from services.gateway.upstream.cluster import Cluster, UpstreamLimits
+from services.gateway.upstream.brokers import UpstreamLimits
+from services.gateway.upstream.cluster import Cluster
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import RequestHeader, encode_request
@@ -102,7 +103,7 @@ async def test_features_that_are_switched_on_later_are_seen(monkeypatch: pytest.
             finalized_features=[FinalizedFeatureKey("transaction.version", level, level)],
         )
 
-    monkeypatch.setattr("services.gateway.upstream.cluster.VISIT_EVERY_S", 0.01)
+    monkeypatch.setattr("services.gateway.upstream.visits.VISIT_EVERY_S", 0.01)
     async with broker({}, {ApiKey.API_VERSIONS: said}) as running:
         cluster = Cluster(UpstreamCluster("c1", (running.address,), 1), LIMITS, lambda: None)
         cluster.start()
@@ -196,12 +197,12 @@ async def test_a_broker_that_comes_back_newer_is_asked_again_what_it_speaks(
 async def test_a_fault_of_ours_in_a_visit_is_told_and_the_next_visit_comes(
     cluster: Cluster, scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def faulty(response: object) -> None:
+    def faulty(knowledge: object, response: object) -> None:
         raise ValueError("made for the test")
 
     await call(cluster, Broker(BROKER_ID))
     with monkeypatch.context() as patched:
-        patched.setattr(cluster, "_learn", faulty)
+        patched.setattr(ClusterKnowledge, "learn", faulty)
         await scripted.stop()
         await up(cluster, False)
         await scripted.start()

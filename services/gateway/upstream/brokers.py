@@ -1,0 +1,136 @@
+"""The connections to the brokers of one cluster: one to each that everybody shares, and those that belong to clients.
+
+A broker that could not be connected to fails calls for a short time, then the next call tries again.
+"""
+
+import asyncio
+import itertools
+import weakref
+from dataclasses import dataclass
+
+from mesh.routing import UpstreamCluster
+from services.gateway import metrics
+from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge
+from services.gateway.requests.plan import Lane, Unreachable
+from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.keyring import Keyring
+from services.gateway.upstream.lanes import LaneKey, Lanes
+from services.gateway.upstream.security import security_of
+from services.gateway.wire.messages import MetadataResponse
+
+BROKER_REST_S = 1.0
+"""After a failed connection, calls to that broker fail at once for so long."""
+LEFT = "the gateway has left the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamLimits:
+    """Bounds of every upstream connection."""
+
+    connect_timeout_s: float = 3.0
+    request_timeout_s: float = 10.0
+    max_frame_bytes: int = 256 * 1024 * 1024
+    """A broker's answer may exceed what a client asked for by one batch."""
+    max_in_flight: int = 10_000
+    """Unanswered requests of one connection. Short questions of all clients share one: in a storm each has its own."""
+
+
+_incarnations = itertools.count(1)
+
+
+class Brokers:
+    """See above. All methods run on the event loop."""
+
+    def __init__(self, spec: UpstreamCluster, knowledge: ClusterKnowledge, limits: UpstreamLimits) -> None:
+        self.incarnation = next(_incarnations)
+        """A number that no other cluster of this process has, also none of the same name."""
+        self.broken = asyncio.Event()
+        """Set when a connection has ended otherwise than by our own will."""
+        self._cluster = spec.name
+        self._knowledge = knowledge
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._keyring = Keyring(spec.name, security_of(spec))
+        self._shared: dict[int, BrokerConnection] = {}
+        self._lanes: weakref.WeakSet[BrokerConnection] = weakref.WeakSet()
+        """Connections that belong to clients."""
+        self._resting: dict[int, tuple[float, str]] = {}
+        """Broker id -> until when calls fail at once, and why."""
+        self._opening: set[asyncio.Task[None]] = set()
+
+    async def leave(self) -> None:
+        """End all connections; those of clients when what was sent on them is answered."""
+        for task in list(self._opening):
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+        for connection in list(self._shared.values()):
+            connection.shut(LEFT)
+        for connection in self._lanes:
+            connection.retire(LEFT)
+
+    def learn(self, response: MetadataResponse) -> None:
+        """What the cluster says of its brokers and topics; connections to brokers that have left it end."""
+        self._knowledge.learn(response)
+        for broker_id in [known for known in self._shared if known not in self._knowledge.brokers]:
+            self._shared.pop(broker_id).shut("the broker has left the cluster")
+
+    def any(self) -> int | None:
+        """A broker to which a connection can be had, as far as is known."""
+        now = self._loop.time()
+        return next((each for each in self._knowledge.brokers if self._rest_of(each)[0] <= now), None)
+
+    def connection(self, broker_id: int, lane: Lane, lanes: Lanes) -> BrokerConnection | Unreachable:
+        """The one of this lane, opened where there is none."""
+        key = LaneKey(self.incarnation, broker_id, lane)
+        if lane is Lane.SHARED:
+            shared = self._shared.get(broker_id)
+            if shared is not None and shared.ended is None:
+                return shared
+        else:
+            if lanes.closed:
+                return Unreachable(self._cluster, "the client is gone", never_sent=True)
+            own = lanes.get(key)
+            if own is not None:
+                return own
+        address = self._knowledge.brokers.get(broker_id)
+        if address is None:
+            return Unreachable(self._cluster, f"broker {broker_id} is not known", never_sent=True)
+        until, why = self._rest_of(broker_id)
+        if self._loop.time() < until:
+            metrics.upstream_errors.labels(self._cluster, "connect").inc()
+            return Unreachable(self._cluster, why, never_sent=True)
+        connection = self.open(address)
+        if lane is Lane.SHARED:
+            self._shared[broker_id] = connection
+        else:
+            self._lanes.add(connection)
+            lanes.add(key, connection)
+        return connection
+
+    def shared(self, address: BrokerAddress) -> BrokerConnection:
+        """As `connection` of the shared lane, also while the broker rests."""
+        found = self._shared.get(address.broker_id)
+        if found is None or found.ended is not None:
+            found = self._shared[address.broker_id] = self.open(address)
+        return found
+
+    def open(self, address: BrokerAddress) -> BrokerConnection:
+        """One more, which is the caller's own."""
+        place = f"{address.host}:{address.port}"
+        limits = self._limits
+        connection = BrokerConnection(self._cluster, place, limits.max_frame_bytes, limits.max_in_flight, self._keyring)
+        connection.on_broken = self.broken.set
+        task = self._loop.create_task(self._opened(connection, address), name=f"connect to {self._cluster} {place}")
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+        return connection
+
+    async def _opened(self, connection: BrokerConnection, address: BrokerAddress) -> None:
+        fault = await connection.open(address.host, address.port, self._limits.connect_timeout_s)
+        if fault is not None:
+            self._resting[address.broker_id] = (self._loop.time() + BROKER_REST_S, fault)
+        else:
+            self._resting.pop(address.broker_id, None)
+
+    def _rest_of(self, broker_id: int) -> tuple[float, str]:
+        return self._resting.get(broker_id, (0.0, ""))

@@ -1,0 +1,153 @@
+"""Visits to one cluster: whether it can be reached, which brokers it has, what they speak and have switched on.
+
+Theory of operation
+1. Any broker that answers ApiVersions and Metadata makes the cluster `up`; the visit is repeated every `VISIT_EVERY_S`,
+   and soon after a connection has broken.
+2. While the cluster is down only the visits go on trying, with growing pauses: first the brokers that were known, then
+   the bootstrap servers, by names that are looked up anew.
+3. A broker is asked for its versions once for each connection: one that comes back may be of another version. Features
+   are asked for at each visit: somebody switches them on for the whole cluster while brokers run.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from mesh import VERSION
+from mesh.settings import host_port
+from services.gateway import metrics
+from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, VersionRange
+from services.gateway.requests.plan import Call
+from services.gateway.upstream.brokers import Brokers
+from services.gateway.upstream.connection import OUR_CLIENT_ID, BrokerConnection
+from services.gateway.upstream.questions import METADATA_VERSIONS, CallFailedError, ask, metadata_call
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataResponse
+
+log = structlog.get_logger(__name__)
+
+VISIT_EVERY_S = 30.0
+FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.2, 5.0
+"""Pauses between visits to a cluster that is down."""
+FEATURES = VersionRange(3, 4)
+"""Versions of ApiVersions that tell what a cluster has switched on; 0 is the one that every broker answers. Before 4,
+brokers keep back the features that they support from level 0 on."""
+OUR_VERSION = VERSION.partition("+")[0]
+"""Brokers refuse a name or version of software with anything in it but letters, digits, dots and dashes."""
+BOOTSTRAP_ID = -1
+
+
+class Visits:
+    """See above. `knowledge` learns what they tell; `on_versions` is told when it may have learnt versions."""
+
+    def __init__(
+        self,
+        knowledge: ClusterKnowledge,
+        bootstrap_servers: Iterable[str],
+        brokers: Brokers,
+        timeout_s: float,
+        on_versions: Callable[[], None],
+    ) -> None:
+        self.attempted = asyncio.Event()
+        """Set after the first visit, whatever came of it."""
+        self._knowledge = knowledge
+        self._bootstrap = [BrokerAddress(BOOTSTRAP_ID, *host_port(server), None) for server in bootstrap_servers]
+        self._brokers = brokers
+        self._timeout_s = timeout_s
+        self._on_versions = on_versions
+        self._asked_versions: dict[int, BrokerConnection] = {}
+        """Broker id -> the connection on which it was asked."""
+
+    async def go_on(self) -> None:
+        """Visit the cluster until cancelled."""
+        backoff = FIRST_BACKOFF_S
+        while True:
+            self._brokers.broken.clear()
+            try:
+                reason = await self._visit()
+            except Exception as error:  # a fault of ours must not leave the cluster down for good
+                log.exception("a visit failed", cluster=self._knowledge.name)
+                reason = f"a fault of the gateway, see its log: {error!r}"
+            self._mark(reason)
+            self.attempted.set()
+            if reason is not None:
+                await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+                backoff = min(MAX_BACKOFF_S, backoff * 2)
+                continue
+            backoff = FIRST_BACKOFF_S
+            try:
+                async with asyncio.timeout(VISIT_EVERY_S):
+                    await self._brokers.broken.wait()
+                    await asyncio.sleep(FIRST_BACKOFF_S)  # a connection that breaks comes with many others
+            except TimeoutError:
+                continue
+
+    def _mark(self, reason: str | None) -> None:
+        knowledge = self._knowledge
+        if reason is None and knowledge.down is not None:
+            log.info("cluster is up", cluster=knowledge.name, brokers=len(knowledge.brokers))
+        elif reason is not None and (knowledge.down is None or not self.attempted.is_set()):
+            log.warning("cluster is down", cluster=knowledge.name, reason=reason)
+        knowledge.down = reason
+        metrics.cluster_up.labels(knowledge.name).set(reason is None)
+
+    async def _visit(self) -> str | None:
+        """Ask any broker who is there; None when one answered, else why none did."""
+        faults: list[str] = []
+        for address in [*self._knowledge.brokers.values(), *self._bootstrap]:
+            fault = await self._visit_broker(address)
+            if fault is None:
+                return None
+            faults.append(fault)
+        return "; ".join(dict.fromkeys(faults))
+
+    async def _visit_broker(self, address: BrokerAddress) -> str | None:
+        bootstrap = address.broker_id == BOOTSTRAP_ID
+        connection = self._brokers.open(address) if bootstrap else self._brokers.shared(address)
+        try:
+            return await self._learn_of(address.broker_id, connection)
+        except CallFailedError as error:
+            return str(error)
+        finally:
+            if bootstrap:
+                connection.shut("bootstrap is done")
+
+    async def _learn_of(self, broker_id: int, connection: BrokerConnection) -> str | None:
+        """None when all was told, else what is wrong with this broker. Raises CallFailedError."""
+        knowledge = self._knowledge
+        if self._asked_versions.get(broker_id) is not connection:
+            said = await self._versions(connection, ApiVersionsRequest(), 0)
+            version = _features_version(said)
+            if version is not None:
+                said = await self._features(connection, version)
+            if said.error_code:
+                return f"{connection.address} answered ApiVersions with error {said.error_code}"
+            knowledge.learn_versions(broker_id, said)
+            self._asked_versions[broker_id] = connection
+            self._on_versions()
+        elif (spoken := FEATURES.intersection(knowledge.versions[ApiKey.API_VERSIONS])) is not None:
+            knowledge.learn_features(await self._features(connection, spoken.high))
+        if METADATA_VERSIONS.intersection(knowledge.versions.get(ApiKey.METADATA, VersionRange(0, 0))) is None:
+            return f"{connection.address} is older than Kafka 0.11: asking it for metadata may create topics"
+        self._brokers.learn(await ask(connection, metadata_call(knowledge, (), self._timeout_s), MetadataResponse))
+        return None
+
+    async def _features(self, connection: BrokerConnection, version: int) -> ApiVersionsResponse:
+        return await self._versions(connection, ApiVersionsRequest(OUR_CLIENT_ID, OUR_VERSION), version)
+
+    async def _versions(
+        self, connection: BrokerConnection, question: ApiVersionsRequest, version: int
+    ) -> ApiVersionsResponse:
+        call = Call(self._knowledge.name, question, version, timeout_s=self._timeout_s)
+        return await ask(connection, call, ApiVersionsResponse)
+
+
+def _features_version(said: ApiVersionsResponse) -> int | None:
+    """The version in which this broker tells its features."""
+    spoken = next(
+        (VersionRange(v.min_version, v.max_version) for v in said.api_keys if v.api_key == ApiKey.API_VERSIONS), None
+    )
+    common = spoken.intersection(FEATURES) if spoken else None
+    return common.high if common else None
