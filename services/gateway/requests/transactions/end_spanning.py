@@ -11,7 +11,7 @@ from services.gateway.requests.transactions.coordinator import ask_coordinator, 
 from services.gateway.requests.transactions.home import spans_clusters
 from services.gateway.requests.transactions.spanning import rightful
 from services.gateway.requests.transactions.state import Ended, Identity, Spanning
-from services.gateway.requests.transactions.survey import ONGOING, identity_of, survey
+from services.gateway.requests.transactions.survey import COMMITTED, EMPTY, ONGOING, identity_of, survey
 from services.gateway.wire.errors import RETRIABLE, ErrorCode, error_name
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -42,6 +42,8 @@ def end_spanning(
     known = yield from survey(message.transactional_id, mesh.table.clusters, mesh)
     begun_on = _origin(known, presented, home if producer is None else producer.home)
     at_home = rightful(known.get(begun_on), presented)
+    if at_home is ErrorCode.PRODUCER_FENCED and version >= NEXT_IDENTITY_SINCE:
+        return (yield from _end_again(message, version, begun_on, known, mesh))
     if isinstance(at_home, ErrorCode):
         return EndTxnResponse(error_code=at_home)
     away = [cluster for cluster, state in known.items() if isinstance(state, Unreachable)]
@@ -49,9 +51,11 @@ def end_spanning(
         _tell("waits: a cluster that may hold a part of it can't be asked", message, away=sorted(away))
         return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     states = {cluster: state for cluster, state in known.items() if isinstance(state, TransactionState)}
-    lost = _lost_parts(producer, begun_on, states) if message.committed else None
+    if message.committed and (producer is None or producer.beginning is None):
+        return _commit_of_others(message, version, states)
+    lost = _lost_part(producer, begun_on, states) if message.committed else None
     if lost is not None:
-        _tell(f"commit refused: {lost}", message, parts=_told(states))
+        _tell(f"commit refused: the part on {lost} was aborted by its time-out", message, parts=_told(states))
         return _refused(version)
     ended = yield from _end_parts(message, version, begun_on, states, producer, mesh)
     if isinstance(ended, EndTxnResponse):
@@ -86,15 +90,51 @@ def _origin(known: Mapping[str, TransactionState | Unreachable], presented: Iden
     return next(others, home)
 
 
-def _lost_parts(producer: Spanning | None, home: str, states: States) -> str | None:
-    """Why a part of the transaction may be missing; None if all of it is there."""
-    if producer is None or producer.beginning is None:
-        return "this gateway was not asked when the transaction began"
+def _end_again(
+    message: EndTxnRequest,
+    version: int,
+    home: str,
+    known: Mapping[str, TransactionState | Unreachable],
+    mesh: MeshView,
+) -> Generator[Command, Any, EndTxnResponse]:
+    """Of an identity before the one at home: the coordinator there tells who missed an answer from who was replaced."""
+    coordinator = coordinator_of(message.transactional_id)
+    outcome = yield from ask_coordinator(home, coordinator, message, version, EndTxnResponse, mesh)
+    if isinstance(outcome, ErrorCode):
+        return EndTxnResponse(error_code=outcome)
+    if not outcome.error_code and all(isinstance(state, TransactionState) for state in known.values()):
+        following = Identity(outcome.producer_id, outcome.producer_epoch)
+        beginning = {c: identity_of(s) for c, s in known.items() if isinstance(s, TransactionState)}
+        producer = Spanning(home, following, beginning | {home: following})
+        mesh.memory.spanning.put(message.transactional_id, producer, mesh.now)
+    return outcome
+
+
+def _commit_of_others(message: EndTxnRequest, version: int, states: States) -> EndTxnResponse:
+    """A commit that comes to a gateway that was not asked when the transaction began: it can't know all parts.
+
+    As long as something is open it becomes an abort. Else it may be done already, and only its answer was lost: then
+    nobody must take it for aborted.
+    """
+    found = {state.transaction_state for state in states.values()}
+    if ONGOING not in found and found & COMMITTED:
+        if found <= COMMITTED | {EMPTY}:
+            return EndTxnResponse()
+        _tell("nobody can say any more whether it was committed", message, parts=_told(states))
+        return EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE)
+    _tell("commit refused: this gateway was not asked when it began", message, parts=_told(states))
+    return _refused(version)
+
+
+def _lost_part(producer: Spanning | None, home: str, states: States) -> str | None:
+    """The cluster where a part of the transaction was aborted; None if all parts are there, open or committed."""
+    beginning = (producer.beginning if producer is not None else None) or {}
     for cluster, state in states.items():
-        was, now = producer.beginning.get(cluster), identity_of(state)
-        if cluster == home or now == was or (was is None and now.epoch == 0):
-            continue
-        return f"the part on cluster {cluster} was aborted there, by its time-out or by another producer"
+        now = identity_of(state)
+        then = beginning.get(cluster, Identity(now.producer_id, 0))
+        committed = state.transaction_state in COMMITTED and now == (then.producer_id, then.epoch + 1)
+        if cluster != home and now != then and not committed:
+            return cluster
     return None
 
 

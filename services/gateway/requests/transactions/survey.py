@@ -22,6 +22,8 @@ STATE_TOPIC: Final = "__transaction_state"
 LOOK_UP_TIMEOUT_S: Final = 3.0
 VERSION: Final = 0
 ONGOING: Final = "Ongoing"
+EMPTY: Final = "Empty"
+COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 OPEN: Final = frozenset({ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """States in which a transaction has not ended."""
 

@@ -132,7 +132,7 @@ def test_a_mesh_of_one_cluster_needs_no_second_one_to_span() -> None:
     alone.clusters["c1"].topics[STATE_TOPIC] = TopicKnowledge(STATE_TOPIC, bytes(16), (1,))
     book = play_begin(alone)
     book.answered(given(HOME))
-    assert (book.answer.producer_id, book.answer.producer_epoch) == HOME
+    assert book.answer == given(HOME)
     book = play_end(alone)
     book.answered(known(HOME))
     assert asked(book) == [("c1", EndTxnRequest("tx", *HOME, True))]
@@ -265,6 +265,31 @@ def test_a_client_that_missed_the_answer_gets_it_again() -> None:
     assert play_end(made).answer == ended(NEXT_AT_HOME)
 
 
+def test_the_coordinator_at_home_tells_a_repeated_end_from_a_replaced_producer() -> None:
+    made = world()
+    book = play_end(made)
+    book.answered(known(NEXT_AT_HOME, "CompleteCommit"), known(NEXT_THERE, "CompleteCommit"))
+    assert asked(book) == [("c1", EndTxnRequest("tx", *HOME, True))]
+    book.answered(ended(NEXT_AT_HOME))
+    assert book.answer == ended(NEXT_AT_HOME)
+    book = play_end(made, NEXT_AT_HOME)
+    book.answered(known(NEXT_AT_HOME), known(NEXT_THERE))
+    assert asked(book) == [("c2", EndTxnRequest("tx", *NEXT_THERE, True))], "this was a beginning"
+
+
+def test_with_the_first_protocol_states_tell_whether_all_was_committed() -> None:
+    """To a gateway that was not there at the beginning; a commit that is perhaps one must not become an abort."""
+    for at_home, there, error in (
+        ("CompleteCommit", "PrepareCommit", ErrorCode.NONE),
+        ("CompleteCommit", "Empty", ErrorCode.NONE),
+        ("CompleteCommit", "CompleteAbort", ErrorCode.INVALID_TXN_STATE),
+        ("Ongoing", "CompleteCommit", ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ):
+        book = play_end(world(), version=3)
+        book.answered(known(HOME, at_home), known(THERE, there))
+        assert book.answer.error_code == error, (at_home, there)
+
+
 def test_an_end_that_was_interrupted_goes_on() -> None:
     made = begun()
     book = play_end(made)
@@ -275,6 +300,13 @@ def test_an_end_that_was_interrupted_goes_on() -> None:
     book = play_end(made)
     book.answered(known(HOME), known(NEXT_THERE, "CompleteCommit"))
     assert asked(book) == [("c1", EndTxnRequest("tx", *HOME, True))]
+
+
+def test_an_end_whose_answer_was_lost_elsewhere_goes_on() -> None:
+    for beginning, then in ((THERE, NEXT_THERE), (None, NEXT_THERE)):
+        book = play_end(begun(there=beginning))
+        book.answered(known(HOME), known(then, "CompleteCommit"))
+        assert asked(book) == [("c1", EndTxnRequest("tx", *HOME, True))]
 
 
 def test_a_part_that_has_timed_out_makes_the_commit_an_abort() -> None:
@@ -328,6 +360,11 @@ def test_a_part_that_fails_leaves_the_others_to_be_aborted() -> None:
 
 def test_who_is_not_the_one_at_home_ends_nothing() -> None:
     book = play_end(begun(), Identity(7, 2))
+    book.answered(known(HOME), known(THERE))
+    assert asked(book) == [("c1", EndTxnRequest("tx", 7, 2, True))], "has it missed an answer?"
+    book.answered(EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED))
+    assert book.answer.error_code == ErrorCode.PRODUCER_FENCED
+    book = play_end(begun(), Identity(7, 2), version=3)
     book.answered(known(HOME), known(THERE))
     assert book.answer.error_code == ErrorCode.PRODUCER_FENCED
 
