@@ -377,9 +377,9 @@ class Handler:
 # --- typed shorthand ---------------------------------------------------------------------------------------------
 
 
-def ask(call: Call, cls: type[M]) -> Generator[Command, Any, M | Unreachable]:
+def ask(call: Call, cls: type[M], *, preliminary: bool = False) -> Generator[Command, Any, M | Unreachable]:
     """One call."""
-    (outcome,) = yield Ask((call,))
+    (outcome,) = yield Ask((call,), preliminary)
     return _typed(outcome, cls)
 
 
@@ -388,11 +388,13 @@ def admin_timeout_s(timeout_ms: int) -> float:
     return max(0, timeout_ms) / 1000 + ADMIN_SLACK_S
 
 
-def ask_all(calls: Sequence[Call], cls: type[M]) -> Generator[Command, Any, list[M | Unreachable]]:
+def ask_all(
+    calls: Sequence[Call], cls: type[M], *, preliminary: bool = False
+) -> Generator[Command, Any, list[M | Unreachable]]:
     """Several calls of one API, side by side. No calls: no waiting."""
     if not calls:
         return []
-    outcomes = yield Ask(tuple(calls))
+    outcomes = yield Ask(tuple(calls), preliminary)
     return [_typed(outcome, cls) for outcome in outcomes]
 
 

@@ -113,6 +113,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if request.version >= IDS_SINCE:
         scan = yield from _named(produce)
     if scan.transactional_id is not None:
+        for wanted in _partitions(scan):  # their identity is another one afterwards
+            _note_batch(produce, wanted)
         produce.closed = yield from admit(request.frame, scan, mesh)
     sole = _sole_leader(produce)
     if sole is not None:
@@ -264,6 +266,9 @@ def _doubted(produce: _Produce) -> set[Slot]:
 
 def _note_batch(produce: _Produce, wanted: Wanted[Item]) -> BatchHeader | None:
     """The partition's first batch, if its producer numbers its batches."""
+    noted = produce.batches.get((wanted.topic, wanted.partition))
+    if noted is not None:
+        return noted
     _, partition = wanted.item
     try:
         batch = partition.first_batch(produce.request.frame)

@@ -88,4 +88,4 @@ def look_around(mesh: MeshView) -> Generator[Command, Any, None]:
         for cluster in mesh.table.clusters
         if mesh.clusters[cluster].available
     ]
-    yield from ask_all(calls, MetadataResponse)
+    yield from ask_all(calls, MetadataResponse, preliminary=True)

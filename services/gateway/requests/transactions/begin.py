@@ -49,8 +49,10 @@ def begin(
     spans = spans_clusters(transactional_id, mesh)
     left = yield from survey(transactional_id, elsewhere, mesh)
     identities = {home: Identity(outcome.producer_id, outcome.producer_epoch)}
+    fenced_everywhere = True
     for cluster, state in left.items():
         if isinstance(state, Unreachable):
+            fenced_everywhere = False
             _tell_unfenced(transactional_id, cluster, state.reason)
         elif spans or state.transaction_state in OPEN:
             plain = replace(message, producer_id=-1, producer_epoch=-1)
@@ -58,11 +60,14 @@ def begin(
             if fenced.error_code == FENCED_SOON:
                 return _failed(FENCED_SOON)
             if fenced.error_code:
+                fenced_everywhere = False
                 _tell_unfenced(transactional_id, cluster, error_name(fenced.error_code))
             else:
                 identities[cluster] = Identity(fenced.producer_id, fenced.producer_epoch)
     if spans:
-        producer = Spanning(home, identities[home], identities)
+        # what could not be fenced may still be open, and is not this producer's: its first commit is refused
+        beginning = identities if fenced_everywhere else None
+        producer = Spanning(home, identities[home], beginning)
         mesh.memory.spanning.put(transactional_id, producer, mesh.now)
     else:
         mesh.memory.spanning.drop(transactional_id)

@@ -45,7 +45,7 @@ def ask_coordinator(
     call = fitted(asked, mesh)
     if isinstance(call, Unreachable) or call.version < SECOND_PROTOCOL.get(ApiKey(asked.key), 0) <= version:
         return ErrorCode.UNSUPPORTED_VERSION
-    outcome = yield from ask(call, answer)
+    outcome = yield from ask(call, answer, preliminary=True)
     if isinstance(outcome, Unreachable):
         yield Forget(cluster, coordinator)
         return ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -84,6 +84,7 @@ def test_ids_of_two_clusters_come_back_in_the_clients_order() -> None:
 
 def test_an_unknown_id_is_told_and_the_rest_goes_on() -> None:
     book = Playbook(produce.handle, request(STRANGE, APPLES), 13, World({"c1": ["apples"]}).view())
+    assert book.waits_for_preliminaries(), "no later Produce may overtake it"
     book.answered(MetadataResponse())  # every cluster was asked for its topics
     (call,) = book.asked()
     assert [t.name for t in sent(call).topic_data] == ["apples"]
