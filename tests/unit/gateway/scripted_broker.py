@@ -38,6 +38,8 @@ class ScriptedBroker:
         default_factory=lambda: {key: handler.versions for key, handler in HANDLERS.items()}
     )
     received: list[tuple[RequestHeader, Any]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    """Of what was received, as it came."""
     port: int = 0
     connections: set[asyncio.StreamWriter] = field(default_factory=set)
     _server: asyncio.Server | None = None
@@ -82,6 +84,7 @@ class ScriptedBroker:
                 assert spec is not None, f"api key {header.api_key} has no message"
                 message = decode(spec.cls, header.api_version, frame, header.body_offset)
                 self.received.append((header, message))
+                self.bodies.append(frame[header.body_offset :])
                 reply = await self._reply(header, message)
                 if isinstance(reply, Struct):
                     reply = encode_response(reply, header.api_version, header.correlation_id)
