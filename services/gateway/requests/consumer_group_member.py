@@ -14,24 +14,12 @@ from typing import Any
 
 import structlog
 
+from services.gateway.requests.group_heartbeat import beat, homeless, refused
 from services.gateway.requests.group_home import find_home, keeps_all_offsets
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.group_subscription import lacking, matching_topics, refusal, renamed_topics
 from services.gateway.requests.group_topic_ids import ids_at, shown
-from services.gateway.requests.plan import (
-    Call,
-    Command,
-    Coordinator,
-    Forget,
-    Gather,
-    Lane,
-    MeshView,
-    Plan,
-    Request,
-    Unreachable,
-)
+from services.gateway.requests.plan import Command, Gather, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.shadow_topics import keep_shadows, see_to_shadows
-from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -58,28 +46,19 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     topics = list(dict.fromkeys([*(message.subscribed_topic_names or ()), *matching]))
     home = yield from find_home(group_id, mesh, topics, near_topics=True)
     if home is None:
-        return _refused(message, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows yet where the group lives")
+        return homeless(message, ConsumerGroupHeartbeatResponse)
     obstacle = yield from _see_to(group_id, topics, home, mesh)
     if isinstance(obstacle, Unreachable):
         text = f"cluster {obstacle.cluster} can't be reached: {obstacle.reason}"
-        return _refused(message, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        return refused(message, ConsumerGroupHeartbeatResponse, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
     if obstacle is not None:
         return (yield from _refused_for_good(message, obstacle, mesh))
     message.topic_partitions = yield from _as_the_home_names_them(message.topic_partitions, home, mesh)
-    coordinator = Coordinator(group_id)
-    [outcome] = yield from ask_fitting(
-        mesh, [Call(home, message, request.version, coordinator, Lane.CLIENT)], ConsumerGroupHeartbeatResponse
-    )
-    if isinstance(outcome, Unreachable):
-        yield Forget(home, coordinator)
-        code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return _refused(message, code, f"group {group_id} lives on cluster {home}: {outcome.reason}")
-    if outcome.error_code in COORDINATOR_MOVED:
-        yield Forget(home, coordinator)
-    if outcome.assignment is not None:
-        given = outcome.assignment.topic_partitions
-        outcome.assignment.topic_partitions = yield from shown(given, home, mesh)
-    return outcome
+    answer = yield from beat(message, home, request.version, ConsumerGroupHeartbeatResponse, mesh)
+    if answer.assignment is not None:
+        given = answer.assignment.topic_partitions
+        answer.assignment.topic_partitions = yield from shown(given, home, mesh)
+    return answer
 
 
 def _matching(message: ConsumerGroupHeartbeatRequest, mesh: MeshView) -> Generator[Command, Any, list[str]]:
@@ -128,17 +107,11 @@ def _refused_for_good(
     INVALID_REQUEST ends the consumers of Java and librdkafka alike, but librdkafka keeps the sentence to itself. Of all
     errors it shows that of TOPIC_AUTHORIZATION_FAILED alone, again and again.
     """
-    refused = mesh.memory.refused_groups
-    if refused.get(message.group_id, mesh.now) is None:
-        refused.put(message.group_id, True, mesh.now)
+    told = mesh.memory.refused_groups
+    if told.get(message.group_id, mesh.now) is None:
+        told.put(message.group_id, True, mesh.now)
         log.warning("consumer group refused", group=message.group_id, reason=text)
     if not mesh.session.software_name.startswith(LIBRDKAFKA):
-        return _refused(message, ErrorCode.INVALID_REQUEST, text)
+        return refused(message, ConsumerGroupHeartbeatResponse, ErrorCode.INVALID_REQUEST, text)
     yield Gather((), lambda _: False, RETRY_PAUSE_S)
-    return _refused(message, ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
-
-
-def _refused(message: ConsumerGroupHeartbeatRequest, code: ErrorCode, text: str) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(
-        error_code=code, error_message=text, member_id=message.member_id, member_epoch=message.member_epoch
-    )
+    return refused(message, ConsumerGroupHeartbeatResponse, ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)

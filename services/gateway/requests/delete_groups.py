@@ -15,12 +15,12 @@ from typing import Any
 from services.gateway.requests.group_home import (
     REAL,
     SIMPLE,
-    Descriptions,
     claim_of,
     describe_everywhere,
+    hindrance,
     strongest,
 )
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED, for_clients
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -100,16 +100,6 @@ def _planned(group_id: str, mesh: MeshView) -> Generator[Command, Any, _Deletion
     return _Deletion(group_id, first=first, copies=[name for name in clusters if name not in first])
 
 
-def hindrance(found: Descriptions) -> int | None:
-    """Why nobody can say now where the group lives, if a cluster is silent about it: the code for the client."""
-    for group in found.values():
-        if isinstance(group, Unreachable):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if group.error_code not in DONE:
-            return for_clients(group.error_code)
-    return None
-
-
 def _delete(wanted: Iterable[tuple[_Deletion, list[str]]], version: int) -> Generator[Command, Any, None]:
     places = [(deletion, cluster) for deletion, clusters in wanted for cluster in clusters]
     calls = [
@@ -128,8 +118,3 @@ def _delete(wanted: Iterable[tuple[_Deletion, list[str]]], version: int) -> Gene
         if code in COORDINATOR_MOVED:
             yield Forget(cluster, Coordinator(each.group_id))
         each.codes.append(for_clients(code))
-
-
-def for_clients(code: int) -> int:
-    """Clients find the gateway for every group: what a coordinator says of itself means that it will be there soon."""
-    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code in NOT_YET_KNOWN else code

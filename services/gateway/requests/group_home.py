@@ -25,9 +25,11 @@ from services.gateway.requests.group_kinds import (
     Description,
     by_cluster,
     describe,
+    for_clients,
     questions,
 )
 from services.gateway.requests.plan import Command, MeshView, Unreachable
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_groups import DescribedGroup
 
 NO_MEMBERS = frozenset({"", "Dead", "Empty"})
@@ -58,6 +60,16 @@ def describe_everywhere(
     """The classic group as each cluster of the table describes it, by name of the cluster, in their order."""
     asked = questions(CLASSIC, group_id, mesh, authorized_operations=authorized_operations)
     return by_cluster((yield from describe(asked, mesh)))
+
+
+def hindrance(found: Descriptions) -> int | None:
+    """Why nobody can say now where the group lives, if a cluster is silent about it: the code for the client."""
+    for group in found.values():
+        if isinstance(group, Unreachable):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            return for_clients(group.error_code)
+    return None
 
 
 def strongest(found: Iterable[tuple[str, Description | Unreachable]]) -> tuple[str | None, Claim]:

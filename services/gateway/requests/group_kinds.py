@@ -34,6 +34,11 @@ COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_
 NOT_YET_KNOWN = COORDINATOR_MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
+def for_clients(code: int) -> int:
+    """Clients find the gateway for every group: what a coordinator says of itself means that it will be there soon."""
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code in NOT_YET_KNOWN else code
+
+
 class Description(Protocol):
     """What the descriptions of all kinds have in common."""
 

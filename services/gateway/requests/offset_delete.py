@@ -10,15 +10,15 @@ from collections.abc import Container, Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.gateway.requests.delete_groups import for_clients, hindrance
 from services.gateway.requests.group_home import (
     ALIVE,
     REAL,
     describe_everywhere,
+    hindrance,
     offsets_place,
     strongest,
 )
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN, for_clients
 from services.gateway.requests.plan import (
     Call,
     Command,

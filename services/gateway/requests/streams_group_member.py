@@ -8,21 +8,10 @@ reads: what lives elsewhere is refused by name.
 from collections.abc import Generator, Iterable
 from typing import Any
 
+from services.gateway.requests.group_heartbeat import beat, homeless, refused
 from services.gateway.requests.group_home import find_home
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.group_subscription import foreign_topics, matching_topics
-from services.gateway.requests.plan import (
-    Call,
-    Command,
-    Coordinator,
-    Forget,
-    Lane,
-    MeshView,
-    Plan,
-    Request,
-    Unreachable,
-)
-from services.gateway.requests.versions import ask_fitting
+from services.gateway.requests.plan import Command, MeshView, Plan, Request
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -43,20 +32,11 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     topics = (yield from _source_topics(subtopologies, mesh)) + internal
     home = yield from find_home(group_id, mesh, topics, near_topics=True)
     if home is None:
-        return _refused(message, ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows yet where the group lives")
+        return homeless(message, StreamsGroupHeartbeatResponse)
     refusal = foreign_topics(group_id, topics, home, WAY_OUT, mesh) or _unruled(group_id, internal, home, mesh)
     if refusal is not None:
-        return _refused(message, ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal)
-    coordinator = Coordinator(group_id)
-    call = Call(home, message, request.version, coordinator, Lane.CLIENT)
-    [outcome] = yield from ask_fitting(mesh, [call], StreamsGroupHeartbeatResponse)
-    if isinstance(outcome, Unreachable):
-        yield Forget(home, coordinator)
-        code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return _refused(message, code, f"group {group_id} lives on cluster {home}: {outcome.reason}")
-    if outcome.error_code in COORDINATOR_MOVED:
-        yield Forget(home, coordinator)
-    return outcome
+        return refused(message, StreamsGroupHeartbeatResponse, ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal)
+    return (yield from beat(message, home, request.version, StreamsGroupHeartbeatResponse, mesh))
 
 
 def _source_topics(subtopologies: Iterable[Subtopology], mesh: MeshView) -> Generator[Command, Any, list[str]]:
@@ -82,9 +62,3 @@ def _unruled(group_id: str, internal: Iterable[str], home: str, mesh: MeshView) 
         return None
     named = ", ".join(unruled)
     return f"group {group_id} lives on cluster {home}, but no rule leads there from its internal topics: {named}"
-
-
-def _refused(message: StreamsGroupHeartbeatRequest, code: ErrorCode, text: str) -> StreamsGroupHeartbeatResponse:
-    return StreamsGroupHeartbeatResponse(
-        error_code=code, error_message=text, member_id=message.member_id, member_epoch=message.member_epoch
-    )
