@@ -13,6 +13,7 @@ from tests.integration.gateway.running import Rules, RunningGateway
 
 StartGateway = Callable[..., RunningGateway]
 CreateTopic = Callable[[KafkaCluster, str], None]
+DeleteTopic = Callable[[KafkaCluster, str], None]
 
 
 @pytest.fixture
@@ -46,3 +47,17 @@ def create_topic() -> Iterator[CreateTopic]:
     yield create
     for admin, name in created:
         admin.delete_topics([name])[name].result(30)
+
+
+@pytest.fixture
+def delete_topic(request: pytest.FixtureRequest) -> DeleteTopic:
+    """Delete a topic that the mesh makes on a real cluster, when the test is over."""
+
+    def later(cluster: KafkaCluster, name: str) -> None:
+        def delete() -> None:
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+            admin.delete_topics([name])[name].result(30)
+
+        request.addfinalizer(delete)
+
+    return later

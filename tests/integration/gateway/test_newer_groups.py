@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from contextlib import closing
 
-import pytest
 from confluent_kafka import Consumer, ConsumerGroupType, KafkaError, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
@@ -21,7 +19,7 @@ from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests.shadow_topics import MARK
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway
 from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce, read
 from tests.integration.gateway.running import Rules
@@ -118,7 +116,7 @@ def test_a_consumer_group_over_two_clusters_with_shadow_topics_reads_and_resumes
     rules: Rules,
     start_gateway: StartGateway,
     create_topic: CreateTopic,
-    delete_topic: Callable[[KafkaCluster, str], None],
+    delete_topic: DeleteTopic,
     kafka_c1: KafkaCluster,
     kafka_c2: KafkaCluster,
     apples: str,
@@ -212,17 +210,3 @@ def test_a_share_group_gives_records_out_and_again(
     [(kind, text)] = refused.faults
     assert kind == "InvalidRequestException"
     assert f"cluster c2: {bananas}" in text
-
-
-@pytest.fixture
-def delete_topic(request: pytest.FixtureRequest) -> Callable[[KafkaCluster, str], None]:
-    """Delete a topic that the mesh has made, when the test is over."""
-
-    def later(cluster: KafkaCluster, topic: str) -> None:
-        def delete() -> None:
-            admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-            admin.delete_topics([topic])[topic].result(20)
-
-        request.addfinalizer(delete)
-
-    return later

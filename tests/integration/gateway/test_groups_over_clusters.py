@@ -1,17 +1,21 @@
-"""Classic groups over two clusters by real clients: every assignor, and static members while gateways come and go."""
+"""Groups over two clusters by real clients: every assignor, static members and a new gateway, two gateways at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from mesh.routing import ExactName, ForwardingRule, Subject
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_unless
-from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway
+from tests.integration.gateway.gateways import gateways_side_by_side
 from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce
 from tests.integration.gateway.running import Rules, RunningGateway
@@ -86,6 +90,12 @@ def shared_out(*members: Member) -> str | None:
     return None if fair and len(owned) == len(set(owned)) == PARTITIONS else f"partitions {owned}"
 
 
+def missing(*members: Member, batches: int = 1) -> str | None:
+    """Why not all records of both topics have been read."""
+    found = len({value for member in members for value in member.values})
+    return None if found == 2 * COUNT * batches else f"{found} records"
+
+
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_topics_of_both_clusters_and_take_over(
     assignor: str, gateway: RunningGateway, apples: str, bananas: str, group: str
@@ -99,7 +109,7 @@ def test_members_share_topics_of_both_clusters_and_take_over(
         expected = {f"{topic} {n}" for topic in topics for n in range(COUNT)}
         for topic in topics:
             produce(gateway.address, topic, sorted(value for value in expected if value.startswith(topic)))
-        poll_until("all is read", lambda: None if len(stays.values) >= len(expected) else "records are missing", stays)
+        poll_until("all is read", lambda: missing(stays), stays)
         assert sorted(stays.values) == sorted(expected)
 
 
@@ -116,6 +126,36 @@ def test_javas_sticky_assignors_share_topics_of_both_clusters(
     assert pair.faults == []
     assert set(pair.values) == expected
     assert sum(map(int, pair.of("partitions"))) == PARTITIONS
+
+
+def test_members_of_two_gateways_are_one_group(
+    rules: Rules,
+    create_topic: CreateTopic,
+    delete_topic: DeleteTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    tmp_path: Path,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    """Neither gateway knows of the other; the newer protocol needs a rule to read topics of two clusters."""
+    create_topic(kafka_c1, apples)
+    create_topic(kafka_c2, bananas)
+    rules.to("c1", [apples])
+    rules.to("c2", [bananas])
+    newer = f"newer-{group}"
+    delete_topic(kafka_c2, apples)  # the shadow, in the end
+    home = ForwardingRule("group-home", ExactName(newer, Subject.GROUP), "c2", shadow_topics=True)
+    topics = [apples, bananas]
+    with gateways_side_by_side(2, tmp_path, rules.add(home)) as address:
+        for batch, (name, protocol) in enumerate({group: "classic", newer: "consumer"}.items(), start=1):
+            two = [Member(address, name, topics, **{"group.protocol": protocol}) for _ in range(2)]
+            with closing(two[0]), closing(two[1]):
+                poll_until("both have partitions", partial(shared_out, *two), *two)
+                for topic in topics:
+                    produce(address, topic, [f"{topic} {batch} {n}" for n in range(COUNT)])
+                poll_until("all is read", partial(missing, *two, batches=batch), *two)
 
 
 def test_static_members_keep_their_partitions_over_a_new_gateway_and_their_own_restart(
@@ -138,12 +178,7 @@ def test_static_members_keep_their_partitions_over_a_new_gateway_and_their_own_r
         second = static("second")
         for topic in topics:
             produce(gateway.address, topic, [f"{topic} {n}" for n in range(COUNT)])
-
-        def missing() -> str | None:
-            found = len({*first.values, *second.values})
-            return None if found == 2 * COUNT else f"{found} records"
-
-        poll_until("all is read", missing, first, second)
+        poll_until("all is read", lambda: missing(first, second), first, second)
         assert (first.partitions, second.partitions) == owned
         assert first.rebalances == rebalances
     finally:
