@@ -285,4 +285,4 @@ class BothSides(RuleBasedStateMachine):
 
 
 TestBothSides = BothSides.TestCase
-TestBothSides.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestBothSides.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
