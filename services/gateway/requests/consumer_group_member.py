@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from services.gateway.requests.group_heartbeat import beat, homeless, refused
+from services.gateway.requests.group_heartbeat import beat, homeless, refused, unreached
 from services.gateway.requests.group_home import find_home, keeps_all_offsets
 from services.gateway.requests.group_subscription import lacking, matching_topics, refusal, renamed_topics
 from services.gateway.requests.group_topic_ids import ids_at, shown
@@ -56,8 +56,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     message.topic_partitions = yield from _as_the_home_names_them(message.topic_partitions, home, mesh)
     answer = yield from beat(message, home, request.version, ConsumerGroupHeartbeatResponse, mesh)
     if answer.assignment is not None:
-        given = answer.assignment.topic_partitions
-        answer.assignment.topic_partitions = yield from shown(given, home, mesh)
+        given = yield from shown(answer.assignment.topic_partitions, home, mesh)
+        if isinstance(given, Unreachable):
+            return unreached(message, ConsumerGroupHeartbeatResponse, given)
+        answer.assignment.topic_partitions = given
     return answer
 
 

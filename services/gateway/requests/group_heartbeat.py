@@ -28,8 +28,7 @@ def beat(
     [outcome] = yield from ask_fitting(mesh, [Call(home, message, version, coordinator, Lane.CLIENT)], answer)
     if isinstance(outcome, Unreachable):
         yield Forget(home, coordinator)
-        code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return refused(message, answer, code, f"group {message.group_id} lives on cluster {home}: {outcome.reason}")
+        return unreached(message, answer, outcome)
     if outcome.error_code in COORDINATOR_MOVED:
         yield Forget(home, coordinator)
     return outcome
@@ -39,6 +38,13 @@ def homeless(message: HeartbeatRequest, answer: type[R]) -> R:
     """For a group whose home no cluster can tell yet."""
     text = "no cluster knows yet where the group lives"
     return refused(message, answer, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+
+def unreached(message: HeartbeatRequest, answer: type[R], outcome: Unreachable) -> R:
+    """For a group whose home does not answer."""
+    code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    text = f"group {message.group_id} lives on cluster {outcome.cluster}: {outcome.reason}"
+    return refused(message, answer, code, text)
 
 
 def refused(message: HeartbeatRequest, answer: type[R], code: ErrorCode, text: str) -> R:

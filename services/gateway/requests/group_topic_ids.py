@@ -3,10 +3,11 @@
 from collections.abc import Generator, Iterable
 from typing import Any, Protocol, TypeVar
 
-from services.gateway.requests.plan import Call, Command, MeshView, ask, refresh
+from services.gateway.requests.plan import Call, Command, MeshView, Unreachable, ask, refresh
 from services.gateway.requests.topic_ids import HIGHEST_METADATA, mesh_topic_id, topic_names
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import error_name
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 
@@ -52,8 +53,13 @@ def ids_at(cluster: str, mesh_ids: Iterable[bytes], mesh: MeshView) -> Generator
     return {mesh_id: known[name].topic_id for mesh_id, name in names.items() if name in known}
 
 
-def names_at(cluster: str, ids: Iterable[bytes], mesh: MeshView) -> Generator[Command, Any, dict[bytes, str]]:
-    """Names by the cluster's ids, asked for by id once where they are unknown; topics of no rule are left out."""
+def names_at(
+    cluster: str, ids: Iterable[bytes], mesh: MeshView
+) -> Generator[Command, Any, dict[bytes, str] | Unreachable]:
+    """Names by the cluster's ids, asked for by id once where they are unknown; topics of no rule are left out.
+
+    Unreachable if there are some that nobody can tell now: a broker hears of a new topic later than the coordinator.
+    """
     wanted = set(ids)
     known = mesh.clusters[cluster].topic_names
     if not wanted <= known.keys():
@@ -61,7 +67,12 @@ def names_at(cluster: str, ids: Iterable[bytes], mesh: MeshView) -> Generator[Co
         unknown = [MetadataRequestTopic(topic_id=each, name=None) for each in sorted(wanted - known.keys())]
         question = MetadataRequest(topics=unknown, allow_auto_topic_creation=False)
         version = highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA)
-        yield from ask(Call(cluster, question, version), MetadataResponse)
+        outcome = yield from ask(Call(cluster, question, version), MetadataResponse)
+        if isinstance(outcome, Unreachable):
+            return outcome
+        for topic in outcome.topics:
+            if topic.error_code and topic.topic_id in wanted - known.keys():
+                return Unreachable(cluster, f"it does not tell the name of a topic: {error_name(topic.error_code)}")
     named = ((each, known.get(each)) for each in wanted)
     return {each: name for each, name in named if name is not None and mesh.table.cluster_of(name) is not None}
 
@@ -69,10 +80,15 @@ def names_at(cluster: str, ids: Iterable[bytes], mesh: MeshView) -> Generator[Co
 A = TypeVar("A", bound=AssignedTopic)
 
 
-def shown(assigned: Iterable[A], home: str, mesh: MeshView) -> Generator[Command, Any, list[A]]:
-    """An assignment by the home's coordinator with the mesh's ids; topics of no rule are not handed out."""
+def shown(assigned: Iterable[A], home: str, mesh: MeshView) -> Generator[Command, Any, list[A] | Unreachable]:
+    """An assignment by the home's coordinator with the mesh's ids; topics of no rule are not handed out.
+
+    Whole or not at all: a coordinator tells it once, and again to a member who has heard an error instead.
+    """
     assigned = list(assigned)
     names = yield from names_at(home, [topic.topic_id for topic in assigned], mesh)
+    if isinstance(names, Unreachable):
+        return names
     found = [topic for topic in assigned if topic.topic_id in names]
     for topic in found:
         topic.topic_id = mesh_topic_id(mesh.mesh_id, names[topic.topic_id])

@@ -4,11 +4,11 @@ The records of a share group are handed out by the cluster that keeps its state:
 subscription to others is refused with a sentence.
 """
 
-from services.gateway.requests.group_heartbeat import beat, homeless, refused
+from services.gateway.requests.group_heartbeat import beat, homeless, refused, unreached
 from services.gateway.requests.group_home import find_home
 from services.gateway.requests.group_subscription import foreign_topics
 from services.gateway.requests.group_topic_ids import shown
-from services.gateway.requests.plan import MeshView, Plan, Request
+from services.gateway.requests.plan import MeshView, Plan, Request, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -29,6 +29,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         return refused(message, ShareGroupHeartbeatResponse, ErrorCode.INVALID_REQUEST, refusal)
     answer = yield from beat(message, home, request.version, ShareGroupHeartbeatResponse, mesh)
     if answer.assignment is not None:
-        given = answer.assignment.topic_partitions
-        answer.assignment.topic_partitions = yield from shown(given, home, mesh)
+        given = yield from shown(answer.assignment.topic_partitions, home, mesh)
+        if isinstance(given, Unreachable):
+            return unreached(message, ShareGroupHeartbeatResponse, given)
+        answer.assignment.topic_partitions = given
     return answer

@@ -33,6 +33,7 @@ from services.gateway.wire.messages.consumer_group_heartbeat import (
 )
 from services.gateway.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopicResult
 from services.gateway.wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest
+from services.gateway.wire.messages.metadata import MetadataResponseTopic
 from tests.unit.gateway.requests.lookups import EMPTY, MEMBERS, look_up
 from tests.unit.gateway.requests.playbook import Playbook, World
 
@@ -135,6 +136,28 @@ def test_an_id_that_the_gateway_has_not_seen_is_asked_for_at_the_home(world: Wor
     world.clusters["c1"].topic_names[real_id("apples")] = "apples"
     book.answered(MetadataResponse())
     assert ids_in(book.answer) == [shown_id("apples")]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Unreachable("c1", "connection lost"),
+        MetadataResponse(
+            topics=[MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id=b"apples".ljust(16))]
+        ),
+    ],
+    ids=["a broker that is gone", "a broker that has not heard of a new topic yet"],
+)
+def test_an_assignment_that_cannot_be_told_is_asked_for_again(
+    world: World, told: Unreachable | MetadataResponse
+) -> None:
+    """Its coordinator tells it once, and again to who has heard an error: a part that is left out is left for good."""
+    book = play(world, joins("apples"))
+    look_up(book)
+    del world.clusters["c1"].topic_names[real_id("apples")]
+    book.answered(assigned("apples"))
+    book.answered(told)
+    assert (book.answer.error_code, book.answer.assignment) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
 
 
 def test_topics_of_no_rule_are_not_handed_out(world: World) -> None:
