@@ -36,7 +36,8 @@ from services.gateway.wire.messages import (
 )
 
 NOT_FOUND_SINCE = 6
-"""First version of DescribeGroups with an error for a group that does not exist, beside the state Dead."""
+"""First version of DescribeGroups with an error for a group that does not exist, beside the state Dead, and with room
+for a sentence."""
 AT_ONCE = 100
 """Groups that are asked for side by side."""
 
@@ -46,8 +47,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     groups = yield from _described(CLASSIC, message.groups, message.include_authorized_operations, mesh)
     if request.version < NOT_FOUND_SINCE:
         for group in groups:
+            group.error_message = None
             if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                group.error_code, group.error_message = ErrorCode.NONE, None
+                group.error_code = ErrorCode.NONE
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -77,7 +77,7 @@ WORDS: Final[Mapping[str, Sequence[Any]]] = {
     "index": PARTITIONS,
     "acks": (-1,),
     "isolation_level": (1,),
-    "max_wait_ms": (500,),
+    "max_wait_ms": (10_000,),
     "min_bytes": (1,),
     "max_bytes": (1 << 20,),
     "partition_max_bytes": (1 << 20,),

@@ -15,6 +15,7 @@ from services.gateway.requests.table import HANDLERS
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.codec import decode, encode
 from services.gateway.wire.frames import RequestHeader, encode_request, parse_response_header
+from services.gateway.wire.messages import FetchRequest, ShareFetchRequest
 from services.gateway.wire.schema import Kind, Struct, fields_of, message_of
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.roundtrip.differences import Difference, differences
@@ -162,3 +163,22 @@ def errors_in(message: Struct, path: str) -> Iterator[tuple[str, int]]:
         elif spec.struct is not None and value is not None:
             for item in value if spec.repeated else [value]:
                 yield from errors_in(item, f"{path}{name}.")
+
+
+@pytest.mark.parametrize("api_key", sorted(HANDLERS), ids=api_name)
+async def test_a_silent_mesh_is_told_of_in_every_version(api_key: int, tmp_path: Path) -> None:
+    """What the gateway says on its own account fits into old versions, too: who gets an answer can try again."""
+    faults: list[str] = []
+    async with stage(tmp_path) as there:
+        for cluster in (there.c1, there.c2):
+            await cluster.stop()
+        for version in served_versions(api_key):
+            async with there.client() as client:
+                request = sample(class_of(api_key, Kind.REQUEST), version, Side.CLIENT)
+                if isinstance(request, FetchRequest | ShareFetchRequest):
+                    request.max_wait_ms = 1
+                try:
+                    await client.ask(request, version, class_of(api_key, Kind.RESPONSE))
+                except EOFError:
+                    faults.append(f"v{version}: the connection was closed instead")
+    assert not faults, "\n".join(faults)
