@@ -78,7 +78,11 @@ class Turns:
             while True:
                 client, _ = self._listener.accept()
                 host, _, port = next(self._addresses).rpartition(":")
-                server = socket.create_connection((host, int(port)))
+                try:
+                    server = socket.create_connection((host, int(port)))
+                except OSError:  # nobody there: the client tries again, and meets the next one
+                    client.close()
+                    continue
                 for source, sink in ((client, server), (server, client)):
                     threading.Thread(target=_carry, args=(source, sink), daemon=True).start()
 
