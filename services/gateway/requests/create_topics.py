@@ -5,7 +5,7 @@ Replicas that are assigned by hand are named by the numbers of that cluster's br
 
 from mesh.topics import is_topic_name
 from services.gateway.requests import real_brokers
-from services.gateway.requests.plan import Call, Controller, MeshView, Plan, Request, Unreachable, admin_timeout_s
+from services.gateway.requests.plan import Call, Controller, Lane, MeshView, Plan, Request, Unreachable, admin_timeout_s
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
 from services.gateway.requests.versions import ask_fitting
@@ -39,6 +39,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             CreateTopicsRequest(topics=topics, timeout_ms=message.timeout_ms, validate_only=message.validate_only),
             request.version,
             Controller(),
+            Lane.CLIENT,
             timeout_s=admin_timeout_s(message.timeout_ms),
         )
         for cluster, topics in parts.items()

@@ -7,6 +7,7 @@ from services.gateway.requests.plan import (
     Call,
     Command,
     Controller,
+    Lane,
     MeshView,
     Plan,
     Request,
@@ -73,7 +74,7 @@ def _delete(
             question.topics = [DeleteTopicState(name=name) for name in topics]
         else:
             question.topic_names = topics
-        calls.append(Call(cluster, question, spoken, Controller(), timeout_s=admin_timeout_s(timeout_ms)))
+        calls.append(Call(cluster, question, spoken, Controller(), Lane.CLIENT, admin_timeout_s(timeout_ms)))
     outcomes = yield from ask_all(calls, DeleteTopicsResponse)
     answers: dict[str, DeletableTopicResult] = {}
     for (cluster, topics), outcome in zip(parts.items(), outcomes, strict=True):

@@ -14,7 +14,7 @@ Theory of operation
 4. A commit without a member (manual assignment, tools) goes to the owners as it is.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from services.gateway.requests.group_kinds import (
     describe,
 )
 from services.gateway.requests.group_topic_ids import name_topics
+from services.gateway.requests.partition_errors import PartitionErrors
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -84,8 +85,6 @@ GROUP_ERRORS = frozenset(
 
 log = structlog.get_logger(__name__)
 
-Place = tuple[str, int]
-
 
 @dataclass(slots=True)
 class _Commit:
@@ -94,17 +93,7 @@ class _Commit:
     message: OffsetCommitRequest
     version: int
     parts: dict[str, list[OffsetCommitRequestTopic]] = field(default_factory=dict)
-    errors: dict[Place, int] = field(default_factory=dict)
-
-    def settle(self, topics: Iterable[OffsetCommitRequestTopic], error: int) -> None:
-        for topic in topics:
-            for partition in topic.partitions:
-                self.errors[topic.name, partition.partition_index] = error
-
-    def take(self, response: OffsetCommitResponse) -> None:
-        for topic in response.topics:
-            for partition in topic.partitions:
-                self.errors[topic.name, partition.partition_index] = partition.error_code
+    errors: PartitionErrors = field(default_factory=PartitionErrors)
 
     def answer(self) -> OffsetCommitResponse:
         return OffsetCommitResponse(
@@ -114,12 +103,10 @@ class _Commit:
                     topic_id=topic.topic_id,
                     partitions=[
                         OffsetCommitResponsePartition(
-                            partition_index=partition.partition_index,
-                            error_code=self.errors.get(
-                                (topic.name, partition.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR
-                            ),
+                            partition_index=p.partition_index,
+                            error_code=self.errors.of(topic.name, p.partition_index),
                         )
-                        for partition in topic.partitions
+                        for p in topic.partitions
                     ],
                 )
                 for topic in self.message.topics
@@ -137,7 +124,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     for topic in response.topics:
         topic.topic_id = mesh_topic_id(mesh.mesh_id, topic.name)
     unknown = _Commit(replace(message, topics=strange), request.version)
-    unknown.settle(strange, ErrorCode.UNKNOWN_TOPIC_ID)
+    unknown.errors.settle(strange, ErrorCode.UNKNOWN_TOPIC_ID)
     response.topics += unknown.answer().topics
     return response
 
@@ -150,7 +137,7 @@ def _committed(
     for topic in message.topics:
         place = offsets_place(message.group_id, topic.name, mesh)
         if place is None:
-            commit.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            commit.errors.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             commit.parts.setdefault(place, []).append(topic)
     yield from _see_to_shadows(commit, mesh)
@@ -160,13 +147,13 @@ def _committed(
 
     home = yield from find_home(message.group_id, mesh)
     if home is None:
-        commit.settle(message.topics, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        commit.errors.settle(message.topics, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return commit.answer()
     fenced = yield from _at_home(commit, home, mesh)
     foreign = {name: part for name, part in commit.parts.items() if name != home}
     if fenced is not None:
         for part in foreign.values():
-            commit.settle(part, fenced)
+            commit.errors.settle(part, fenced)
     elif foreign:
         yield from _send(commit, {name: _simple(commit, part) for name, part in foreign.items()}, mesh)
         _explain(commit, foreign)
@@ -247,10 +234,10 @@ def _send(
     outcomes = yield from ask_fitting(mesh, calls, OffsetCommitResponse)
     for (name, (part, _)), outcome in zip(messages.items(), outcomes, strict=True):
         if isinstance(outcome, Unreachable):
-            commit.settle(part.topics, ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else unreachable)
+            commit.errors.settle(part.topics, ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else unreachable)
             yield Forget(name, coordinator)
             continue
-        commit.take(outcome)
+        commit.errors.take(outcome.topics)
         if any(p.error_code in COORDINATOR_MOVED for topic in outcome.topics for p in topic.partitions):
             yield Forget(name, coordinator)
 

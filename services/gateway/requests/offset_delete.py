@@ -6,7 +6,7 @@ their subscriptions are read there, and hold for topics of the other clusters to
 group has nothing to forget: that is no error as long as any cluster knows it.
 """
 
-from collections.abc import Container, Generator, Iterable
+from collections.abc import Container, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from services.gateway.requests.group_home import (
     strongest,
 )
 from services.gateway.requests.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN, for_clients
+from services.gateway.requests.partition_errors import PartitionErrors
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -57,17 +58,7 @@ class _Deletion:
     known: bool = False
     """Whether the group is known to exist, wherever."""
     parts: dict[str, list[OffsetDeleteRequestTopic]] = field(default_factory=dict)
-    errors: dict[tuple[str, int], int] = field(default_factory=dict)
-
-    def settle(self, topics: Iterable[OffsetDeleteRequestTopic], error: int) -> None:
-        for topic in topics:
-            for partition in topic.partitions:
-                self.errors[topic.name, partition.partition_index] = error
-
-    def take(self, response: OffsetDeleteResponse) -> None:
-        for topic in response.topics:
-            for partition in topic.partitions:
-                self.errors[topic.name, partition.partition_index] = partition.error_code
+    errors: PartitionErrors = field(default_factory=PartitionErrors)
 
     def answer(self) -> OffsetDeleteResponse:
         return OffsetDeleteResponse(
@@ -77,7 +68,7 @@ class _Deletion:
                     partitions=[
                         OffsetDeleteResponsePartition(
                             partition_index=p.partition_index,
-                            error_code=self.errors.get((topic.name, p.partition_index), ErrorCode.UNKNOWN_SERVER_ERROR),
+                            error_code=self.errors.of(topic.name, p.partition_index),
                         )
                         for p in topic.partitions
                     ],
@@ -93,7 +84,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     for topic in message.topics:
         place = offsets_place(message.group_id, topic.name, mesh)
         if place is None:
-            deletion.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            deletion.errors.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             deletion.parts.setdefault(place, []).append(topic)
     if deletion.parts and len(mesh.table.clusters) > 1:
@@ -124,7 +115,9 @@ def _hold_back_subscribed(deletion: _Deletion, mesh: MeshView) -> Generator[Comm
     subscribed = _subscriptions(group)
     for name in foreign:
         part = deletion.parts.pop(name)
-        deletion.settle([topic for topic in part if topic.name in subscribed], ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+        deletion.errors.settle(
+            [topic for topic in part if topic.name in subscribed], ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        )
         free = [topic for topic in part if topic.name not in subscribed]
         if free:
             deletion.parts[name] = free
@@ -161,7 +154,7 @@ def _delete(deletion: _Deletion, version: int) -> Generator[Command, Any, int | 
             codes[name] = ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:
             codes[name] = outcome.error_code
-            deletion.take(outcome)
+            deletion.errors.take(outcome.topics)
         if codes[name] in COORDINATOR_MOVED:
             yield Forget(name, coordinator)
     if any(code in NOT_YET_KNOWN for code in codes.values()):
@@ -171,8 +164,8 @@ def _delete(deletion: _Deletion, version: int) -> Generator[Command, Any, int | 
     for name, code in codes.items():
         if code == ErrorCode.GROUP_ID_NOT_FOUND and deletion.known:
             codes[name] = ErrorCode.NONE
-            deletion.settle(deletion.parts[name], ErrorCode.NONE)
+            deletion.errors.settle(deletion.parts[name], ErrorCode.NONE)
         elif code:
-            deletion.settle(deletion.parts[name], code)
+            deletion.errors.settle(deletion.parts[name], code)
     agreed = set(codes.values())
     return agreed.pop() if len(agreed) == 1 and ErrorCode.NONE not in agreed else None

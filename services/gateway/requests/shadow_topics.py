@@ -16,7 +16,7 @@ import structlog
 from services.gateway.requests.group_home import keeps_all_offsets
 from services.gateway.requests.group_kinds import CONSUMER, Question, describe
 from services.gateway.requests.group_subscription import Lack, lacking, matching_topics
-from services.gateway.requests.plan import Call, Command, Controller, MeshView, Unreachable, ask, refresh
+from services.gateway.requests.plan import Call, Command, Controller, Lane, MeshView, Unreachable, ask, refresh
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -103,7 +103,7 @@ def _create(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Comma
         timeout_ms=TIMEOUT_MS,
     )
     version = highest_version(mesh, home, ApiKey.CREATE_TOPICS, CREATE_VERSION)
-    outcome = yield from ask(Call(home, message, version, Controller()), CreateTopicsResponse)
+    outcome = yield from ask(Call(home, message, version, Controller(), Lane.CLIENT), CreateTopicsResponse)
     if isinstance(outcome, Unreachable):
         return [outcome.reason]
     log.info("shadow topics", cluster=home, topics=[lack.topic for lack in lacks])
@@ -116,7 +116,7 @@ def _grow(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command
     topics = [CreatePartitionsTopic(name=lack.topic, count=lack.partitions, assignments=None) for lack in lacks]
     message = CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
     version = highest_version(mesh, home, ApiKey.CREATE_PARTITIONS, GROW_VERSION)
-    outcome = yield from ask(Call(home, message, version, Controller()), CreatePartitionsResponse)
+    outcome = yield from ask(Call(home, message, version, Controller(), Lane.CLIENT), CreatePartitionsResponse)
     if isinstance(outcome, Unreachable):
         return [outcome.reason]
     return [_fault(home, each.name, each.error_code, each.error_message) for each in outcome.results if _failed(each)]
