@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -21,7 +22,6 @@ from services.gateway.wire.schema import Struct
 
 M = TypeVar("M", bound=Struct)
 
-COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 SECOND_PROTOCOL: Final = {ApiKey.END_TXN: 5, ApiKey.TXN_OFFSET_COMMIT: 5}
 """Versions of the second protocol of transactions (KIP-890): the same fields mean more, so no older one stands in."""
 

@@ -12,8 +12,9 @@ from typing import Any
 import structlog
 
 from services.gateway.requests.group_home import find_home, offsets_place
+from services.gateway.requests.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Command, Coordinator, Forget, MeshView, Plan, Request
-from services.gateway.requests.transactions.coordinator import COORDINATOR_MOVED, ask_coordinator, coordinator_of
+from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.home import tell_refused, transaction_home
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
