@@ -222,8 +222,8 @@ class Poll:
                 part = self._parts[place] = {}
             part[slot] = named[slot]
         for broker, fetches in self.mesh.session.broker_fetches.items():
-            if broker not in self._parts:  # should it be asked again, it has to tell all
-                fetches.lost()
+            if broker not in self._parts and fetches.revision != self.mesh.table.revision:
+                fetches.lost()  # its topics may have gone elsewhere; should they come back, it has to tell all
 
     def _nearest(self, slot: NamedSlot, leader: Place) -> Place:
         replica = self.mesh.session.read_replicas.get((leader.cluster, *slot), self.mesh.now)
@@ -243,6 +243,7 @@ class Poll:
         if fetches is None or fetches.terms != terms:
             self._forget_brokers_that_are_gone()
             fetches = known[place] = BrokerFetches(terms)
+        fetches.revision = table.revision
         taken_up = fetches.on_its_way is not None and place not in self._asked
         self._asked.add(place)
         return _Question(place, fetches, taken_up)

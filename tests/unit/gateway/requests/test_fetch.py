@@ -220,6 +220,15 @@ def test_a_topic_that_moves_is_asked_of_its_new_cluster() -> None:
     assert (call.cluster, positions(call)) == ("c1", {"apples": 42, "bananas": 42})
 
 
+def test_a_late_answer_outlasts_a_pause() -> None:
+    """librdkafka leaves partitions out while enough of them is queued."""
+    world = World(TWO)
+    key = left_behind(world, request("apples", "bananas"))
+    play(world, request("apples")).answered(raw(data("apples", b"second")))
+    _, bananas = play(world, request("apples", "bananas")).gathers().calls
+    assert bananas.resume_key == key
+
+
 def test_what_a_cluster_said_before_a_topic_went_and_came_back_is_of_no_use() -> None:
     world = World(TWO)
     key = left_behind(world, request("apples", "bananas"))
