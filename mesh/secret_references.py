@@ -37,3 +37,11 @@ def resolve(value: str) -> str:
     if len(content) > LARGEST_FILE:
         raise UnresolvedReferenceError(f"{value} is larger than {LARGEST_FILE} bytes")
     return content.rstrip("\r\n")
+
+
+def resolve_property(name: str, value: str) -> str:
+    """As `resolve`; the error begins with the name of the property."""
+    try:
+        return resolve(value)
+    except UnresolvedReferenceError as error:
+        raise UnresolvedReferenceError(f"{name}: {error}") from None

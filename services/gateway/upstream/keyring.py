@@ -22,7 +22,7 @@ from mesh.connection_security import (
     PasswordLogin,
     UnsecuredTokenLogin,
 )
-from mesh.secret_references import UnresolvedReferenceError, resolve
+from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.tls import TlsSettingsError, tls_context
 from services.gateway.upstream.bearer import Bearer
 from services.gateway.upstream.kerberos import Kerberos
@@ -105,25 +105,18 @@ class Keyring:
 def _made(security: ConnectionSecurity) -> Keys:
     try:
         tls = None if security.tls is None else tls_context(security.tls)
-    except TlsSettingsError as error:
+        return Keys(tls, _credentials(security.login))
+    except (TlsSettingsError, UnresolvedReferenceError) as error:
         raise KeyringError(str(error)) from None
-    return Keys(tls, _credentials(security.login))
 
 
 def _credentials(login: Login | None) -> Credentials | None:
     """Without those that a token is: it is fetched, and has a life of its own."""
     match login:
         case PasswordLogin():
-            username, password = _resolved("sasl.username", login.username), _resolved("sasl.password", login.password)
-            return Password(login.mechanism, username, password)
+            username = resolve_property("sasl.username", login.username)
+            return Password(login.mechanism, username, resolve_property("sasl.password", login.password))
         case KerberosLogin():
-            keytab = _resolved("sasl.kerberos.keytab", login.keytab)
-            return Kerberos(login.service_name, _resolved("sasl.kerberos.principal", login.principal), keytab)
+            principal = resolve_property("sasl.kerberos.principal", login.principal)
+            return Kerberos(login.service_name, principal, resolve_property("sasl.kerberos.keytab", login.keytab))
     return None
-
-
-def _resolved(name: str, value: str) -> str:
-    try:
-        return resolve(value)
-    except UnresolvedReferenceError as error:
-        raise KeyringError(f"{name}: {error}") from None

@@ -15,7 +15,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from mesh.bearer_tokens import TokenError, TokenSource
 from mesh.connection_security import ConnectionSecurity, IssuedTokenLogin, PasswordLogin, UnsecuredTokenLogin
-from mesh.secret_references import UnresolvedReferenceError, resolve
+from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.settings import host_port
 from mesh.tls import TlsSettingsError, tls_context
 
@@ -131,23 +131,16 @@ def _without_password(words: str, home: HomeAccess) -> str:
 def _resolved(bootstrap: tuple[str, ...], security: ConnectionSecurity) -> HomeAccess:
     try:
         tls = None if security.tls is None else tls_context(security.tls)
-    except TlsSettingsError as error:
+        return HomeAccess(bootstrap, tls, _login(security))
+    except (TlsSettingsError, UnresolvedReferenceError) as error:
         raise HomeAccessError(str(error)) from None
-    return HomeAccess(bootstrap, tls, _login(security))
 
 
 def _login(security: ConnectionSecurity) -> PasswordLogin | HomeToken | None:
     match security.login:
         case PasswordLogin() as login:
-            username, password = _secret("sasl.username", login.username), _secret("sasl.password", login.password)
-            return replace(login, username=username, password=password)
+            username = resolve_property("sasl.username", login.username)
+            return replace(login, username=username, password=resolve_property("sasl.password", login.password))
         case UnsecuredTokenLogin() | IssuedTokenLogin() as login:
             return HomeToken(TokenSource(login))
     return None
-
-
-def _secret(name: str, value: str) -> str:
-    try:
-        return resolve(value)
-    except UnresolvedReferenceError as error:
-        raise HomeAccessError(f"{name}: {error}") from None

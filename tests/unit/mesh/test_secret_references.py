@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mesh.secret_references import LARGEST_FILE, UnresolvedReferenceError, resolve
+from mesh.secret_references import LARGEST_FILE, UnresolvedReferenceError, resolve, resolve_property
 
 
 def test_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,3 +38,8 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
             resolve(reference)
         assert reference in str(fault.value)
         assert "hunter2" not in str(fault.value)
+
+
+def test_what_a_property_refers_to_is_missed_by_the_propertys_name() -> None:
+    with pytest.raises(UnresolvedReferenceError, match=r"^sasl\.password: \$\{file:/no/such\} can't be read"):
+        resolve_property("sasl.password", "${file:/no/such}")
