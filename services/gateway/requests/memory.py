@@ -4,7 +4,7 @@ import math
 from bisect import insort
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from services.gateway.requests.broker_fetches import BrokerFetches
 from services.gateway.requests.fetch_sessions import FetchSessions
@@ -300,6 +300,14 @@ class Memory:
     """What clients tell of themselves."""
 
 
+class OnItsWay(Protocol):
+    """A Produce whose records were sent and are not answered yet."""
+
+    def sent_to(self, topic: str, partition: int) -> tuple[str, int] | None:
+        """Cluster and broker id; None for what is not in it, or was refused."""
+        ...
+
+
 @dataclass(slots=True)
 class Session:
     """One client connection, as handlers see it."""
@@ -312,6 +320,8 @@ class Session:
     software_version: str = ""
     asked_node: int | None = None
     """The virtual node that the connection was made to; None where its address does not tell."""
+    producing: list[OnItsWay] = field(default_factory=list)
+    """In the order in which they came."""
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
     """By cluster and broker id."""

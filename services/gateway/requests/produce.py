@@ -18,7 +18,7 @@ Theory of operation
 7. A transaction writes to topics of its own cluster, or under the identity that it has on theirs (`transactions`).
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -83,6 +83,25 @@ class _Produce:
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
     closed: Closed = field(default_factory=dict)
     """Topics that the request's transaction may not write to."""
+    sole: Place | None = None
+    """Where all of it was sent, if that is one broker ..."""
+    places: dict[Slot, Place] = field(default_factory=dict)
+    """... and where each partition was, if not."""
+
+    def sent_to(self, topic: str, partition: int) -> Place | None:
+        if self.sole is None:
+            return self.places.get((topic, partition))
+        found = any(t.name == topic and any(p.partition == partition for p in t.partitions) for t in self.scan.topics)
+        return self.sole if found else None
+
+    def overtakes(self, topic: str, partition: int, place: Place) -> bool:
+        """Whether an earlier batch of this connection is still on its way to another broker, which led the partition.
+
+        Should that broker refuse it, the new leader may never have heard of its producer, and take this one for its
+        beginning: the earlier one would be refused for ever.
+        """
+        sent = (other.sent_to(topic, partition) for other in self.mesh.session.producing if other is not self)
+        return any(earlier is not None and earlier != place for earlier in sent)
 
     @property
     def refusals(self) -> Refusals:
@@ -110,13 +129,22 @@ def _key(slot: Slot, batch: BatchHeader) -> BatchKey:
 def handle(request: Request, mesh: MeshView) -> Plan:
     scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
     produce = _Produce(request, mesh, scan)
+    mesh.session.producing.append(produce)
+    try:
+        return (yield from _carried(produce))
+    finally:
+        mesh.session.producing.remove(produce)
+
+
+def _carried(produce: _Produce) -> Plan:
+    request, mesh, scan = produce.request, produce.mesh, produce.scan
     if request.version >= IDS_SINCE:
         scan = yield from _named(produce)
     if scan.transactional_id is not None:
         for wanted in _partitions(scan):  # their identity is another one afterwards
             _note_batch(produce, wanted)
         produce.closed = yield from admit(request.frame, scan, mesh)
-    sole = _sole_leader(produce)
+    sole = produce.sole = _sole_leader(produce)
     if sole is not None:
         (outcome,) = yield Ask((_call(produce, sole, None),))
         if scan.acks == 0 and isinstance(outcome, Sent):
@@ -162,12 +190,13 @@ def _in_parts(produce: _Produce) -> Plan:
     located = yield from locate(mesh, _admitted(produce))
     for wanted, error in located.homeless:
         produce.refuse((wanted.topic, wanted.partition), error)
+    places = _not_overtaking(produce, located.places)
     _patch_visits(produce)
     outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]] = []
-    if located.places:
-        calls = [_call(produce, place, parts) for place, parts in located.places.items()]
+    if places:
+        calls = [_call(produce, place, parts) for place, parts in places.items()]
         answers = yield Ask(tuple(calls))
-        outcomes = [(place, parts, o) for (place, parts), o in zip(located.places.items(), answers, strict=True)]
+        outcomes = [(place, parts, o) for (place, parts), o in zip(places.items(), answers, strict=True)]
     if scan.acks == 0:
         return _without_acks(produce, outcomes)
     whole = not produce.results and len(outcomes) == 1
@@ -209,6 +238,10 @@ def _sole_leader(produce: _Produce) -> Place | None:
                 return None
             if place is None:
                 place = Place(route.cluster, leader)
+    if place is not None and len(produce.mesh.session.producing) > 1:
+        slots = ((topic.name, partition.partition) for topic in produce.scan.topics for partition in topic.partitions)
+        if any(produce.overtakes(*slot, place) for slot in slots):
+            return None
     return place
 
 
@@ -244,6 +277,20 @@ def _at_seam(produce: _Produce, slot: Slot, batch: BatchHeader) -> ErrorCode | N
         case Verdict.TOO_EARLY:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return None
+
+
+def _not_overtaking(produce: _Produce, located: Mapping[Place, list[Wanted[Item]]]) -> dict[Place, list[Wanted[Item]]]:
+    """What may be sent now; a batch that would overtake an earlier one of its connection is refused."""
+    places: dict[Place, list[Wanted[Item]]] = {}
+    for place, parts in located.items():
+        for wanted in parts:
+            slot = (wanted.topic, wanted.partition)
+            if slot in produce.batches and produce.overtakes(*slot, place):
+                produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                produce.places[slot] = place
+                places.setdefault(place, []).append(wanted)
+    return places
 
 
 def _admits(produce: _Produce, slot: Slot, batch: BatchHeader) -> bool:

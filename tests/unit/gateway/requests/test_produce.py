@@ -3,6 +3,7 @@
 import pytest
 
 from services.gateway.requests import produce
+from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
 from services.gateway.requests.memory import REFUSAL_SECONDS
 from services.gateway.requests.plan import (
     Body,
@@ -206,3 +207,23 @@ def test_from_the_second_visit_on_producer_ids_are_patched() -> None:
     frame = call.message.frame
     at = bytes(frame).index(batch(producer_id=1 << 62, epoch=0, sequence=0)[:12])
     assert read_batch_header(frame, at, len(frame)).producer_id == visit_producer_id(1 << 62, 2)
+
+
+def test_a_batch_does_not_overtake_one_that_an_earlier_leader_has_not_answered() -> None:
+    """The new leader may never have heard of the producer: it would take the later batch for its beginning."""
+    world = World({"c1": ["apples"]})
+    knowledge = world.clusters["c1"]
+    knowledge.brokers[3] = BrokerAddress(3, "c1", 9093, None)
+    first = play(world, request(("apples", 0, batch(producer_id=1, epoch=0, sequence=0))))
+    knowledge.topics["apples"] = TopicKnowledge("apples", b"apples".ljust(16), (3,))
+    second = play(world, request(("apples", 0, batch(producer_id=1, epoch=0, sequence=1))))
+    assert errors(second) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    first.answered(raw(("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+    knowledge.stale.clear()
+    again = play(world, request(("apples", 0, batch(producer_id=1, epoch=0, sequence=0))))
+    assert [call.target for call in again.asked()] == [Broker(3)]
+    third = play(world, request(("apples", 0, batch(producer_id=1, epoch=0, sequence=1))))
+    assert [call.target for call in third.asked()] == [Broker(3)], "behind the first one, to the same leader"
+    for book in (again, third):
+        book.answered(raw(("apples", 0, 0)))
+    assert not world.session.producing
