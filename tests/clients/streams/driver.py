@@ -33,6 +33,14 @@ class WordCount:
     state: Path
     input: str
     output: str
+    protocol: str = "classic"
+    """Of the group; by "streams" (KIP-1071) brokers give out the tasks."""
+
+    @property
+    def command(self) -> list[str]:
+        jvm = [str(need("java")[0]), *JVM_OPTIONS, "-cp", class_path(), "mesh.clients.WordCount"]
+        options = [self.bootstrap, self.application, self.guarantee, str(self.state), self.input, self.output]
+        return [*jvm, *options, self.protocol]
 
     @property
     def internal_topics(self) -> tuple[str, str]:
@@ -41,8 +49,6 @@ class WordCount:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Runs while inside; leaves when all is committed."""
-        jvm = [str(need("java")[0]), *JVM_OPTIONS, "-cp", class_path()]
-        options = [self.bootstrap, self.application, self.guarantee, str(self.state), self.input, self.output]
         runs = asyncio.Event()
         states: list[str] = []
 
@@ -51,7 +57,7 @@ class WordCount:
             if line["state"] == "RUNNING":
                 runs.set()
 
-        program = await JsonLines.start([*jvm, "mesh.clients.WordCount", *options], on_line)
+        program = await JsonLines.start(self.command, on_line)
         try:
             try:
                 async with asyncio.timeout(OPERATION_TIMEOUT_SECONDS):

@@ -20,7 +20,8 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * Counts words: by way of a repartition topic into a store with a changelog. Ends, in good order, with stdin.
  *
- * <p>"WordCount BOOTSTRAP APPLICATION-ID GUARANTEE STATE-FOLDER INPUT OUTPUT"; prints its states, a JSON line each.
+ * <p>"WordCount BOOTSTRAP APPLICATION-ID GUARANTEE STATE-FOLDER INPUT OUTPUT GROUP-PROTOCOL"; prints its
+ * states, a JSON line each.
  */
 public final class WordCount {
     private static final Duration CLOSING = Duration.ofSeconds(20);
@@ -33,12 +34,15 @@ public final class WordCount {
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
         config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[2]);
         config.put(StreamsConfig.STATE_DIR_CONFIG, arguments[3]);
+        config.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, arguments[6]);
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         config.put("auto.offset.reset", "earliest");
-        // Streams does not leave its group when it closes; its next life takes the place over as the same static member.
-        config.put("group.instance.id", "counter");
+        if (arguments[6].equals("classic")) {
+            // Streams does not leave its group when it closes; its next life takes the place over as the same static member.
+            config.put("group.instance.id", "counter");
+        }
 
         CountDownLatch ended = new CountDownLatch(1);
         try (KafkaStreams streams = new KafkaStreams(topology(arguments[4], arguments[5]).build(), config)) {
