@@ -45,12 +45,13 @@ class Side(Enum):
     BROKER = "broker"
 
 
-@dataclass(frozen=True, slots=True)
-class Mood:
+class Mood(Enum):
     """What the answers of brokers say."""
 
-    failing: bool
-    """The second of several items has failed, and hints tell where to go. No hints otherwise."""
+    WILLING = "all goes well"
+    MIXED = "the second of several items has failed"
+    REFUSING = "everything has failed"
+    """Hints where else to go come with failures alone."""
 
 
 def cluster_topic_id(topic: str) -> bytes:
@@ -156,7 +157,7 @@ REAL_BROKERS: Final[frozenset[str]] = frozenset(
 """Where administrators name brokers: by the cluster's numbers there, by the mesh's here."""
 
 
-def sample(cls: type[M], version: int, side: Side, mood: Mood = Mood(failing=False)) -> M:
+def sample(cls: type[M], version: int, side: Side, mood: Mood = Mood.WILLING) -> M:
     """A message with all fields of this version set, unknown tagged fields among them."""
     return _Maker(version, side, mood, tagged=spec_of(cls).is_flexible(version)).struct(cls, "", 0)
 
@@ -174,7 +175,7 @@ class _Maker:
         for name, spec, _ in fields_of(cls):
             if not spec.present(self.version) or (cls.__name__, name) in LEFT_OUT:
                 continue
-            if name in HINTS and not self.mood.failing:
+            if name in HINTS and self.mood is Mood.WILLING:
                 continue
             place = f"{path}.{name}"
             if spec.repeated:
@@ -194,7 +195,8 @@ class _Maker:
         if name == "topic_id":
             return mesh_topic_id(MESH_ID, TOPICS[nth]) if self.side is Side.CLIENT else cluster_topic_id(TOPICS[nth])
         if name.endswith("error_code"):
-            return FAILURE if self.mood.failing and nth else ErrorCode.NONE
+            fails = self.mood is Mood.REFUSING or (self.mood is Mood.MIXED and nth)
+            return FAILURE if fails else ErrorCode.NONE
         if name in REAL_BROKERS:
             return BROKER_ID + (ORDINAL * 1_000_000 if self.side is Side.CLIENT else 0)
         if name == "records":

@@ -25,7 +25,6 @@ from tests.unit.gateway.roundtrip.stage import Stage, knows_nothing, rich_metada
 from tests.unit.gateway.roundtrip.ways import ANYTHING, WAYS, Change, Way
 
 CORRELATION_ID = 4711
-MOODS = (Mood(failing=False), Mood(failing=True))
 
 
 def served_versions(api_key: int) -> range:
@@ -47,15 +46,14 @@ async def test_nothing_is_lost_on_the_way(api_key: int, tmp_path: Path) -> None:
     happened: set[str] = set()
     async with stage(tmp_path, alone=way.alone) as there:
         for version in served_versions(api_key):
-            for mood in MOODS:
+            for mood in (Mood.WILLING, Mood.MIXED):
                 trip = RoundTrip(api_key, version, mood, way)
                 try:
                     await trip.run(there)
                 except (OSError, EOFError, AssertionError) as error:
                     faults.append(f"v{version}: {error!r}")
                 happened |= trip.happened
-                what = "with failures" if mood.failing else "without failures"
-                faults += [f"v{version} {what}: {fault}" for fault in trip.faults]
+                faults += [f"v{version}, {mood.value}: {fault}" for fault in trip.faults]
     faults += [f"ways say that {each} is changed: it never is" for each in sorted(way.paths() - happened)]
     assert not faults, "\n" + "\n".join(dict.fromkeys(faults))
 
@@ -65,8 +63,11 @@ class RoundTrip:
 
     def __init__(self, api_key: int, version: int, mood: Mood, way: Way) -> None:
         self.api_key, self.version, self.mood, self.way = api_key, version, mood, way
+        self.speaking = mood
+        """Of the brokers, now."""
         self.asked_by = way.instead or api_key
         """The API that brokers see."""
+        self.answer: Struct | None = None
         self.faults: list[str] = []
         self.happened: set[str] = set()
         """The changes that were seen."""
@@ -80,27 +81,38 @@ class RoundTrip:
             request = sample(class_of(self.api_key, Kind.REQUEST), self.version, Side.CLIENT)
             prepare = PREPARATIONS.get(self.api_key)
             if prepare is not None:
+                self.speaking = Mood.WILLING
                 request = await prepare(client, request, self.version)
+                self.speaking = self.mood
             there.c1.received.clear()
             there.c1.bodies.clear()
             client.send_bytes(encode_request(request, self.version, CORRELATION_ID, "raw"))
-            answer, body = await self._answer(client)
+            self.answer, body = await self._answer(client)
+        if self.mood is Mood.REFUSING:
+            return
         arrived = [
             (header, message, data)
             for (header, message), data in zip(there.c1.received, there.c1.bodies, strict=True)
             if header.api_key == self.asked_by
         ]
         if self.way.own:
-            self._check_own(answer, arrived)
+            self._check_own(self.answer, arrived)
         elif self.version <= self.way.refused_until:
-            if arrived or not any(code for _, code in errors_in(answer, "")):
+            if arrived or not any(code for _, code in errors_in(self.answer, "")):
                 self.faults.append("is not refused")
         else:
             self._check_question(arrived, encode(request, self.version))
-            self._check_answer(answer, body, arrived[-1][0].api_version if arrived else self.version)
+            self._check_answer(self.answer, body, arrived[-1][0].api_version if arrived else self.version)
+
+    def swallowed(self) -> list[str]:
+        """Errors of a broker that refuses, and that the client is not told of."""
+        assert self.answer is not None
+        errors = [code for _, code in errors_in(self.answer, "")]
+        told = any(errors) or not errors or self.way.own or self.way.refusal_is_logged
+        return [] if told else [f"v{self.version}: the broker's error is lost"]
 
     def _answers(self, header: RequestHeader, asked: Struct) -> Struct:
-        answer = sample(class_of(header.api_key, Kind.RESPONSE), header.api_version, Side.BROKER, self.mood)
+        answer = sample(class_of(header.api_key, Kind.RESPONSE), header.api_version, Side.BROKER, self.speaking)
         return self.way.consistent(asked, answer)
 
     async def _answer(self, client: RawClient) -> tuple[Struct, bytes]:
@@ -181,4 +193,20 @@ async def test_a_silent_mesh_is_told_of_in_every_version(api_key: int, tmp_path:
                     await client.ask(request, version, class_of(api_key, Kind.RESPONSE))
                 except EOFError:
                     faults.append(f"v{version}: the connection was closed instead")
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("api_key", sorted(HANDLERS), ids=api_name)
+async def test_a_refusal_reaches_the_client_in_every_version(api_key: int, tmp_path: Path) -> None:
+    way = WAYS.get(api_key, Way())
+    faults: list[str] = []
+    async with stage(tmp_path, alone=way.alone) as there:
+        for version in served_versions(api_key):
+            trip = RoundTrip(api_key, version, Mood.REFUSING, way)
+            try:
+                await trip.run(there)
+            except EOFError:
+                faults.append(f"v{version}: the connection was closed instead")
+            else:
+                faults += trip.swallowed()
     assert not faults, "\n".join(faults)

@@ -53,6 +53,8 @@ class Way:
     """The API by which brokers are asked."""
     refused_until: int = -1
     """The last version in which the request can't say what the gateway needs to know, so that it refuses."""
+    refusal_is_logged: bool = False
+    """And not told to the client, who would not show what he asked for besides."""
     tried_first: bool = False
     """Clusters are asked twice: whether they would, and then to do it."""
     consistent: Callable[[Any, Any], Struct] = told_of
@@ -252,7 +254,9 @@ WAYS: Final[Mapping[int, Way]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Way(
         answer=(UNHURRIED,), question_anew="topics", answer_anew=". responses responses.partitions"
     ),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Way(answer=(UNHURRIED,), answer_anew=". topics topics.partitions"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Way(
+        refusal_is_logged=True, answer=(UNHURRIED,), answer_anew=". topics topics.partitions"
+    ),
     ApiKey.OFFSET_DELETE: Way(answer=(UNHURRIED,)),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Way(
         everywhere=True, answer=(UNHURRIED,), answer_anew=". entries entries.entity entries.values"
