@@ -9,7 +9,7 @@ Theory of operation
    known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
    to some (protocol-ideas 1). A batch that was sent and got no answer is neither: `MAYBE_WRITTEN`; nor is one whose
    leader has stepped down meanwhile, and says NOT_LEADER_OR_FOLLOWER: its followers may have the batch.
-3. After a refused batch, later ones of its producer and partition are refused too until it comes back (`Refusals`).
+3. After a refused batch, later ones of its producer and partition are refused too until it comes back: `produce_order`.
 4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees;
    so does a broker that ends its own (`Lanes.on_unheard`), as it does when it is not the leader.
 5. What a topic's last cluster has stored already is not stored again, and nothing comes there out of order (`seams`).
@@ -18,11 +18,9 @@ Theory of operation
 7. A transaction writes to topics of its own cluster, or under the identity that it has on theirs (`transactions`).
 """
 
-from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Generator
 from typing import Any, TypeGuard
 
-from services.gateway.requests.memory import BatchKey, Refusals
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
 from services.gateway.requests.plan import (
     CALL_TIMEOUT_S,
@@ -45,12 +43,24 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
-from services.gateway.requests.seams import Verdict, is_open, judged, look_behind
+from services.gateway.requests.produce_order import (
+    MAYBE_WRITTEN,
+    Item,
+    Producing,
+    Slot,
+    admitted,
+    doubted,
+    enter_seams,
+    not_overtaking,
+    note_batch,
+    partitions_of,
+)
+from services.gateway.requests.seams import is_open, look_behind
 from services.gateway.requests.topic_ids import topic_names
-from services.gateway.requests.transactions.records import Closed, admit, bearable
+from services.gateway.requests.transactions.records import admit, bearable
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
+from services.gateway.wire.batches import patch_producer_id, visit_producer_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from services.gateway.wire.primitives import WireError
@@ -61,74 +71,10 @@ from services.gateway.wire.scanner.produce_response import produce_response_is_c
 NAMES_UNTIL = IDS_SINCE - 1
 """The last version that names topics, and so the newest that clusters are spoken to in."""
 
-Item = tuple[ProduceTopic, ProducePartition]
-Slot = tuple[str, int]
-"""Topic and partition."""
-MAYBE_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-"""For a batch that has no answer: clients send it again as it is. On NOT_LEADER_OR_FOLLOWER librdkafka takes it for not
-written and may cut its records into other batches, which a broker that has it refuses for ever."""
-
-
-@dataclass(slots=True, eq=False)
-class _Produce:
-    """One request on its way."""
-
-    request: Request
-    mesh: MeshView
-    scan: ProduceScan
-    results: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
-    strange: list[ProduceTopic] = field(default_factory=list)
-    """Topics of the request, but not of the scan: nobody knows their ids."""
-    batches: dict[Slot, BatchHeader] = field(default_factory=dict)
-    """First batch of each partition whose producer numbers its batches, as the client sent it."""
-    closed: Closed = field(default_factory=dict)
-    """Topics that the request's transaction may not write to."""
-    sole: Place | None = None
-    """Where all of it was sent, if that is one broker ..."""
-    places: dict[Slot, Place] = field(default_factory=dict)
-    """... and where each partition was, if not."""
-
-    def sent_to(self, topic: str, partition: int) -> Place | None:
-        if self.sole is None:
-            return self.places.get((topic, partition))
-        found = any(t.name == topic and any(p.partition == partition for p in t.partitions) for t in self.scan.topics)
-        return self.sole if found else None
-
-    def overtakes(self, topic: str, partition: int, place: Place) -> bool:
-        """Whether an earlier batch of this connection is still on its way to another broker, which led the partition.
-
-        Should that broker refuse it, the new leader may never have heard of its producer, and take this one for its
-        beginning: the earlier one would be refused for ever.
-        """
-        sent = (other.sent_to(topic, partition) for other in self.mesh.session.producing if other is not self)
-        return any(earlier is not None and earlier != place for earlier in sent)
-
-    @property
-    def refusals(self) -> Refusals:
-        return self.mesh.memory.refusals
-
-    def refuse(self, slot: Slot, error: int) -> None:
-        """Answer a partition ourselves."""
-        self.results[slot] = PartitionProduceResponse(index=slot[1], error_code=error, base_offset=-1)
-        if error in LEADER_ERRORS or error == MAYBE_WRITTEN:
-            self.not_written(slot)
-
-    def not_written(self, slot: Slot) -> None:
-        batch = self.batches.get(slot)
-        if batch is not None:
-            if self.results[slot].error_code == MAYBE_WRITTEN:
-                self.mesh.memory.doubts.put(_key(slot, batch), True, self.mesh.now)
-            answered_by = self.mesh.now + max(0, self.scan.timeout_ms) / 1000
-            self.refusals.refuse(_key(slot, batch), batch.base_sequence, answered_by)
-
-
-def _key(slot: Slot, batch: BatchHeader) -> BatchKey:
-    return (batch.producer_id, batch.producer_epoch, *slot)
-
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
-    produce = _Produce(request, mesh, scan)
+    produce = Producing(request, mesh, scan)
     mesh.session.producing.append(produce)
     try:
         return (yield from _carried(produce))
@@ -136,13 +82,13 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         mesh.session.producing.remove(produce)
 
 
-def _carried(produce: _Produce) -> Plan:
+def _carried(produce: Producing) -> Plan:
     request, mesh, scan = produce.request, produce.mesh, produce.scan
     if request.version >= IDS_SINCE:
         scan = yield from _named(produce)
     if scan.transactional_id is not None:
-        for wanted in _partitions(scan):  # their identity is another one afterwards
-            _note_batch(produce, wanted)
+        for wanted in partitions_of(scan):  # their identity is another one afterwards
+            note_batch(produce, wanted)
         produce.closed = yield from admit(request.frame, scan, mesh)
     sole = produce.sole = _sole_leader(produce)
     if sole is not None:
@@ -152,14 +98,14 @@ def _carried(produce: _Produce) -> Plan:
         passing = _passing(produce, outcome)
         if passing is not None:
             return passing
-        parts = list(_partitions(scan))
+        parts = list(partitions_of(scan))
         for wanted in parts:
-            _note_batch(produce, wanted)
+            note_batch(produce, wanted)
         if scan.acks == 0:
             return _without_acks(produce, [(sole, parts, outcome)])
         yield from _take(produce, sole, parts, outcome)
         return _answer(produce)
-    crossing = _enter_seams(produce)
+    crossing = enter_seams(produce)
     try:
         return (yield from _in_parts(produce))
     finally:
@@ -167,30 +113,16 @@ def _carried(produce: _Produce) -> Plan:
             mesh.memory.passages.leave(key, produce)
 
 
-def _enter_seams(produce: _Produce) -> list[BatchKey]:
-    """Say what is on its way over a seam, in the order in which requests start."""
-    crossing: list[BatchKey] = []
-    for wanted in _partitions(produce.scan) if produce.scan.acks != 0 else ():
-        slot = (wanted.topic, wanted.partition)
-        route = produce.mesh.table.route(wanted.topic)
-        if route is not None and is_open(*slot, route, produce.mesh):
-            batch = _note_batch(produce, wanted)
-            if batch is not None:
-                crossing.append(_key(slot, batch))
-                produce.mesh.memory.passages.enter(crossing[-1], produce, batch.base_sequence, produce.mesh.session)
-    return crossing
-
-
-def _in_parts(produce: _Produce) -> Plan:
+def _in_parts(produce: Producing) -> Plan:
     """The request partition by partition."""
     scan, mesh = produce.scan, produce.mesh
     if scan.acks != 0:
-        slots = [(wanted.topic, wanted.partition) for wanted in _partitions(scan)]
-        yield from look_behind(mesh, slots, _doubted(produce))
-    located = yield from locate(mesh, _admitted(produce))
+        slots = [(wanted.topic, wanted.partition) for wanted in partitions_of(scan)]
+        yield from look_behind(mesh, slots, doubted(produce))
+    located = yield from locate(mesh, admitted(produce))
     for wanted, error in located.homeless:
         produce.refuse((wanted.topic, wanted.partition), error)
-    places = _not_overtaking(produce, located.places)
+    places = not_overtaking(produce, located.places)
     _patch_visits(produce)
     outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]] = []
     if places:
@@ -207,7 +139,7 @@ def _in_parts(produce: _Produce) -> Plan:
     return _answer(produce)
 
 
-def _named(produce: _Produce) -> Generator[Command, Any, ProduceScan]:
+def _named(produce: Producing) -> Generator[Command, Any, ProduceScan]:
     """The scan with names in the place of ids. Topics that nobody knows are taken out."""
     names = yield from topic_names(produce.mesh, [topic.topic_id for topic in produce.scan.topics])
     produce.strange = [topic for topic in produce.scan.topics if topic.topic_id not in names]
@@ -216,7 +148,7 @@ def _named(produce: _Produce) -> Generator[Command, Any, ProduceScan]:
     return produce.scan
 
 
-def _sole_leader(produce: _Produce) -> Place | None:
+def _sole_leader(produce: Producing) -> Place | None:
     """The leader of all partitions, if there is one and nothing stands against passing the request as it is: the case
     of almost every request, found without opening a batch."""
     if produce.strange or produce.closed or produce.refusals.any(produce.mesh.now):
@@ -245,89 +177,7 @@ def _sole_leader(produce: _Produce) -> Place | None:
     return place
 
 
-def _partitions(scan: ProduceScan) -> Iterator[Wanted[Item]]:
-    for topic in scan.topics:
-        for partition in topic.partitions:
-            yield Wanted(topic.name, partition.partition, (topic, partition))
-
-
-def _admitted(produce: _Produce) -> Iterator[Wanted[Item]]:
-    """The partitions that may go on; the others are refused here."""
-    for wanted in _partitions(produce.scan):
-        slot = (wanted.topic, wanted.partition)
-        batch = _note_batch(produce, wanted)
-        if wanted.topic in produce.closed:
-            produce.refuse(slot, produce.closed[wanted.topic])
-        elif batch is not None and not _admits(produce, slot, batch):
-            produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif batch is not None and (error := _at_seam(produce, slot, batch)):
-            produce.refuse(slot, error)
-        else:
-            yield wanted
-
-
-def _at_seam(produce: _Produce, slot: Slot, batch: BatchHeader) -> ErrorCode | None:
-    """Why a batch may not pass the seam of a topic that has moved."""
-    key, session = _key(slot, batch), produce.mesh.session
-    if produce.mesh.memory.passages.is_overtaking(key, batch.base_sequence, session):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    match judged(*slot, batch, produce.mesh):
-        case Verdict.REPEAT:
-            return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-        case Verdict.TOO_EARLY:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return None
-
-
-def _not_overtaking(produce: _Produce, located: Mapping[Place, list[Wanted[Item]]]) -> dict[Place, list[Wanted[Item]]]:
-    """What may be sent now; a batch that would overtake an earlier one of its connection is refused."""
-    places: dict[Place, list[Wanted[Item]]] = {}
-    for place, parts in located.items():
-        for wanted in parts:
-            slot = (wanted.topic, wanted.partition)
-            if slot in produce.batches and produce.overtakes(*slot, place):
-                produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            else:
-                produce.places[slot] = place
-                places.setdefault(place, []).append(wanted)
-    return places
-
-
-def _admits(produce: _Produce, slot: Slot, batch: BatchHeader) -> bool:
-    records = batch.last_offset_delta + 1
-    return produce.refusals.admits(_key(slot, batch), batch.base_sequence, records, produce.mesh.now)
-
-
-def _doubted(produce: _Produce) -> set[Slot]:
-    """Partitions whose producer comes back after a batch without an answer; from here on it is in no doubt."""
-    doubts = produce.mesh.memory.doubts
-    found: set[Slot] = set()
-    for wanted in _partitions(produce.scan) if doubts.any(produce.mesh.now) else ():
-        slot = (wanted.topic, wanted.partition)
-        batch = _note_batch(produce, wanted)
-        if batch is not None and doubts.get(_key(slot, batch), produce.mesh.now):
-            doubts.drop(_key(slot, batch))
-            found.add(slot)
-    return found
-
-
-def _note_batch(produce: _Produce, wanted: Wanted[Item]) -> BatchHeader | None:
-    """The partition's first batch, if its producer numbers its batches."""
-    noted = produce.batches.get((wanted.topic, wanted.partition))
-    if noted is not None:
-        return noted
-    _, partition = wanted.item
-    try:
-        batch = partition.first_batch(produce.request.frame)
-    except WireError:  # not a batch: its broker will say so
-        return None
-    if not batch.is_idempotent:
-        return None
-    produce.batches[wanted.topic, wanted.partition] = batch
-    return batch
-
-
-def _patch_visits(produce: _Produce) -> None:
+def _patch_visits(produce: Producing) -> None:
     if produce.scan.transactional_id is not None:
         return
     frame = produce.request.frame
@@ -343,7 +193,7 @@ def _patch_visits(produce: _Produce) -> None:
                     patch_producer_id(frame, start, producer_id)
 
 
-def _call(produce: _Produce, place: Place, parts: list[Wanted[Item]] | None) -> Call:
+def _call(produce: Producing, place: Place, parts: list[Wanted[Item]] | None) -> Call:
     """What goes to one leader: these parts, or all of the request."""
     request, scan = produce.request, produce.scan
     version = highest_version(produce.mesh, place.cluster, ApiKey.PRODUCE, min(request.version, NAMES_UNTIL))
@@ -353,7 +203,7 @@ def _call(produce: _Produce, place: Place, parts: list[Wanted[Item]] | None) -> 
         message = Verbatim(request.frame)
     else:
         topics: list[tuple[ProduceTopic, list[ProducePartition]]] = []
-        for wanted in _partitions(scan) if parts is None else parts:
+        for wanted in partitions_of(scan) if parts is None else parts:
             topic, partition = wanted.item
             if not topics or topics[-1][0] is not topic:
                 topics.append((topic, []))
@@ -373,7 +223,7 @@ def _call(produce: _Produce, place: Place, parts: list[Wanted[Item]] | None) -> 
 
 
 def _take(
-    produce: _Produce, place: Place, parts: list[Wanted[Item]], outcome: Outcome
+    produce: Producing, place: Place, parts: list[Wanted[Item]], outcome: Outcome
 ) -> Generator[Command, Any, ProduceResponse | None]:
     """Note what one leader answered, partition by partition; gives the answer, if there was one."""
     response = outcome.decode(ProduceResponse) if isinstance(outcome, RawResponse) else None
@@ -403,7 +253,7 @@ def _take(
     return response
 
 
-def _passing(produce: _Produce, outcome: Outcome) -> Answer | None:
+def _passing(produce: Producing, outcome: Outcome) -> Answer | None:
     """What may go to the client without being opened; bytes that can't be read are for the decoder to refuse."""
     if not isinstance(outcome, RawResponse):
         return None
@@ -430,7 +280,7 @@ def _is_clean(response: ProduceResponse) -> bool:
     )
 
 
-def _answer(produce: _Produce) -> Answer:
+def _answer(produce: Producing) -> Answer:
     if produce.scan.acks == 0:
         failed = sorted({slot[0] for slot, result in produce.results.items() if result.error_code})
         failed += [f"with id {topic.topic_id.hex()}" for topic in produce.strange]
@@ -458,7 +308,7 @@ def _unknown(topic: ProduceTopic) -> list[PartitionProduceResponse]:
     ]
 
 
-def _without_acks(produce: _Produce, outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]]) -> Answer:
+def _without_acks(produce: Producing, outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]]) -> Answer:
     for _, parts, outcome in outcomes:
         if not isinstance(outcome, Sent):
             for wanted in parts:
