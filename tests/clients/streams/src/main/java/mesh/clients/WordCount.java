@@ -40,7 +40,7 @@ public final class WordCount {
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         config.put("auto.offset.reset", "earliest");
         if (arguments[6].equals("classic")) {
-            // Streams does not leave its group when it closes; its next life takes the place over as the same static member.
+            // Streams does not leave its group when it closes; its next life takes over as the same static member.
             config.put("group.instance.id", "counter");
         }
 
