@@ -8,7 +8,7 @@ Theory of operation
 3. Home first, the others after: who comes to a cluster later than this asks at home, and finds itself replaced.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,32 +46,43 @@ def begin(
     outcome = yield from init_producer(home, transactional_id, message, version, mesh)
     if outcome.error_code:
         return outcome
-    spans = spans_clusters(transactional_id, mesh)
-    left = yield from survey(transactional_id, elsewhere, mesh)
-    identities = {home: Identity(outcome.producer_id, outcome.producer_epoch)}
-    fenced_everywhere = True
-    for cluster, state in left.items():
-        if isinstance(state, Unreachable):
-            fenced_everywhere = False
-            _tell_unfenced(transactional_id, cluster, state.reason)
-        elif spans or state.transaction_state in OPEN:
-            plain = replace(message, producer_id=-1, producer_epoch=-1)
-            fenced = yield from init_producer(cluster, transactional_id, plain, version, mesh)
-            if fenced.error_code == FENCED_SOON:
-                return _failed(FENCED_SOON)
-            if fenced.error_code:
-                fenced_everywhere = False
-                _tell_unfenced(transactional_id, cluster, error_name(fenced.error_code))
-            else:
-                identities[cluster] = Identity(fenced.producer_id, fenced.producer_epoch)
-    if spans:
+    fenced = yield from _fence(message, transactional_id, version, elsewhere, mesh)
+    if isinstance(fenced, ErrorCode):
+        return _failed(fenced)
+    if spans_clusters(transactional_id, mesh):
+        at_home = Identity(outcome.producer_id, outcome.producer_epoch)
+        identities = {cluster: identity for cluster, identity in fenced.items() if identity is not None}
         # what could not be fenced may still be open, and is not this producer's: its first commit is refused
-        beginning = identities if fenced_everywhere else None
-        producer = Spanning(home, identities[home], beginning)
-        mesh.memory.spanning.put(transactional_id, producer, mesh.now)
+        beginning = {home: at_home} | identities if len(identities) == len(fenced) else None
+        mesh.memory.spanning.put(transactional_id, Spanning(home, at_home, beginning), mesh.now)
     else:
         mesh.memory.spanning.drop(transactional_id)
     return outcome
+
+
+def _fence(
+    message: InitProducerIdRequest, transactional_id: str, version: int, clusters: Sequence[str], mesh: MeshView
+) -> Generator[Command, Any, dict[str, Identity | None] | ErrorCode]:
+    """Where the producer has been: its new identity by cluster, None where it could not be fenced. Where its
+    transactions do not span clusters, only those count that have something open."""
+    spans = spans_clusters(transactional_id, mesh)
+    plain = replace(message, producer_id=-1, producer_epoch=-1)
+    fenced: dict[str, Identity | None] = {}
+    left = yield from survey(transactional_id, clusters, mesh)
+    for cluster, state in left.items():
+        if isinstance(state, Unreachable):
+            fenced[cluster] = None
+            _tell_unfenced(transactional_id, cluster, state.reason)
+        elif spans or state.transaction_state in OPEN:
+            outcome = yield from init_producer(cluster, transactional_id, plain, version, mesh)
+            if outcome.error_code == FENCED_SOON:
+                return FENCED_SOON
+            if outcome.error_code:
+                fenced[cluster] = None
+                _tell_unfenced(transactional_id, cluster, error_name(outcome.error_code))
+            else:
+                fenced[cluster] = Identity(outcome.producer_id, outcome.producer_epoch)
+    return fenced
 
 
 def init_producer(
