@@ -6,6 +6,7 @@ home has moved, is shown once for each identity that a cluster has given it: too
 
 from services.gateway.requests.plan import Broker, Call, MeshView, Plan, Request, Unreachable, refresh
 from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -31,8 +32,15 @@ def handle(request: Request, mesh: MeshView) -> Plan:
             states.setdefault((state.transactional_id, state.producer_id), state)
     # one broker that still loads its ids makes a client ask again, as on one cluster
     failed = next((answer.error_code for answer in answers if answer.error_code), ErrorCode.NONE)
+    if any(isinstance(outcome, Unreachable) and _lacks_filter(outcome, mesh) for outcome in outcomes):
+        failed = ErrorCode.UNSUPPORTED_VERSION
     return ListTransactionsResponse(
         error_code=failed,
         unknown_state_filters=sorted({name for answer in answers for name in answer.unknown_state_filters}),
         transaction_states=list(states.values()),
     )
+
+
+def _lacks_filter(outcome: Unreachable, mesh: MeshView) -> bool:
+    """Whether a cluster lists transactions, but can't be told the filter; one before Kafka 3.0 lists none at all."""
+    return outcome.unsupported and ApiKey.LIST_TRANSACTIONS in mesh.clusters[outcome.cluster].versions

@@ -1,9 +1,10 @@
 """Transactions as administrators see them: listed, described and aborted over all clusters."""
 
 from services.gateway.requests import describe_transactions, list_transactions, write_txn_markers
-from services.gateway.requests.knowledge import TopicKnowledge
+from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.plan import Broker, Coordinator, KeyType, Refresh, Unreachable
 from services.gateway.requests.transactions.survey import STATE_TOPIC
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
     DescribeTransactionsRequest,
@@ -56,6 +57,18 @@ def test_every_broker_is_asked_with_the_clients_filters() -> None:
     )
     assert book.answer.transaction_states == [one, other, more]
     assert book.answer.unknown_state_filters == ["Odd"]
+
+
+def test_a_cluster_that_does_not_know_the_filter_is_not_passed_over() -> None:
+    older = world()
+    older.clusters["c2"].versions[ApiKey.LIST_TRANSACTIONS] = VersionRange(0, 0)
+    book = Playbook(list_transactions.handle, ListTransactionsRequest(duration_filter=1000), 1, older.view())
+    book.answered(ListTransactionsResponse())
+    assert book.answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    del older.clusters["c2"].versions[ApiKey.LIST_TRANSACTIONS]  # before 3.0 nobody could ask
+    book = Playbook(list_transactions.handle, ListTransactionsRequest(duration_filter=1000), 1, older.view())
+    book.answered(ListTransactionsResponse())
+    assert book.answer.error_code == ErrorCode.NONE
 
 
 def test_a_cluster_that_is_away_hides_its_transactions_and_no_others() -> None:
