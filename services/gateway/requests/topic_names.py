@@ -30,5 +30,9 @@ class TopicNames:
         return topic
 
     def virtual(self, upstream_topic: str) -> str | None:
-        """What clients call it; None for a topic that no client's name leads to."""
-        return self._table.virtual_topic(self._cluster, upstream_topic)
+        """What clients call it; None for a topic that no client's name leads to.
+
+        One that is called the same above is not for here to hide: it may be the shadow of a topic that lives elsewhere.
+        """
+        name = self._table.virtual_topic(self._cluster, upstream_topic)
+        return upstream_topic if name is None and self.upstream(upstream_topic) == upstream_topic else name

@@ -236,6 +236,19 @@ def test_what_a_cluster_keeps_for_itself_has_no_other_name() -> None:
     assert (names.upstream("pears"), names.upstream("__transaction_state")) == ("acme.pears", "__transaction_state")
 
 
+def test_shadows_of_foreign_topics_are_seen_beside_topics_with_other_names() -> None:
+    """By their id, or in a list of all: a shadow that a gateway did not make itself. Handlers know what to show."""
+    here = ForwardingRule("here", ExactName("pears"), "c1", upstream_topic="apples")
+    elsewhere = ForwardingRule("elsewhere", ExactName("bananas"), "c2")
+    clusters = [UpstreamCluster("c1", ("c1:9092",), 1), UpstreamCluster("c2", ("c2:9092",), 2)]
+    versions = [RuleVersion(rule, float(at), 1) for at, rule in enumerate((here, elsewhere))]
+    names = TopicNames("c1", RoutingTable(1, clusters, versions))
+    assert names.upstream("bananas") == "bananas"
+    assert names.virtual("bananas") == "bananas"
+    assert names.virtual("apples") == "pears"
+    assert names.virtual("pears") is None, "the cluster's own topic of that name is nobody's"
+
+
 async def test_topics_are_called_as_on_the_cluster_below_and_as_by_clients_above(
     cluster: Cluster, scripted: ScriptedBroker
 ) -> None:
