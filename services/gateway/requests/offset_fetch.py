@@ -69,7 +69,11 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 
 
 def _by_id(message: OffsetFetchRequest, mesh: MeshView) -> Generator[Command, Any, OffsetFetchResponse]:
-    """Topics by id: asked for by name, and ids that nobody knows are said to be unknown."""
+    """Topics by id: asked for by name, and ids that nobody knows are said to be unknown.
+
+    While a cluster is away they may be its own: the group is to ask again, for consumers end upon an unknown id.
+    """
+    away = any(not mesh.clusters[cluster].available for cluster in mesh.table.clusters)
     strange: list[list[OffsetFetchRequestTopics]] = []
     for group in message.groups:
         asked = group.topics
@@ -78,6 +82,8 @@ def _by_id(message: OffsetFetchRequest, mesh: MeshView) -> Generator[Command, An
         strange.append([topic for topic in asked or () if not topic.name])
     groups = yield from _fetch(message.groups, IDS_SINCE - 1, message.require_stable, mesh)
     for answer, unknown in zip(groups, strange, strict=True):
+        if unknown and away:
+            answer.error_code, answer.topics = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         for topic in answer.topics:
             topic.topic_id = mesh_topic_id(mesh.mesh_id, topic.name)
         if not answer.error_code:

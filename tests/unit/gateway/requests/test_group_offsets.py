@@ -160,6 +160,17 @@ def test_offsets_by_ids_are_fetched_by_names_and_come_back_by_ids(world: World) 
     assert found == {shown_id("bananas"): (7, 0), STRANGE: (-1, ErrorCode.UNKNOWN_TOPIC_ID)}
 
 
+def test_an_id_that_a_cluster_which_is_away_may_know_is_asked_for_again(world: World) -> None:
+    """A gateway that has just started: UNKNOWN_TOPIC_ID would end consumers."""
+    world.clusters["c2"].down = "connection refused"
+    wanted = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in (shown_id("apples"), STRANGE)]
+    book = Playbook(offset_fetch.handle, fetch(of("g", *wanted)), 10, world.view())
+    book.answered(MetadataResponse())
+    book.answered(stands("g", "apples"))
+    [group] = book.answer.groups
+    assert (group.error_code, group.topics) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+
+
 def test_with_shadow_topics_the_home_alone_is_asked(world: World) -> None:
     wanted = [OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("apples", "bananas")]
     for topics in (wanted, []):
