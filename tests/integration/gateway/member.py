@@ -13,7 +13,7 @@ from tests.fixtures.toolchains import need
 PROJECT = Path(__file__).parent / "members"
 KAFKA = "4.3.1"
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

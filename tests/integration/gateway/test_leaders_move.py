@@ -1,6 +1,7 @@
 """A cluster of three brokers behind the gateway: leaders and coordinators move under load, and no client notices."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -37,6 +38,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.three_brokers import ThreeBrokers
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import StartGateway
+from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce, read
 from tests.integration.gateway.running import Rules
 from tests.integration.gateway.talking import comes_true, talking_to
@@ -190,3 +192,28 @@ def test_records_are_read_from_the_replica_in_the_clients_rack(
         assert asked()[leader] > before[leader]
     three_brokers.node(near).start()
     wait_until(leaders.in_sync, f"broker {near} has caught up")
+
+
+def test_a_share_group_takes_records_from_all_leaders_and_goes_on_when_they_move(
+    three_brokers: ThreeBrokers, start_gateway: StartGateway, unique_name: Callable[[str], str], group: str
+) -> None:
+    """Once each, or once more: that is all that share groups promise when the leader of a partition changes."""
+    topic = unique_name("shared")
+    admin = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    leaders = Leaders(three_brokers.bootstrap, topic)
+    assert set(leaders.now().values()) == {1, 2, 3}
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    settings = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[earliest])
+    admin.incremental_alter_configs([settings])[settings].result(20)
+    gateway = start_gateway(Rules({"wide": three_brokers.bootstrap}).to("wide", [topic]))
+    batches = [[f"{topic} {batch} {n}" for n in range(300)] for batch in range(2)]
+    with ThreadPoolExecutor(1) as pool:
+        produce(gateway.address, topic, batches[0])
+        member = pool.submit(run_member, "share", gateway.address, group, [topic], 600)
+        three_brokers.node(2).stop()
+        produce(gateway.address, topic, batches[1])
+        told = member.result()
+    three_brokers.node(2).start()
+    wait_until(leaders.in_sync, "broker 2 has caught up")
+    assert set(told.values) == {*batches[0], *batches[1]}

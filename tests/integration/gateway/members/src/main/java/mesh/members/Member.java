@@ -26,7 +26,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  * and tells of each acknowledgement that failed.
  */
 public final class Member {
-  private static final Duration PATIENCE = Duration.ofSeconds(30);
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
   private static final Duration POLL = Duration.ofMillis(500);
   private static final Duration TURN = Duration.ofMillis(50);
 
