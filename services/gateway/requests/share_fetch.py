@@ -116,6 +116,8 @@ class _Fetch:
     def round(self, mesh: MeshView) -> Generator[Command, Any, bool]:
         """Ask each leader once; returns whether to ask again."""
         leaders = yield from self._leaders(mesh)
+        known = mesh.clusters[self.session.cluster].topics
+        self.session.meets({slot.topic: known[slot.topic].topic_id for slot in leaders})
         todo, stranded = errands(self.session, leaders, self.acknowledged)
         for slot in stranded:
             self.results.put(slot, _unacknowledged(slot))

@@ -61,6 +61,15 @@ class ShareSession:
     epoch: int = INITIAL_EPOCH
     wanted: dict[Slot, None] = field(default_factory=dict)
     brokers: dict[int, BrokerSession] = field(default_factory=dict)
+    ids: Mapping[str, bytes] = field(default_factory=dict)
+    """Topics as brokers have been told them."""
+
+    def meets(self, ids: Mapping[str, bytes]) -> None:
+        """The topics of the next requests. One that was deleted and made again has another id, of which brokers have
+        not been told: their sessions begin anew."""
+        if any(self.ids.get(topic, topic_id) != topic_id for topic, topic_id in ids.items()):
+            self.brokers.clear()
+        self.ids = {**self.ids, **ids}
 
     def goes_on(self) -> None:
         self.epoch = next_epoch(self.epoch)

@@ -258,6 +258,16 @@ def test_a_leader_that_has_forgotten_the_session_begins_a_new_one_unseen_by_the_
     assert [told(call) for call in book.asked()] == [(Broker(1), 2, []), (Broker(2), 0, [1])]
 
 
+def test_a_topic_that_was_deleted_and_made_again_is_told_to_its_leaders_anew(world: World) -> None:
+    """Clients see the id that it had before, so nobody else will."""
+    begun(world)
+    again = TopicKnowledge("apples", b"apples made anew", world.clusters["c1"].topics["apples"].leaders)
+    world.clusters["c1"].topics["apples"] = again
+    book = play(world, wants(1))
+    assert [told(call) for call in book.asked()] == [(Broker(1), 0, [0, 2]), (Broker(2), 0, [1])]
+    assert {topic.topic_id for call in book.asked() for topic in request_of(call).topics} == {again.topic_id}
+
+
 def test_what_all_leaders_refuse_is_refused(world: World) -> None:
     book = play(begun(world), wants(1))
     no = ShareFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="no")
