@@ -11,6 +11,7 @@ CompressionCodecs[CompressionTypes.Snappy] = SnappyCodec
 const ACKS = { 0: 0, 1: 1, all: -1 }
 const COMPRESSIONS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy }
 const COMMIT_EVERY_MS = 500
+const FETCH_WAIT_MS = 500 // with the library's own 5 s a reader notices a move of its topic as late
 const SEND_EVERY_MS = 20 // made-up records that are due by then go as one batch
 
 const kafka = new Kafka({
@@ -95,6 +96,7 @@ function grouped(records) {
 async function consume(order) {
   const consumer = kafka.consumer({
     groupId: order.text('group'),
+    maxWaitTimeInMs: FETCH_WAIT_MS,
     readUncommitted: order.text('isolation') !== 'read_committed',
   })
   const positions = new Map()
