@@ -1,5 +1,6 @@
 """A cluster of three brokers behind the gateway: leaders and coordinators move under load, and no client notices."""
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -44,6 +45,8 @@ from tests.integration.gateway.running import Rules
 from tests.integration.gateway.talking import comes_true, talking_to
 
 PARTITIONS = 6
+away = asyncio.to_thread
+"""Clients tell their journals by the event loop: whoever blocks it makes them wait."""
 BROKER = ConfigResource.Type.BROKER
 SETTING = "log.cleaner.io.buffer.load.factor"
 
@@ -81,27 +84,27 @@ async def test_leaders_move_and_brokers_die_under_load(
     gateway = start_gateway(rules.to("wide", [topic]))
     load = await TopicUnderLoad.start(gateway.address, topic, unique_name("group"))
     try:
-        three_brokers.node(2).stop()
-        assert 2 not in leaders.now().values()
+        await away(three_brokers.node(2).stop)
+        assert 2 not in (await away(leaders.now)).values()
         await load.progress()
-        three_brokers.node(2).start()
-        wait_until(leaders.in_sync, "broker 2 has caught up")
+        await away(three_brokers.node(2).start)
+        await away(wait_until, leaders.in_sync, "broker 2 has caught up")
 
         load.expect_absent_clusters()  # the group's coordinator may be the one that dies
-        three_brokers.node(3).kill()
+        await away(three_brokers.node(3).kill)
         await load.progress()
-        gateway.move(rules.to("c2", [topic]))
+        await away(gateway.move, rules.to("c2", [topic]))
         await load.progress()
-        three_brokers.node(3).start()
-        wait_until(leaders.in_sync, "broker 3 has caught up")
-        gateway.move(rules.to("wide", [topic]))
+        await away(three_brokers.node(3).start)
+        await away(wait_until, leaders.in_sync, "broker 3 has caught up")
+        await away(gateway.move, rules.to("wide", [topic]))
         await load.progress()
 
-        assert set(leaders.now().values()) != {1, 2, 3}
+        assert set((await away(leaders.now)).values()) != {1, 2, 3}
         partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         through = AdminClient({"bootstrap.servers": gateway.address})
-        through.elect_leaders(ElectionType.PREFERRED, partitions).result(20)
-        wait_until(lambda: set(leaders.now().values()) == {1, 2, 3}, "each broker leads what it prefers")
+        await away(through.elect_leaders(ElectionType.PREFERRED, partitions).result, 20)
+        await away(wait_until, lambda: set(leaders.now().values()) == {1, 2, 3}, "each broker leads what it prefers")
         await load.progress()
     finally:
         await load.stop()
