@@ -175,6 +175,11 @@ class Playbook:
         self.answered(*(Unreachable(call.cluster, "down") for call in self._command.calls))
 
     @property
+    def pending(self) -> tuple[Call, ...] | None:
+        """The calls that the plan waits for, in whichever way; None when it has ended."""
+        return self._command.calls if isinstance(self._command, (Ask, Gather)) else None
+
+    @property
     def answer(self) -> Any:
         assert self._command is None, f"the plan has not ended: it yielded {self._command!r}"
         return self._answer

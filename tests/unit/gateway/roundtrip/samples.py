@@ -240,7 +240,7 @@ def _anything(kind: Type, name: str, path: str) -> Any:
             return 1 + number % 100
         case Type.INT16 | Type.UINT16:
             return 1 + number % 10_000
-        case Type.INT32 | Type.UINT32:
+        case Type.INT32:
             return 1 + number % 20_000
         case Type.INT64:
             return (1 << 40) + number

@@ -167,14 +167,19 @@ def _is_wanted(identity: tuple[str, Any] | None, wanted: dict[str, set[Any]]) ->
 
 
 def knows_nothing(header: RequestHeader, asked: Struct) -> Struct:
-    """What the other cluster says: of groups, that there is none, and of anything else nothing."""
-    spec = message_of(header.api_key, Kind.RESPONSE)
+    """What the other cluster says."""
+    return nothing_known(header.api_key, asked)
+
+
+def nothing_known(api_key: int, asked: Struct) -> Struct:
+    """Of groups, that there is none, and of anything else nothing."""
+    spec = message_of(api_key, Kind.RESPONSE)
     assert spec is not None
     answer = spec.cls()
     if isinstance(asked, DeleteGroupsRequest):
         results = [DeletableGroupResult(name, ErrorCode.GROUP_ID_NOT_FOUND) for name in asked.groups_names]
         return DeleteGroupsResponse(results=results)
-    kind = next((kind for kind in KINDS if kind.api_key == header.api_key), None)
+    kind = next((kind for kind in KINDS if kind.api_key == api_key), None)
     if kind is None:
         return answer
     groups = []
