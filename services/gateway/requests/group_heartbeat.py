@@ -31,6 +31,8 @@ def beat(
         return unreached(message, answer, outcome)
     if outcome.error_code in COORDINATOR_MOVED:
         yield Forget(home, coordinator)
+    if outcome.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+        mesh.memory.group_homes.drop(message.group_id)  # the group may have gone elsewhere, by another gateway
     return outcome
 
 

@@ -96,9 +96,11 @@ def find_home(
         return rule.target_cluster if rule.target_cluster in clusters else None
     if len(clusters) <= 1:
         return next(iter(clusters), None)
+    near = sole_owner(subscription, mesh)
     remembered = mesh.memory.group_homes.get(group_id, mesh.now)
-    if remembered in clusters:
+    if remembered in clusters and not (near_topics and near not in (None, remembered)):
         return remembered
+    mesh.memory.group_homes.drop(group_id)
     found = yield from describe([question for kind in KINDS for question in questions(kind, group_id, mesh)], mesh)
     home, (claim, _) = strongest((question.cluster, outcome) for question, outcome in found.items())
     if claim == ALIVE and home is not None:
@@ -106,7 +108,6 @@ def find_home(
         return home
     if any(not isinstance(outcome, Unreachable) and outcome.error_code in NOT_YET_KNOWN for outcome in found.values()):
         return None
-    near = sole_owner(subscription, mesh)
     if claim == REAL and not (near_topics and near):
         return home
     return near or _mesh_home(mesh)

@@ -47,25 +47,31 @@ def handle_join_group(request: Request, mesh: MeshView) -> Plan:
     timeout_s = min(wait_ms / 1000, LONGEST_REBALANCE_S) + REBALANCE_SLACK_S
     home = yield from find_home(message.group_id, mesh, subscription(message))
     failed = JoinGroupResponse(member_id=message.member_id, protocol_name="" if request.version < 7 else None)
-    return (yield from _pass_on(request, home, message.group_id, failed, Lane.BLOCKING, timeout_s))
+    return (yield from _pass_on(request, mesh, home, message.group_id, failed, Lane.BLOCKING, timeout_s))
 
 
 def handle_sync_group(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(SyncGroupRequest)
     home = yield from find_home(message.group_id, mesh)
-    return (yield from _pass_on(request, home, message.group_id, SyncGroupResponse(), Lane.BLOCKING, SYNC_TIMEOUT_S))
+    return (
+        yield from _pass_on(request, mesh, home, message.group_id, SyncGroupResponse(), Lane.BLOCKING, SYNC_TIMEOUT_S)
+    )
 
 
 def handle_heartbeat(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(HeartbeatRequest)
     home = yield from find_home(message.group_id, mesh)
-    return (yield from _pass_on(request, home, message.group_id, HeartbeatResponse(), Lane.CLIENT, CALL_TIMEOUT_S))
+    return (
+        yield from _pass_on(request, mesh, home, message.group_id, HeartbeatResponse(), Lane.CLIENT, CALL_TIMEOUT_S)
+    )
 
 
 def handle_leave_group(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(LeaveGroupRequest)
     home = yield from find_home(message.group_id, mesh)
-    return (yield from _pass_on(request, home, message.group_id, LeaveGroupResponse(), Lane.CLIENT, CALL_TIMEOUT_S))
+    return (
+        yield from _pass_on(request, mesh, home, message.group_id, LeaveGroupResponse(), Lane.CLIENT, CALL_TIMEOUT_S)
+    )
 
 
 def subscription(message: JoinGroupRequest) -> Sequence[str]:
@@ -82,7 +88,13 @@ def subscription(message: JoinGroupRequest) -> Sequence[str]:
 
 
 def _pass_on(
-    request: Request, home: str | None, group_id: str, failed: MemberResponse, lane: Lane, timeout_s: float
+    request: Request,
+    mesh: MeshView,
+    home: str | None,
+    group_id: str,
+    failed: MemberResponse,
+    lane: Lane,
+    timeout_s: float,
 ) -> Generator[Command, Any, Answer]:
     """The coordinator's own answer, or `failed` with COORDINATOR_NOT_AVAILABLE, on which clients look for it again."""
     failed.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -99,4 +111,6 @@ def _pass_on(
     if answer.error_code in COORDINATOR_MOVED:
         yield Forget(home, coordinator)
         return answer
+    if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+        mesh.memory.group_homes.drop(group_id)  # the group may have gone elsewhere, by another gateway
     return outcome

@@ -205,6 +205,18 @@ def test_an_empty_group_goes_where_its_topics_are(world: World) -> None:
     assert heartbeat_in(book).cluster == "c2"
 
 
+def test_a_group_that_was_remembered_elsewhere_is_looked_up_when_a_member_comes_for_other_topics(world: World) -> None:
+    world.memory.group_homes.put("g", "c1", world.now)
+    book = play(world, joins("bananas"))
+    look_up(book, c1=EMPTY)
+    assert heartbeat_in(book).cluster == "c2"
+    book.answered(assigned("bananas"))
+    goes_on = play(world, ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1))
+    living = DescribedGroup(group_id="g", group_state="Stable", members=[Member(member_id="m")])
+    look_up(goes_on, {("c2", ApiKey.CONSUMER_GROUP_DESCRIBE): living}, c1=EMPTY)
+    assert heartbeat_in(goes_on).cluster == "c2"
+
+
 def test_a_topic_that_moved_away_goes_on_by_the_partitions_it_left(world: World) -> None:
     shadow(world, "bananas", "c1", 3)
     book = play(world, joins("apples", "bananas"))

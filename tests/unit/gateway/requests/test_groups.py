@@ -467,6 +467,16 @@ def test_a_cluster_that_knows_no_kinds_has_classic_groups(world: World) -> None:
     assert [(group.group_id, group.group_type) for group in book.answer.groups] == [("g", "classic")]
 
 
+def test_a_member_that_its_home_does_not_know_has_the_home_looked_up_again(world: World) -> None:
+    mesh = at_home(world, "c1").view()
+    book = Playbook(group_member.handle_heartbeat, HeartbeatRequest(group_id="g"), 3, mesh)
+    unknown = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    book.answered(RawResponse(memoryview(encode(unknown, 3)), 0, 3))
+    again = heartbeat_of(world)
+    look_up(again, c2=MEMBERS)
+    assert [call.cluster for call in again.asked()] == ["c2"]
+
+
 def test_groups_of_the_clusters_that_answer_are_listed(world: World) -> None:
     book = Playbook(list_groups.handle, ListGroupsRequest(), 4, world.view())
     book.answered(ListGroupsResponse(groups=[ListedGroup(group_id="g")]), Unreachable("c2", "down"))
