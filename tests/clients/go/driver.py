@@ -18,7 +18,7 @@ def command(library: str, bootstrap: str, *version: str) -> list[str]:
     (go,) = need("go")
 
     def build(working: Path) -> None:
-        builds.run([go, "build", "-trimpath", "-o", working / "clients", "."], folder=PROJECT)
+        builds.run([go, "build", "-trimpath", "-buildvcs=false", "-o", working / "clients", "."], folder=PROJECT)
 
     built = builds.built("go", [PROJECT / source for source in SOURCES], build)
     return [str(built / "clients"), library, bootstrap, *version]
