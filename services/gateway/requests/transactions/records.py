@@ -23,8 +23,9 @@ RETRIED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 REPLACED = ErrorCode.INVALID_PRODUCER_EPOCH
 """For an identity that is not the one at home: Produce has no better word, brokers use it too."""
 
-ENDS_BY_ABORT_SINCE = 12
-"""The version of Produce whose clients abort upon TRANSACTION_ABORTABLE and go on."""
+MOVED = ErrorCode.TRANSACTION_ABORTABLE
+"""For an identity from another home: its producer aborts, and gets one at the new home with the answer (`end`), or asks
+for one when it hears of it again. Clients of any age do so; of INVALID_PRODUCER_ID_MAPPING Java producers die here."""
 
 Closed = Mapping[str, ErrorCode]
 """Topics that the transaction may not write to, and why."""
@@ -62,17 +63,14 @@ def _patch(
         presented = Identity(batch.producer_id, batch.producer_epoch)
         found = yield from identity_on(cluster, transactional_id, presented, home, mesh)
         if isinstance(found, ErrorCode):
+            if found is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                return MOVED
             return RETRIED if found.retriable else REPLACED
         for start in starts:
             patch_producer(frame, start, *found)
     return None
 
 
-def bearable(error: int, version: int) -> int:
-    """A broker's error as a transactional producer of this version bears it.
-
-    One whose transactional id has moved is not known at its new home. Of INVALID_PRODUCER_ID_MAPPING Java producers of
-    the second protocol die; with an abort they go on: its answer brings the identity that they have there (`end`).
-    """
-    moved = error == ErrorCode.INVALID_PRODUCER_ID_MAPPING and version >= ENDS_BY_ABORT_SINCE
-    return ErrorCode.TRANSACTION_ABORTABLE if moved else error
+def bearable(error: int) -> int:
+    """A broker's error as a transactional producer bears it: one whose id has moved is not known at its new home."""
+    return MOVED if error == ErrorCode.INVALID_PRODUCER_ID_MAPPING else error

@@ -390,7 +390,7 @@ def test_a_transaction_ends_where_it_began_and_its_producer_moves() -> None:
 
 
 def test_records_of_a_producer_whose_id_has_moved_end_in_an_abort() -> None:
-    for version, error in ((12, ErrorCode.TRANSACTION_ABORTABLE), (11, ErrorCode.INVALID_PRODUCER_ID_MAPPING)):
+    for version in (11, 12):
         records = PartitionProduceData(0, batch(producer_id=HOME.producer_id, epoch=HOME.epoch, sequence=0))
         message = ProduceRequest("tx", -1, 30_000, [TopicProduceData("bananas", partition_data=[records])])
         book = Playbook(produce.handle, message, version, world(spans=False, home="c2").view())
@@ -398,7 +398,10 @@ def test_records_of_a_producer_whose_id_has_moved_end_in_an_abort() -> None:
         book.answered(
             raw_answer(ProduceResponse([TopicProduceResponse("bananas", partition_responses=[refused])]), version)
         )
-        assert errors(book) == {"bananas": error}
+        assert errors(book) == {"bananas": ErrorCode.TRANSACTION_ABORTABLE}
+    book = play_produce(world(home="c2"), "apples")
+    book.answered(known(HOME), NOT_FOUND)
+    assert errors(book) == {"apples": ErrorCode.TRANSACTION_ABORTABLE}, "it spans clusters, and its home is another one"
 
 
 def raw_answer(response: ProduceResponse, version: int) -> RawResponse:
