@@ -149,21 +149,27 @@ class BrokerConnection(FrameStream):
             settle(Unreachable(self.cluster, fact, never_sent=True), True)
             return
         self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
+        message = call.message
+        pieces: tuple[Buffer, ...]
+        if isinstance(message, Verbatim):
+            patch_correlation_id(message.frame, SIZE_BYTES + CORRELATION_OFFSET, correlation_id)
+            pieces = (message.frame,)
+        elif isinstance(message, Body):
+            size = sum(map(len, message.pieces))
+            pieces = (request_prefix(api_key, call.version, correlation_id, client_id, size), *message.pieces)
+        else:
+            try:
+                pieces = (encode_request(message, call.version, correlation_id, client_id),)
+            except WireError as error:  # whoever waits must hear of it, be it a fault of ours
+                fact = f"{api_name(api_key)} v{call.version} can't say it: {error}"
+                settle(Unreachable(self.cluster, fact, never_sent=True, unsupported=True), True)
+                return
         pending = None
         if not call.no_answer:
             deadline = self._loop.time() + call.timeout_s
             pending = _Pending(correlation_id, api_key, call.version, deadline, settle)
             self._watch(deadline)
-        message = call.message
-        if isinstance(message, Verbatim):
-            patch_correlation_id(message.frame, SIZE_BYTES + CORRELATION_OFFSET, correlation_id)
-            self._out(pending, message.frame)
-        elif isinstance(message, Body):
-            size = sum(map(len, message.pieces))
-            prefix = request_prefix(api_key, call.version, correlation_id, client_id, size)
-            self._out(pending, prefix, *message.pieces)
-        else:
-            self._out(pending, encode_request(message, call.version, correlation_id, client_id))
+        self._out(pending, *pieces)
         if pending is None:
             settle(Sent(), True)
 

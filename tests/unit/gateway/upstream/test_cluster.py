@@ -151,6 +151,24 @@ async def test_a_group_without_coordinator_is_unreachable(cluster: Cluster, scri
     assert isinstance(await call(cluster, Coordinator("g")), Unreachable)
 
 
+async def test_a_request_that_cannot_be_written_fails_alone(cluster: Cluster, scripted: ScriptedBroker) -> None:
+    """Whoever waits for it hears so, and the connection on which its coordinator is looked for goes on."""
+    scripted.scripts[ApiKey.FIND_COORDINATOR] = lambda header, message: FindCoordinatorResponse(
+        node_id=BROKER_ID, host="127.0.0.1", port=scripted.port
+    )
+    assert not isinstance(await call(cluster, Coordinator("g")), Unreachable)
+    connections = set(scripted.connections)
+    outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    group = "g" * 40_000
+    too_long = Call("c1", HeartbeatRequest(group), 0, Coordinator(group))
+    cluster.submit(too_long, Lanes(), "me", lambda o, _: outcome.set_result(o))
+    async with asyncio.timeout(2):
+        told = await outcome
+    assert isinstance(told, Unreachable) and told.never_sent
+    assert not isinstance(await call(cluster, Coordinator("g")), Unreachable)
+    assert set(scripted.connections) == connections
+
+
 async def test_each_client_has_connections_of_its_own_for_each_lane(cluster: Cluster, scripted: ScriptedBroker) -> None:
     before = len(scripted.connections)
     clients = Lanes(), Lanes()
