@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 from services.gateway.requests.group_kinds import KINDS
 from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
 from services.gateway.requests.plan import Body, Broker, Call, Outcome, RawResponse, Unreachable, Verbatim
+from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode, encode
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_response, parse_request_header, parse_response_header
@@ -28,6 +30,12 @@ RESULTS: Final = ("base_offset", "high_watermark", "offset", "low_watermark", "c
 CODES: Final = (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST)
 """What brokers say of items; none of them makes the gateway look elsewhere."""
 WHOLE_TOPIC: Final = -1
+TOPICS: Final = tuple("abcdef")
+NO_RULE: Final = "nowhere"
+"""A topic that no rule matches."""
+MESH_ID: Final = "mesh-id"
+"""That of playbooks."""
+NAMES: Final = {mesh_topic_id(MESH_ID, topic): topic for topic in (*TOPICS, NO_RULE)}
 
 
 class Item(NamedTuple):
@@ -57,6 +65,7 @@ class _Shape(NamedTuple):
     topic: Callable[..., Struct] | None
     """None: topics are a list of names."""
     name: str
+    """The field that says which topic it is, by its name or by its id."""
     partitions: str | None
     partition: Callable[..., Struct] | None
     """None: partitions are a list of numbers."""
@@ -69,7 +78,7 @@ def shape_of(cls: type[Struct], version: int) -> _Shape:
         if spec.struct is None or not spec.repeated:
             continue
         inner = list(_present(spec.struct, version))
-        topic = next((each for each, kind in inner if kind.names_topic), None)
+        topic = next((each for each, kind in inner if kind.names_topic or each == "topic_id"), None)
         if topic is not None:
             partitions = next((each for each in inner if each[0].startswith("partition") and each[1].repeated), None)
             where, what = (None, None) if partitions is None else (partitions[0], partitions[1].struct)
@@ -90,6 +99,8 @@ def items_of(message: Struct, version: int, numbers: Sequence[str]) -> Iterator[
     shape = shape_of(type(message), version)
     for topic in getattr(message, shape.topics):
         name = topic if shape.topic is None else getattr(topic, shape.name)
+        if isinstance(name, bytes):
+            name = NAMES[name]
         if shape.partitions is None:
             yield Item(name), Said() if shape.topic is None else _said(topic, version, numbers)
             continue
@@ -117,7 +128,8 @@ def message_about(
     topics: dict[str, Any] = {}
     for item, said in items:
         if item.topic not in topics:
-            topics[item.topic] = item.topic if shape.topic is None else shape.topic(**{shape.name: item.topic})
+            name = mesh_topic_id(MESH_ID, item.topic) if shape.name == "topic_id" else item.topic
+            topics[item.topic] = name if shape.topic is None else shape.topic(**{shape.name: name})
         topic = topics[item.topic]
         if shape.partitions is None:
             if shape.topic is not None:
@@ -227,7 +239,7 @@ class Fleet:
 
     def _besides(self, call: Call, message: Struct) -> Struct:
         """What plans want to know before."""
-        assert call.key in {kind.api_key for kind in KINDS}, f"{call} was not expected"
+        assert call.key in {ApiKey.METADATA, *(kind.api_key for kind in KINDS)}, f"{call} was not expected"
         return nothing_known(call.key, message)
 
 
