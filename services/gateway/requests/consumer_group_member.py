@@ -10,6 +10,7 @@ Theory of operation
 """
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -94,11 +95,7 @@ def _as_the_home_names_them(
     if not owned:
         return owned
     ids = yield from ids_at(home, [each.topic_id for each in owned], mesh)
-    return [
-        TopicPartitions(topic_id=ids[each.topic_id], partitions=each.partitions)
-        for each in owned
-        if each.topic_id in ids
-    ]
+    return [replace(each, topic_id=ids[each.topic_id]) for each in owned if each.topic_id in ids]
 
 
 def _refused_for_good(

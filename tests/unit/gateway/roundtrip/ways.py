@@ -306,7 +306,6 @@ WAYS: Final[Mapping[int, Way]] = {
         answer_anew=". transaction_states",
     ),
     ApiKey.LIST_TRANSACTIONS: Way(answer=(UNHURRIED,), answer_anew="."),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Way(question_anew="topic_partitions"),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Way(answer=(UNHURRIED,), question_anew=".", answer_anew="."),
     ApiKey.SHARE_GROUP_DESCRIBE: Way(answer=(UNHURRIED,), question_anew=".", answer_anew="."),
     ApiKey.STREAMS_GROUP_DESCRIBE: Way(answer=(UNHURRIED,), question_anew=".", answer_anew="."),
