@@ -1,5 +1,6 @@
 """What is known about one upstream cluster: brokers, leaders, topic ids, versions. Learnt from its answers; no I/O."""
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -41,6 +42,9 @@ class TopicKnowledge:
     leaders: tuple[int | None, ...]
 
 
+_editions = itertools.count(1)
+
+
 @dataclass(slots=True)
 class ClusterKnowledge:
     """Mutable: `learn*` replaces what is known, topic by topic."""
@@ -50,6 +54,8 @@ class ClusterKnowledge:
     controller_id: int = -1
     topics: dict[str, TopicKnowledge] = field(default_factory=dict)
     """As seen last, also while the cluster can't be reached."""
+    names_edition: int = field(default_factory=lambda: next(_editions))
+    """Another number, which no other cluster has, as soon as a topic is seen that was not among `topics`."""
     stale: set[str] = field(default_factory=set)
     """Topics whose leaders must be asked again before use."""
     topic_names: dict[bytes, str] = field(default_factory=dict)
@@ -100,6 +106,8 @@ class ClusterKnowledge:
                 for partition in topic.partitions:
                     if 0 <= partition.partition_index < len(leaders) and partition.leader_id >= 0:
                         leaders[partition.partition_index] = partition.leader_id
+                if topic.name not in self.topics:
+                    self.names_edition = next(_editions)
                 self._drop(topic.name)
                 self.topics[topic.name] = TopicKnowledge(topic.name, topic.topic_id, tuple(leaders))
                 if topic.topic_id != NO_UUID:

@@ -292,6 +292,8 @@ class Memory:
         default_factory=lambda: BoundedCache(TOPIC_NAMES_REMEMBERED, math.inf)
     )
     """Mesh topic id -> name."""
+    topics_looked_through: dict[str, int] = field(default_factory=dict)
+    """Cluster -> the edition of its topics' names that `topic_names` has."""
     strange_topic_ids: BoundedCache[bytes, bool] = field(
         default_factory=lambda: BoundedCache(STRANGE_TOPIC_IDS_REMEMBERED, STRANGE_TOPIC_ID_SECONDS)
     )

@@ -53,10 +53,20 @@ def known_name(
     found = names.get(topic_id, now)
     if found is None and topic_id != NO_UUID:
         for knowledge in clusters:
-            for name in knowledge.topics:
-                names.put(mesh_topic_id(mesh_id, name), name, now)
+            _look_through(knowledge, mesh_id, memory, now)
         found = names.get(topic_id, now)
     return found
+
+
+def _look_through(knowledge: ClusterKnowledge, mesh_id: str, memory: Memory, now: float) -> None:
+    """Remember the ids of the cluster's topics, unless that is done: who asks for strange ids asks again and again."""
+    names, seen = memory.topic_names, memory.topics_looked_through
+    overflowing = len(names) >= names.capacity
+    if seen.get(knowledge.name) == knowledge.names_edition and not overflowing:
+        return
+    for name in knowledge.topics:
+        names.put(mesh_topic_id(mesh_id, name), name, now)
+    seen[knowledge.name] = knowledge.names_edition
 
 
 def topic_names(mesh: MeshView, topic_ids: Iterable[bytes]) -> Generator[Command, Any, dict[bytes, str]]:

@@ -4,6 +4,9 @@ import base64
 from collections.abc import Generator
 from typing import Any
 
+import pytest
+
+from services.gateway.requests import topic_ids
 from services.gateway.requests.plan import Ask, Command
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_name, topic_names
 from services.gateway.wire.messages import MetadataRequest, MetadataResponse
@@ -96,3 +99,22 @@ def test_a_topic_that_appears_meanwhile_is_found_without_asking() -> None:
     result(plan, metadata())
     world.clusters["c1"].learn(metadata("apples-1"))
     assert result(topic_names(world.view(), [topic_id])) == {topic_id: "apples-1"}
+
+
+def test_topics_are_looked_through_once_however_many_strange_ids_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers of a cluster that has been away since this gateway started ask again and again."""
+    made: list[str] = []
+
+    def make(mesh_id: str, topic: str) -> bytes:
+        made.append(topic)
+        return mesh_topic_id(mesh_id, topic)
+
+    monkeypatch.setattr(topic_ids, "mesh_topic_id", make)
+    world = World({"c1": ["apples", "pears"]})
+    for _ in range(3):
+        for number in range(3):
+            assert topic_name(world.view(), bytes([number]) * 16) is None
+    assert made == ["apples", "pears"]
+    world.clusters["c1"].learn(metadata("plums"))
+    assert topic_name(world.view(), mesh_topic_id(MESH, "plums")) == "plums"
+    assert len(made) == 5
