@@ -99,10 +99,6 @@ class BrokerFetches:
         self.requests += 1
         return self.on_its_way
 
-    def differs_from(self, wanted: Mapping[NamedSlot, Position]) -> bool:
-        """Whether the broker has not been told yet what is wanted now."""
-        return self.asked != wanted
-
     def answered(self, scan: FetchResponseScan) -> bool:
         """Take the answer over. False: it says nothing but that the session is gone; ask again."""
         request = self.on_its_way

@@ -70,23 +70,12 @@ class BatchHeader(NamedTuple):
         return self.attributes & 0x07
 
     @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & 0x10)
-
-    @property
     def is_control(self) -> bool:
         return bool(self.attributes & 0x20)
 
     @property
     def is_idempotent(self) -> bool:
         return self.producer_id >= 0
-
-
-def magic_of(buffer: Buffer, start: int, end: int) -> int:
-    """The message format of the first batch or old message: it stands at the same place in all formats."""
-    if end - start <= MAGIC_AT:
-        raise truncated("batch.magic", start, MAGIC_AT + 1, end)
-    return buffer[start + MAGIC_AT]
 
 
 def read_batch_header(buffer: Buffer, start: int, end: int) -> BatchHeader:
@@ -104,17 +93,6 @@ def read_batch_header(buffer: Buffer, start: int, end: int) -> BatchHeader:
 def batches(buffer: Buffer, start: int, end: int) -> Iterator[BatchHeader]:
     """The batches of a Produce's records field, which holds whole ones alone."""
     while start < end:
-        header = read_batch_header(buffer, start, end)
-        yield header
-        start = header.end
-
-
-def whole_batches(buffer: Buffer, start: int, end: int) -> Iterator[BatchHeader]:
-    """The batches of a Fetch answer: a broker may cut the last one short, and that is no error."""
-    while end - start >= HEADER_BYTES:
-        (length,) = INT32.unpack_from(buffer, start + _LENGTH_AT)
-        if length > end - start - _LENGTH_FROM:
-            return
         header = read_batch_header(buffer, start, end)
         yield header
         start = header.end

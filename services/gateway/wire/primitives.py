@@ -275,10 +275,6 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def uvarint_size(value: int) -> int:
-    return max(1, (value.bit_length() + 6) // 7)
-
-
 def _encoded(value: str, field: str) -> bytes:
     try:
         data = value.encode()

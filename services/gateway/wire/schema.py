@@ -31,7 +31,6 @@ class Type(Enum):
     INT16 = "h"
     UINT16 = "H"
     INT32 = "i"
-    UINT32 = "I"
     INT64 = "q"
     FLOAT64 = "d"
     UUID = "16s"
@@ -180,7 +179,6 @@ int8 = _integer(Type.INT8)
 int16 = _integer(Type.INT16)
 uint16 = _integer(Type.UINT16)
 int32 = _integer(Type.INT32)
-uint32 = _integer(Type.UINT32)
 int64 = _integer(Type.INT64)
 
 
@@ -294,4 +292,3 @@ int32s: Callable[..., list[int]] = _list_of(Type.INT32)
 int64s: Callable[..., list[int]] = _list_of(Type.INT64)
 strings: Callable[..., list[str]] = _list_of(Type.STRING)
 topic_names: Callable[..., list[str]] = _list_of(Type.STRING, names_topic=True)
-uuids: Callable[..., list[bytes]] = _list_of(Type.UUID)

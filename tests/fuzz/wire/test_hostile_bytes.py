@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.gateway.wire.batches import batches, patch_producer_id, whole_batches
+from services.gateway.wire.batches import batches, patch_producer_id
 from services.gateway.wire.codec import decode, encode
 from services.gateway.wire.frames import FrameSplitter, parse_request_header, parse_response_header
 from services.gateway.wire.messages import (
@@ -19,7 +19,7 @@ from services.gateway.wire.messages import (
     OffsetFetchRequest,
     ProduceRequest,
 )
-from services.gateway.wire.messages.consumer_protocol import assignment_of, subscription_of
+from services.gateway.wire.messages.consumer_protocol import subscription_of
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import scan_fetch_request, scan_fetch_response, scan_produce
 from services.gateway.wire.schema import MessageSpec, Struct
@@ -153,7 +153,6 @@ def test_streams_and_headers_of_noise(noise: bytes) -> None:
     quiet(lambda: parse_request_header(noise, 0, len(noise)))
     quiet(lambda: parse_response_header(noise, 0, len(noise), 3, 9))
     quiet(lambda: subscription_of(noise))
-    quiet(lambda: assignment_of(noise))
 
 
 @more
@@ -161,7 +160,6 @@ def test_streams_and_headers_of_noise(noise: bytes) -> None:
 def test_damaged_batches(data: st.DataObject) -> None:
     records = damaged(data, bytes(batch(b"one")) + bytes(batch(b"two", producer_id=4)))
     quiet(lambda: list(batches(records, 0, len(records))))
-    quiet(lambda: list(whole_batches(records, 0, len(records))))
     quiet(lambda: patch_producer_id(bytearray(records), 0, 7))
 
 

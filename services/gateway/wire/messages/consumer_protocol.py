@@ -1,7 +1,7 @@
-"""What classic consumers say inside JoinGroup and SyncGroup: subscriptions and assignments.
+"""What classic consumers say inside JoinGroup: their subscriptions.
 
-Both begin with their version as int16. Kafka promises that newer versions only add at the end, so a version above
-ours is read as our newest, and what follows is left alone.
+They begin with their version as int16. Kafka promises that newer versions only add at the end, so a version above ours
+is read as our newest, and what follows is left alone.
 """
 
 from dataclasses import dataclass
@@ -27,22 +27,8 @@ class ConsumerProtocolSubscription(Struct):
     rack_id: str | None = string(since=3, nullable_since=3, default=None, ignorable=True)
 
 
-@message(kind=Kind.DATA, versions=(0, 3), flexible=None)
-@dataclass(slots=True)
-class ConsumerProtocolAssignment(Struct):
-    assigned_partitions: list[TopicPartition] = array(TopicPartition)
-    user_data: Buffer | None = data(nullable_since=0, default=None)
-
-
 def subscription_of(metadata: Buffer) -> ConsumerProtocolSubscription:
     """The subscription in the metadata of a JoinGroup protocol. Raises `WireError` where it is something else."""
     version, position = read_int16(metadata, 0, len(metadata), "ConsumerProtocolSubscription.version")
     newest = spec_of(ConsumerProtocolSubscription).versions[1]
     return decode_prefix(ConsumerProtocolSubscription, min(version, newest), metadata, position)[0]
-
-
-def assignment_of(assignment: Buffer) -> ConsumerProtocolAssignment:
-    """The partitions in a member's SyncGroup assignment."""
-    version, position = read_int16(assignment, 0, len(assignment), "ConsumerProtocolAssignment.version")
-    newest = spec_of(ConsumerProtocolAssignment).versions[1]
-    return decode_prefix(ConsumerProtocolAssignment, min(version, newest), assignment, position)[0]

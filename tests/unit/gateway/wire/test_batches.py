@@ -11,13 +11,11 @@ from services.gateway.wire.batches import (
     MINTED,
     batches,
     crc_is_right,
-    magic_of,
     mint_producer_id,
     patch_producer,
     patch_producer_id,
     read_batch_header,
     visit_producer_id,
-    whole_batches,
 )
 from services.gateway.wire.primitives import WireError
 from tests.unit.gateway.wire.records import batch
@@ -31,7 +29,6 @@ def test_a_header_is_read_where_it_lies() -> None:
     header = read_batch_header(buffer, 6, len(buffer))
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.record_count) == (9, 1, 40, 3)
     assert (header.base_offset, header.compression, header.end) == (100, 3, len(buffer))
-    assert header.is_transactional
     assert header.is_idempotent
     assert not header.is_control
     assert crc_is_right(buffer, header)
@@ -44,16 +41,9 @@ def test_batches_are_walked_and_must_be_whole_in_a_produce() -> None:
         list(batches(buffer, 0, len(buffer) - 1))
 
 
-def test_the_last_batch_of_a_fetch_may_be_cut_short() -> None:
-    buffer = batch(b"one") + batch(b"three")
-    for cut in range(1, len(batch(b"three")) + 1):
-        assert len(list(whole_batches(buffer, 0, len(buffer) - cut))) == 1
-
-
 def test_old_messages_are_named_as_such() -> None:
     old = bytearray(100)
     old[16] = 1
-    assert magic_of(old, 0, 100) == 1
     with pytest.raises(WireError, match="1 \\(a batch has magic 2\\)"):
         read_batch_header(old, 0, 100)
 
