@@ -31,7 +31,7 @@ async def _has_records(client: RawClient, request: Struct, version: int) -> Stru
     for topic in first.topics:
         for partition in topic.partitions:
             partition.acknowledgement_batches = []
-    opened = await client.ask(replace(first, share_session_epoch=0), version, ShareFetchResponse)
+    opened = await client.ask(replace(first, share_session_epoch=0, max_wait_ms=1), version, ShareFetchResponse)
     assert opened.error_code == 0, opened
     return request
 
