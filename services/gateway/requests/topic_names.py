@@ -29,6 +29,17 @@ class TopicNames:
             return route.before.upstream_topic
         return topic
 
+    def taken_by(self, topic: str) -> str | None:
+        """The other topic that has this one's name here, where this one neither lives nor lived last. Then it can't be
+        spoken of here, as a group with shadow topics does: it would be taken for the other one."""
+        if is_internal(topic):
+            return None
+        route = self._table.route(topic)
+        if route is not None and self._cluster in (route.cluster, route.before and route.before.cluster):
+            return None
+        other = self._table.virtual_topic(self._cluster, topic)
+        return None if other == topic else other
+
     def virtual(self, upstream_topic: str) -> str | None:
         """What clients call it; None for a topic that no client's name leads to.
 

@@ -18,6 +18,10 @@ from services.gateway.wire.schema import Kind, Struct, message_of
 Inward = Callable[[RawResponse], RawResponse | Unreachable]
 
 
+class _NameTakenError(Exception):
+    """A topic of another cluster has the name that one of this cluster has here."""
+
+
 def crossing(call: Call, names: TopicNames) -> tuple[Call, Inward] | Unreachable:
     """The call as it goes out, and what to do with its answer."""
     asked: dict[str, str] = {}
@@ -25,6 +29,9 @@ def crossing(call: Call, names: TopicNames) -> tuple[Call, Inward] | Unreachable
 
     def upstream(topic: str) -> str:
         name = names.upstream(topic)
+        other = names.taken_by(topic)
+        if other is not None:
+            raise _NameTakenError(f"topic {topic} can't be named there: it is what topic {other} is called")
         asked[name] = topic
         return name
 
@@ -32,6 +39,8 @@ def crossing(call: Call, names: TopicNames) -> tuple[Call, Inward] | Unreachable
         outward = _outward(call, upstream)
     except WireError as error:
         return Unreachable(call.cluster, f"a request that can't be read: {error}", never_sent=True)
+    except _NameTakenError as error:
+        return Unreachable(call.cluster, str(error), never_sent=True, unsupported=True)
     return outward, lambda response: _inward(call, asked, names, response)
 
 

@@ -35,6 +35,7 @@ from services.gateway.wire.messages import (
 )
 from services.gateway.wire.messages.api_versions import ApiVersion, FinalizedFeatureKey, SupportedFeatureKey
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
+from services.gateway.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from tests.unit.gateway.scripted_broker import BROKER_ID, ScriptedBroker, broker
 
 LIMITS = UpstreamLimits(connect_timeout_s=1.0, request_timeout_s=1.0)
@@ -252,6 +253,9 @@ def test_what_a_cluster_keeps_for_itself_has_no_other_name() -> None:
     table = RoutingTable(1, [UpstreamCluster("c1", ("c1:9092",), 1)], [RuleVersion(everything, 1.0, 1)])
     names = TopicNames("c1", table)
     assert (names.upstream("pears"), names.upstream("__transaction_state")) == ("acme.pears", "__transaction_state")
+    tenant = ForwardingRule("r", NameRegex(r"acme\.(.*)"), "c1", upstream_topic="{1}")
+    table = RoutingTable(1, [UpstreamCluster("c1", ("c1:9092",), 1)], [RuleVersion(tenant, 1.0, 1)])
+    assert TopicNames("c1", table).taken_by("__transaction_state") is None
 
 
 def test_shadows_of_foreign_topics_are_seen_beside_topics_with_other_names() -> None:
@@ -265,6 +269,24 @@ def test_shadows_of_foreign_topics_are_seen_beside_topics_with_other_names() -> 
     assert names.virtual("bananas") == "bananas"
     assert names.virtual("apples") == "pears"
     assert names.virtual("pears") is None, "the cluster's own topic of that name is nobody's"
+
+
+async def test_a_foreign_topic_is_not_taken_for_the_one_that_has_its_name_here(
+    cluster: Cluster, scripted: ScriptedBroker
+) -> None:
+    """Offsets of the one would become those of the other."""
+    here = ForwardingRule("here", ExactName("pears"), "c1", upstream_topic="apples")
+    elsewhere = ForwardingRule("elsewhere", ExactName("apples"), "c2")
+    clusters = [UpstreamCluster("c1", ("c1:9092",), 1), UpstreamCluster("c2", ("c2:9092",), 2)]
+    versions = [RuleVersion(rule, float(at), 1) for at, rule in enumerate((here, elsewhere))]
+    cluster.call_topics(TopicNames("c1", RoutingTable(1, clusters, versions)))
+    outcomes: list[Outcome] = []
+    commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("pears"), OffsetCommitRequestTopic("apples")])
+    cluster.submit(Call("c1", commit, 7), Lanes(), None, lambda o, _: outcomes.append(o))
+    [told] = outcomes
+    assert isinstance(told, Unreachable) and told.never_sent and told.unsupported
+    assert "apples" in told.reason and "pears" in told.reason
+    assert scripted.requests(ApiKey.OFFSET_COMMIT) == []
 
 
 async def test_topics_are_called_as_on_the_cluster_below_and_as_by_clients_above(
