@@ -31,7 +31,9 @@ class Change:
     becomes: Any = ANYTHING
 
 
-UNHURRIED: Final = Change("throttle_time_ms", "a cluster's quota is not the client's: it waits itself", 0)
+UNHURRIED: Final = Change(
+    "throttle_time_ms", "brokers hold back the connections of who asks too much: here the gateway's", 0
+)
 
 
 @dataclass(frozen=True, slots=True)
