@@ -48,6 +48,17 @@ fetch_sessions_made_way = Counter(
     "kafka_mesh_gateway_fetch_sessions_made_way",
     "Fetch sessions that were ended for others, because there are too many: their clients ask in full again.",
 )
+remembered = Gauge(
+    "kafka_mesh_gateway_remembered",
+    "Entries of what the gateway remembers over requests (the fields of `Memory`), those out of date included.",
+    ["what"],
+)
+remembered_most = Gauge(
+    "kafka_mesh_gateway_remembered_most", "Room for them: where all of it is taken, the oldest make way.", ["what"]
+)
+passages = Gauge(
+    "kafka_mesh_gateway_passages", "Producers, by partition, with batches on their way to where their topic has moved."
+)
 table_revision = Gauge("kafka_mesh_gateway_table_revision", "Revision of the routing table in force.")
 hold_seconds = Histogram(
     "kafka_mesh_gateway_hold_seconds",

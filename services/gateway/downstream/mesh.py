@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -56,6 +57,11 @@ class Mesh:
         sessions.on_made_way = metrics.fetch_sessions_made_way.inc
         metrics.fetch_sessions.set_function(lambda: len(sessions))
         metrics.fetch_session_partitions.set_function(lambda: sessions.partitions)
+        for what, store in self.memory.stores.items():
+            metrics.remembered.labels(what).set_function(partial(len, store))
+            metrics.remembered_most.labels(what).set(store.capacity)
+        passages = self.memory.passages
+        metrics.passages.set_function(lambda: len(passages))
 
     def view(self, session: Session, advertised: Advertised) -> MeshView:
         """What a request that starts now may know."""

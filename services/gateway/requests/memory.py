@@ -3,6 +3,7 @@
 import math
 from bisect import insort
 from collections import OrderedDict
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -23,6 +24,13 @@ SHADOWS_SEEN_TO_SECONDS = 30.0
 """How often shadow topics are compared with the topics that they stand for, group by group."""
 REFUSAL_TOLD_SECONDS = 60.0
 """How often a log line tells that a group is refused."""
+
+
+class Bounded(Sized, Protocol):
+    """Has room for so many; with more, the oldest or least used leave."""
+
+    @property
+    def capacity(self) -> int: ...
 
 
 class BoundedCache(Generic[K, V]):
@@ -114,9 +122,13 @@ class Seams:
     """What was stored of each producer before a topic moved; see `seams`."""
 
     __slots__ = ("_seams",)
+    capacity = SEAMS_REMEMBERED
 
     def __init__(self) -> None:
         self._seams: OrderedDict[SeamKey, Seam] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._seams)
 
     def is_known(self, key: SeamKey) -> bool:
         return key in self._seams
@@ -137,7 +149,7 @@ class Seams:
             writes = dict(newest[:PRODUCERS_OF_A_SEAM])
         known = self._seams.get(key)
         self._seams[key] = Seam(now + SEAM_SECONDS, writes, known.gone_on if known is not None else set())
-        if len(self._seams) > SEAMS_REMEMBERED:
+        if len(self._seams) > self.capacity:
             self._seams.popitem(last=False)
 
     def last_write(self, key: SeamKey, producer_id: int) -> LastWrite | None:
@@ -216,6 +228,7 @@ class Refusals:
     """
 
     __slots__ = ("_waiting",)
+    capacity = REFUSALS_REMEMBERED
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[BatchKey, tuple[list[int], float]] = OrderedDict()
@@ -247,8 +260,11 @@ class Refusals:
         waited, _ = self._waiting.setdefault(key, ([], now + REFUSAL_SECONDS))
         if base_sequence not in waited and len(waited) < REFUSED_IN_A_ROW:
             insort(waited, base_sequence)
-        if len(self._waiting) > REFUSALS_REMEMBERED:
+        if len(self._waiting) > self.capacity:
             self._waiting.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
 
 READ_REPLICAS_REMEMBERED = 10_000
@@ -300,6 +316,21 @@ class Memory:
     """Topic ids that no cluster knew when all were asked."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     """What clients tell of themselves."""
+
+    @property
+    def stores(self) -> Mapping[str, Bounded]:
+        """By name, for who watches their sizes; fetch sessions and telemetry have metrics of their own."""
+        return {
+            "doubts": self.doubts,
+            "group_homes": self.group_homes,
+            "refusals": self.refusals,
+            "refused_groups": self.refused_groups,
+            "seams": self.seams,
+            "shadows_seen_to": self.shadows_seen_to,
+            "spanning": self.spanning,
+            "strange_topic_ids": self.strange_topic_ids,
+            "topic_names": self.topic_names,
+        }
 
 
 class OnItsWay(Protocol):
