@@ -7,9 +7,9 @@ before it is then refused for ever. So whatever a batch must follow has to be an
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from services.gateway.requests.memory import BatchKey, Refusals
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
 from services.gateway.requests.plan import MeshView, Request
+from services.gateway.requests.producer_memory import BatchKey, Refusals
 from services.gateway.requests.seams import Verdict, is_open, judged
 from services.gateway.requests.transactions.records import Closed
 from services.gateway.wire.batches import BatchHeader

@@ -27,9 +27,9 @@ from typing import Any, Final
 import structlog
 
 from mesh.routing import Route, Stay
-from services.gateway.requests.memory import LastWrite, SeamKey
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Ask, Broker, Call, Command, MeshView, Outcome, RawResponse, refresh
+from services.gateway.requests.producer_memory import LastWrite, SeamKey
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import MINTED, BatchHeader, visit_producer_id

@@ -4,7 +4,6 @@ import pytest
 
 from services.gateway.requests import produce
 from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
-from services.gateway.requests.memory import REFUSAL_SECONDS
 from services.gateway.requests.plan import (
     Body,
     Broker,
@@ -18,6 +17,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
+from services.gateway.requests.producer_memory import REFUSAL_SECONDS
 from services.gateway.wire.batches import read_batch_header, visit_producer_id
 from services.gateway.wire.codec import decode
 from services.gateway.wire.errors import ErrorCode

@@ -1,0 +1,200 @@
+"""What is remembered of producers' batches, so that none is stored twice, none is lost and none overtakes another.
+
+`Seams`: what a topic's last cluster had stored when the topic left it. `Passages`: batches on their way over a seam.
+`Refusals`: batches that were sent back and have not come again. No I/O, all bounded.
+"""
+
+from bisect import insort
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+BatchKey = tuple[int, int, str, int]
+"""Producer id, epoch, topic, partition."""
+
+DOUBTS_REMEMBERED = 100_000
+DOUBT_SECONDS = 150.0
+"""Clients give a record up after 120 s by default."""
+
+
+class LastWrite(NamedTuple):
+    """The newest batch of a producer that a partition remembers."""
+
+    epoch: int
+    sequence: int
+    """Of its last record."""
+    timestamp: int
+    """The batch's highest, in ms."""
+    gap_since: float | None = None
+    """When a later batch came without the next one, which is waited for."""
+
+
+SeamKey = tuple[str, int, str, str, int]
+"""Topic, partition, cluster, the topic's name there, visit: its stay at the place where it lives."""
+
+SEAMS_REMEMBERED = 100_000
+SEAM_SECONDS = 900.0
+"""So long a producer may repeat a write whose answer was lost; clients give up after 120 s by default."""
+PRODUCERS_OF_A_SEAM = 1000
+"""Those that wrote last: about 150 KB for a partition."""
+
+
+@dataclass(slots=True)
+class Seam:
+    """What one partition's last cluster had stored when its topic left."""
+
+    until: float
+    """So long repeats are looked for."""
+    writes: dict[int, LastWrite]
+    """By producer, of those that have not gone on yet."""
+    gone_on: set[int] = field(default_factory=set)
+    """Producers that have written to the new cluster: nothing of theirs is missing in between."""
+
+
+class Seams:
+    """What was stored of each producer before a topic moved; see `seams`."""
+
+    __slots__ = ("_seams",)
+    capacity = SEAMS_REMEMBERED
+
+    def __init__(self) -> None:
+        self._seams: OrderedDict[SeamKey, Seam] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._seams)
+
+    def is_known(self, key: SeamKey) -> bool:
+        return key in self._seams
+
+    def is_closed(self, key: SeamKey, now: float) -> bool:
+        """Whether it is known that no producer can repeat anything."""
+        seam = self._seams.get(key)
+        if seam is None:
+            return False
+        if seam.writes and now > seam.until:
+            seam.writes.clear()
+            seam.gone_on.clear()
+        return not seam.writes
+
+    def learn(self, key: SeamKey, writes: dict[int, LastWrite], now: float) -> None:
+        if len(writes) > PRODUCERS_OF_A_SEAM:
+            newest = sorted(writes.items(), key=lambda item: item[1].timestamp, reverse=True)
+            writes = dict(newest[:PRODUCERS_OF_A_SEAM])
+        known = self._seams.get(key)
+        self._seams[key] = Seam(now + SEAM_SECONDS, writes, known.gone_on if known is not None else set())
+        if len(self._seams) > self.capacity:
+            self._seams.popitem(last=False)
+
+    def last_write(self, key: SeamKey, producer_id: int) -> LastWrite | None:
+        seam = self._seams.get(key)
+        return None if seam is None else seam.writes.get(producer_id)
+
+    def has_gone_on(self, key: SeamKey, producer_id: int) -> bool:
+        """Whether the producer has begun on the new cluster."""
+        seam = self._seams.get(key)
+        return seam is not None and producer_id in seam.gone_on
+
+    def miss(self, key: SeamKey, producer_id: int, now: float) -> None:
+        """The producer has skipped its next batch, for the first time."""
+        writes = self._seams[key].writes
+        writes[producer_id] = writes[producer_id]._replace(gap_since=now)
+
+    def goes_on(self, key: SeamKey, producer_id: int) -> None:
+        """The producer has sent something newer: it repeats nothing any more."""
+        seam = self._seams.get(key)
+        if seam is not None and seam.writes.pop(producer_id, None) is not None:
+            seam.gone_on.add(producer_id)
+
+
+class Passages:
+    """Batches that are on their way over the seam of a topic that has moved, over all client connections.
+
+    A client that keeps one connection for each node may send its next batch on another connection than the one before.
+    The new cluster does not know the producer yet, and takes whichever comes first for its beginning. So the later one
+    is sent back until the earlier one is answered.
+    """
+
+    __slots__ = ("_under_way",)
+
+    def __init__(self) -> None:
+        self._under_way: dict[BatchKey, dict[object, tuple[int, object]]] = {}
+        """By request: base sequence, and the connection."""
+
+    def enter(self, key: BatchKey, request: object, base_sequence: int, connection: object) -> None:
+        self._under_way.setdefault(key, {})[request] = (base_sequence, connection)
+
+    def leave(self, key: BatchKey, request: object) -> None:
+        requests = self._under_way.get(key)
+        if requests is not None:
+            requests.pop(request, None)
+            if not requests:
+                del self._under_way[key]
+
+    def is_overtaking(self, key: BatchKey, base_sequence: int, connection: object) -> bool:
+        """Whether an earlier batch is on its way on another connection."""
+        return any(
+            earlier < base_sequence and carrier is not connection
+            for earlier, carrier in self._under_way.get(key, {}).values()
+        )
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+
+REFUSALS_REMEMBERED = 100_000
+"""Refused (producer, partition) pairs; with more the oldest is forgotten."""
+REFUSED_IN_A_ROW = 100
+"""Batches of one producer and partition; clients have at most 5 on their way."""
+REFUSAL_SECONDS = 30.0
+"""A refused batch that has not come back by then went another way, or its producer gave it up. Clients try again within
+seconds, and report an error after 120 s."""
+
+
+class Refusals:
+    """Batches that were refused and have not come back yet.
+
+    If a batch is refused and the next one of its producer and partition got through, the broker would for ever answer
+    the first with OUT_OF_ORDER_SEQUENCE_NUMBER, or the next one already, which is fatal to librdkafka. So once a batch
+    is refused, all later ones are too, and they come back in their order, be it on another connection: once its topic
+    has moved, a client that knows one node for each cluster takes that one's. It may come back on another gateway, or
+    not at all, so no refusal is for ever.
+    """
+
+    __slots__ = ("_waiting",)
+    capacity = REFUSALS_REMEMBERED
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[BatchKey, tuple[list[int], float]] = OrderedDict()
+        """Base sequences in their order, and end of the waiting; the oldest refusal first."""
+
+    def any(self, now: float) -> bool:
+        """Whether any batch is waited for."""
+        while self._waiting:
+            key, (_, until) = next(iter(self._waiting.items()))
+            if now < until:
+                return True
+            del self._waiting[key]
+        return False
+
+    def admits(self, key: BatchKey, base_sequence: int, records: int, now: float) -> bool:
+        """Whether a batch may pass: nothing before it is waited for. It may hold records of several refused ones."""
+        waited, until = self._waiting.get(key, ([], now))
+        if now < until and base_sequence > waited[0]:
+            return False
+        left = [sequence for sequence in waited if sequence >= base_sequence + records] if now < until else []
+        if left:
+            self._waiting[key] = (left, now + REFUSAL_SECONDS)
+        else:
+            self._waiting.pop(key, None)
+        return True
+
+    def refuse(self, key: BatchKey, base_sequence: int, now: float) -> None:
+        """Remember that this batch was refused."""
+        waited, _ = self._waiting.setdefault(key, ([], now + REFUSAL_SECONDS))
+        if base_sequence not in waited and len(waited) < REFUSED_IN_A_ROW:
+            insort(waited, base_sequence)
+        if len(self._waiting) > self.capacity:
+            self._waiting.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
