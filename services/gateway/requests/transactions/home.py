@@ -43,8 +43,10 @@ def closed_topics(transactional_id: str, foreign: Mapping[str, str], mesh: MeshV
 
 
 def takes_part(cluster: str, mesh: MeshView) -> bool:
-    """Whether the cluster can say what it knows of a transactional id, as Kafka does since 3.0."""
-    return ApiKey.DESCRIBE_TRANSACTIONS in mesh.clusters[cluster].versions
+    """Whether the cluster can say what it knows of a transactional id, as Kafka does since 3.0. One that was never
+    reached may, and is waited for."""
+    spoken = mesh.clusters[cluster].versions
+    return not spoken or ApiKey.DESCRIBE_TRANSACTIONS in spoken
 
 
 def tell_refused(what: str, transactional_id: str, home: str | None, foreign: Mapping[str, str]) -> None:

@@ -41,7 +41,7 @@ def survey(
     asked: list[str] = []
     for cluster in clusters:
         knowledge = mesh.clusters[cluster]
-        if knowledge.versions and not takes_part(cluster, mesh):
+        if not takes_part(cluster, mesh):
             continue
         if knowledge.partition_count(STATE_TOPIC) is None:
             failed = yield from refresh(cluster, (STATE_TOPIC,))

@@ -48,6 +48,18 @@ def test_a_producer_does_not_take_over_a_part_that_it_could_not_have_aborted() -
     assert asked(book) == [("c2", EndTxnRequest("tx", *THERE, False))]
 
 
+def test_a_cluster_that_was_never_reached_is_waited_for() -> None:
+    """By a gateway that has just started: nobody knows yet whether it can take part."""
+    made = world()
+    away = made.clusters["c2"]
+    away.versions, away.down = {}, "not connected yet"
+    away.topics.clear()
+    book = play_produce(made, "bananas")
+    book.answered(known(HOME, "Empty"))
+    book.all_unreachable()
+    assert errors(book) == {"bananas": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
 def test_records_behind_do_not_overtake_those_whose_identity_is_made() -> None:
     book = play_produce(begun(there=None), "bananas")
     book.answered(NOT_FOUND, known(HOME, "Empty"))
