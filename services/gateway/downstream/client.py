@@ -24,20 +24,11 @@ from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.api_versions import unsupported_version
+from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
 from services.gateway.requests.nodes import Advertised
-from services.gateway.requests.plan import (
-    Answer,
-    Body,
-    Close,
-    Handler,
-    NoAnswer,
-    Order,
-    RawResponse,
-    Request,
-    Versioned,
-)
+from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
 from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name

@@ -315,65 +315,6 @@ Plan = Generator[Command, Any, Answer]
 Handle = Callable[[Request, MeshView], Plan]
 
 
-class Order(Enum):
-    """When a request may start, seen from the others of its client connection. Answers always leave in order."""
-
-    ONE_BY_ONE = "one by one"
-    """When all earlier ones of this kind are answered: what a broker does."""
-    PIPELINED = "pipelined"
-    """When all earlier pipelined ones have sent their first calls: Produce."""
-    AT_ONCE = "at once"
-    """Immediately: needs no upstream and changes nothing."""
-
-
-class Reach(Enum):
-    """How far requests of an API go, and so which of its versions can be offered."""
-
-    OWN = "always"
-    """The client's version never reaches a broker: what the table says, whatever the clusters speak."""
-    ALL_CLUSTERS = "if all clusters speak it"
-    """One request concerns several clusters: what they have in common."""
-    ONE_OWNER = "if any cluster speaks it"
-    """Each item has one owner: what any cluster speaks. For the others `versions.ask_fitting` takes an older version
-    if no field is lost by it, else the item is refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Older:
-    """Versions that clusters need not speak: the gateway translates them to those of `Handler.handle`."""
-
-    versions: VersionRange
-    """They end where `Handler.versions` begin."""
-    handle: Handle
-
-
-@dataclass(frozen=True, slots=True)
-class Handler:
-    """A row of the table of APIs."""
-
-    api_key: int
-    versions: VersionRange
-    """What `handle` serves."""
-    handle: Handle
-    split: str
-    """By what the request is divided over clusters: for readers, and for the README's table."""
-    merge: str
-    """How the answers become one."""
-    order: Order = Order.ONE_BY_ONE
-    reach: Reach = Reach.ALL_CLUSTERS
-    older: Older | None = None
-    """Offered with `versions`, unless clusters have given the lowest of these up: versions have no gaps."""
-
-    def handle_of(self, version: int) -> Handle:
-        return self.older.handle if self.older and version in self.older.versions else self.handle
-
-    def widened(self, offered: VersionRange) -> VersionRange:
-        """With the older versions, if there is no gap between."""
-        if self.older is None or offered.low > self.versions.low:
-            return offered
-        return VersionRange(self.older.versions.low, offered.high)
-
-
 # --- typed shorthand ---------------------------------------------------------------------------------------------
 
 

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from services.gateway.requests.handler import Handler, Reach
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.left_out import LEFT_OUT
-from services.gateway.requests.plan import Handler, Reach
 from services.gateway.requests.rows import clusters, groups, mesh, records, topics, transactions
 from services.gateway.wire.apis import api_name
 

@@ -8,8 +8,8 @@ from services.gateway.requests import (
     unregister_broker,
     update_features,
 )
+from services.gateway.requests.handler import Handler, Reach
 from services.gateway.requests.knowledge import VersionRange
-from services.gateway.requests.plan import Handler, Reach
 from services.gateway.wire.apis import ApiKey
 
 ROWS = (

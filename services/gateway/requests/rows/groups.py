@@ -15,9 +15,9 @@ from services.gateway.requests import (
     share_group_offsets,
     streams_group_member,
 )
+from services.gateway.requests.handler import Handler, Older, Reach
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.older import offsets as older_offsets
-from services.gateway.requests.plan import Handler, Older, Reach
 from services.gateway.wire.apis import ApiKey
 
 ROWS = (

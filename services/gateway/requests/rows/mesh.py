@@ -7,8 +7,8 @@ from services.gateway.requests import (
     find_coordinator,
     metadata,
 )
+from services.gateway.requests.handler import Handler, Order, Reach
 from services.gateway.requests.knowledge import VersionRange
-from services.gateway.requests.plan import Handler, Order, Reach
 from services.gateway.requests.telemetry import requests as telemetry
 from services.gateway.wire.apis import ApiKey
 

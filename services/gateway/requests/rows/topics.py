@@ -12,9 +12,9 @@ from services.gateway.requests import (
     list_config_resources,
     partition_reassignments,
 )
+from services.gateway.requests.handler import Handler, Older, Reach
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.older import admin as older_admin
-from services.gateway.requests.plan import Handler, Older, Reach
 from services.gateway.wire.apis import ApiKey
 
 ROWS = (

@@ -6,8 +6,8 @@ from services.gateway.requests import (
     list_transactions,
     write_txn_markers,
 )
+from services.gateway.requests.handler import Handler, Reach
 from services.gateway.requests.knowledge import VersionRange
-from services.gateway.requests.plan import Handler, Reach
 from services.gateway.requests.transactions import add_partitions, end, offsets
 from services.gateway.wire.apis import ApiKey
 

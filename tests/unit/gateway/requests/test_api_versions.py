@@ -1,8 +1,8 @@
 """What clients are told that the mesh can do."""
 
 from services.gateway.requests import api_versions, init_producer_id
+from services.gateway.requests.handler import Reach
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
-from services.gateway.requests.plan import Reach
 from services.gateway.requests.table import HANDLERS, served_ranges
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, InitProducerIdRequest
