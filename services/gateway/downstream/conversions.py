@@ -150,5 +150,8 @@ async def _ended(process: Process | None) -> None:
         return
     if process.returncode is None:
         process.kill()
-    async with asyncio.timeout(END_S):
-        await process.wait()
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:  # who waits for the work must not wait for the end of its process
+        log.error("a process for conversions was killed and does not end", process_id=process.pid)

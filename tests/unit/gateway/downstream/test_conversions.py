@@ -72,6 +72,18 @@ async def test_what_takes_too_long_is_ended_and_its_process_too(
     await gone(process_id)
 
 
+async def test_a_process_that_does_not_end_keeps_nobody_waiting(
+    pool: Conversions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await result(pool, os.getpid)
+    monkeypatch.setattr(conversions, "END_S", 0)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(conversions, "CONVERSION_S", 0.05)
+        async with asyncio.timeout(5):
+            assert isinstance(await result(pool, time.sleep, 600), NotConverted)
+    assert await result(pool, divmod, 7, 2) == (3, 1)
+
+
 async def test_a_full_queue_refuses_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversions, "MOST_WAITING", 1)
     pool = Conversions(workers=1)
