@@ -23,10 +23,10 @@ from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.frame_stream import FrameStream
-from services.gateway.requests.api_versions import unsupported_version
 from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
+from services.gateway.requests.mesh.api_versions import unsupported_version
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
 from services.gateway.requests.table import HANDLERS

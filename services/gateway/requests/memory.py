@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from services.gateway.requests.broker_fetches import BrokerFetches
-from services.gateway.requests.fetch_sessions import FetchSessions
-from services.gateway.requests.producer_memory import (
+from services.gateway.requests.groups.share_sessions import ShareSessions
+from services.gateway.requests.records.broker_fetches import BrokerFetches
+from services.gateway.requests.records.fetch_sessions import FetchSessions
+from services.gateway.requests.records.producer_memory import (
     DOUBT_SECONDS,
     DOUBTS_REMEMBERED,
     BatchKey,
@@ -16,7 +17,6 @@ from services.gateway.requests.producer_memory import (
     Refusals,
     Seams,
 )
-from services.gateway.requests.share_sessions import ShareSessions
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
 

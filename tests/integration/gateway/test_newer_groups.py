@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from mesh.routing import ExactName, ForwardingRule, Subject
-from services.gateway.requests.shadow_topics import MARK
+from services.gateway.requests.groups.shadow_topics import MARK
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway

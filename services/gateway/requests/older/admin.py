@@ -1,8 +1,8 @@
 """CreateTopics 0 and 1, DeleteTopics 0, DescribeConfigs 0: administration before 2.0."""
 
-from services.gateway.requests import create_topics, delete_topics, describe_configs
 from services.gateway.requests.older.rewriting import message_of_answer, raised, rewritten
 from services.gateway.requests.plan import MeshView, Plan, Request
+from services.gateway.requests.topics import create_topics, delete_topics, describe_configs
 from services.gateway.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from services.gateway.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from services.gateway.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse

@@ -16,9 +16,9 @@ from typing import Any
 
 import structlog
 
-from services.gateway.requests import fetch
 from services.gateway.requests.older.rewriting import known_code, message_of_answer, rewritten
 from services.gateway.requests.plan import Close, Command, MeshView, NoAnswer, NotConverted, Plan, Request, convert
+from services.gateway.requests.records import fetch
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.legacy.conversion import Corrupt, Readable, Stored, message_sets_of

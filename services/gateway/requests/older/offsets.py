@@ -3,9 +3,10 @@
 from collections.abc import Generator
 from typing import Any
 
-from services.gateway.requests import list_offsets, offset_commit, offset_fetch
+from services.gateway.requests.groups import offset_commit, offset_fetch
 from services.gateway.requests.older.rewriting import message_of_answer, rewritten
 from services.gateway.requests.plan import Close, Command, MeshView, NoAnswer, Plan, Request
+from services.gateway.requests.records import list_offsets
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -10,9 +10,9 @@ Theory of operation
 
 import structlog
 
-from services.gateway.requests import produce
 from services.gateway.requests.older.rewriting import known_code, message_of_answer, rewritten
 from services.gateway.requests.plan import Close, MeshView, NoAnswer, NotConverted, Plan, Request, convert
+from services.gateway.requests.records import produce
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.legacy.conversion import Corrupt, batches_of
 from services.gateway.wire.messages.produce import (

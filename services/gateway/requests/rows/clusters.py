@@ -1,6 +1,6 @@
 """What belongs to clusters as a whole: rights, users, quotas, tokens, features, brokers."""
 
-from services.gateway.requests import (
+from services.gateway.requests.clusters import (
     acls,
     client_quotas,
     delegation_tokens,

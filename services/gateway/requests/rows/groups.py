@@ -1,6 +1,6 @@
 """Groups of all kinds and their offsets."""
 
-from services.gateway.requests import (
+from services.gateway.requests.groups import (
     consumer_group_member,
     delete_groups,
     describe_groups,

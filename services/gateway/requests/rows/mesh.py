@@ -1,14 +1,14 @@
 """The mesh as one cluster: its topics and nodes, what it can do, and what clients tell of themselves."""
 
-from services.gateway.requests import (
+from services.gateway.requests.handler import Handler, Order, Reach
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.mesh import (
     api_versions,
     describe_cluster,
     describe_topic_partitions,
     find_coordinator,
     metadata,
 )
-from services.gateway.requests.handler import Handler, Order, Reach
-from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.telemetry import requests as telemetry
 from services.gateway.wire.apis import ApiKey
 

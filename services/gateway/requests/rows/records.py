@@ -1,6 +1,11 @@
 """Records: what producers and consumers move, and what logs tell of them."""
 
-from services.gateway.requests import (
+from services.gateway.requests.handler import Handler, Older, Order, Reach
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.older import fetch as older_fetch
+from services.gateway.requests.older import offsets as older_offsets
+from services.gateway.requests.older import produce as older_produce
+from services.gateway.requests.records import (
     delete_records,
     describe_producers,
     fetch,
@@ -8,11 +13,6 @@ from services.gateway.requests import (
     offset_for_leader_epoch,
     produce,
 )
-from services.gateway.requests.handler import Handler, Older, Order, Reach
-from services.gateway.requests.knowledge import VersionRange
-from services.gateway.requests.older import fetch as older_fetch
-from services.gateway.requests.older import offsets as older_offsets
-from services.gateway.requests.older import produce as older_produce
 from services.gateway.wire.apis import ApiKey
 
 ROWS = (

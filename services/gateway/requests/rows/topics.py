@@ -1,6 +1,9 @@
 """Topics, their settings and where their replicas lie."""
 
-from services.gateway.requests import (
+from services.gateway.requests.handler import Handler, Older, Reach
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.older import admin as older_admin
+from services.gateway.requests.topics import (
     alter_configs,
     alter_replica_log_dirs,
     create_partitions,
@@ -12,9 +15,6 @@ from services.gateway.requests import (
     list_config_resources,
     partition_reassignments,
 )
-from services.gateway.requests.handler import Handler, Older, Reach
-from services.gateway.requests.knowledge import VersionRange
-from services.gateway.requests.older import admin as older_admin
 from services.gateway.wire.apis import ApiKey
 
 ROWS = (

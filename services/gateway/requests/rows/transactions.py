@@ -1,14 +1,16 @@
 """Transactions and the ids of producers."""
 
-from services.gateway.requests import (
-    describe_transactions,
-    init_producer_id,
-    list_transactions,
-    write_txn_markers,
-)
 from services.gateway.requests.handler import Handler, Reach
 from services.gateway.requests.knowledge import VersionRange
-from services.gateway.requests.transactions import add_partitions, end, offsets
+from services.gateway.requests.transactions import (
+    add_partitions,
+    describe_transactions,
+    end,
+    init_producer_id,
+    list_transactions,
+    offsets,
+    write_txn_markers,
+)
 from services.gateway.wire.apis import ApiKey
 
 ROWS = (

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Command, Forget, MeshView, Plan, Request
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.home import (

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any, Final, TypeVar
 
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import (
     Call,
     Command,

@@ -11,8 +11,8 @@ from typing import Any
 
 import structlog
 
-from services.gateway.requests.group_home import find_home, offsets_place
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.groups.group_home import find_home, offsets_place
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Command, Coordinator, Forget, MeshView, Plan, Request
 from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
 from services.gateway.requests.transactions.home import tell_refused, transaction_home

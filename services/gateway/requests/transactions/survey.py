@@ -7,7 +7,7 @@ they know no transactional id at all. Clusters before Kafka 3.0 can't be asked.
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from services.gateway.requests.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Ask, Call, Command, Forget, Lane, MeshView, Outcome, Unreachable, refresh
 from services.gateway.requests.transactions.coordinator import coordinator_of
 from services.gateway.requests.transactions.home import takes_part

@@ -1,8 +1,8 @@
 """What the tests of Fetch say: requests of clients, answers of brokers, and what a client sees."""
 
-from services.gateway.requests import fetch
 from services.gateway.requests.knowledge import BrokerAddress
 from services.gateway.requests.plan import Body, Call, RawResponse
+from services.gateway.requests.records import fetch
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode

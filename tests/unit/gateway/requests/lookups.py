@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from services.gateway.requests.group_kinds import CLASSIC, KINDS, Description, GroupKind
+from services.gateway.requests.groups.group_kinds import CLASSIC, KINDS, Description, GroupKind
 from services.gateway.requests.plan import Outcome, Unreachable
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.gateway.requests import acls
+from services.gateway.requests.clusters import acls
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Unreachable
 from services.gateway.wire.apis import ApiKey

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from mesh.routing import RoutingTable
-from services.gateway.requests import create_topics, delete_topics, describe_cluster, describe_configs
 from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.mesh import describe_cluster
 from services.gateway.requests.plan import AnyBroker, Broker, Controller, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.topics import create_topics, delete_topics, describe_configs
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import (

@@ -11,17 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gateway.requests import (
-    acls,
+from services.gateway.requests.clusters import acls, client_quotas, scram_users
+from services.gateway.requests.plan import Handle, Unreachable
+from services.gateway.requests.topics import (
     alter_configs,
-    client_quotas,
     create_partitions,
     create_topics,
     delete_topics,
     partition_reassignments,
-    scram_users,
 )
-from services.gateway.requests.plan import Handle, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_client_quotas as quotas
 from services.gateway.wire.messages import alter_configs as configs

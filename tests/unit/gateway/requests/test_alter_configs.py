@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.gateway.requests import alter_configs, describe_configs
 from services.gateway.requests.knowledge import BrokerAddress
 from services.gateway.requests.plan import AnyBroker, Broker, Handle, Unreachable
+from services.gateway.requests.topics import alter_configs, describe_configs
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_configs as whole
 from services.gateway.wire.messages import incremental_alter_configs as incremental

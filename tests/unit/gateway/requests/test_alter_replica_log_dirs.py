@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from services.gateway.requests import alter_replica_log_dirs
 from services.gateway.requests.plan import Broker, Unreachable
+from services.gateway.requests.topics import alter_replica_log_dirs
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -1,9 +1,10 @@
 """What clients are told that the mesh can do."""
 
-from services.gateway.requests import api_versions, init_producer_id
 from services.gateway.requests.handler import Reach
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.requests.mesh import api_versions
 from services.gateway.requests.table import HANDLERS, served_ranges
+from services.gateway.requests.transactions import init_producer_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, InitProducerIdRequest
 from tests.unit.gateway.requests.playbook import Playbook, World

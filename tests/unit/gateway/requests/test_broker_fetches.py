@@ -7,14 +7,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from services.gateway.requests.broker_fetches import (
+from services.gateway.requests.records.broker_fetches import (
     SESSION_WORTH_PARTITIONS,
     BrokerFetches,
     Limits,
     NamedSlot,
     Terms,
 )
-from services.gateway.requests.fetch_sessions import (
+from services.gateway.requests.records.fetch_sessions import (
     Asked,
     FetchSessions,
     Marks,

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from services.gateway.requests import client_quotas
+from services.gateway.requests.clusters import client_quotas
 from services.gateway.requests.plan import Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_client_quotas as altering

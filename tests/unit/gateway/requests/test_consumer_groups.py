@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, Subject
-from services.gateway.requests import consumer_group_member, describe_groups
-from services.gateway.requests.group_kinds import CONSUMER
-from services.gateway.requests.group_subscription import lacking
+from services.gateway.requests.groups import consumer_group_member, describe_groups
+from services.gateway.requests.groups.group_kinds import CONSUMER
+from services.gateway.requests.groups.group_subscription import lacking
+from services.gateway.requests.groups.shadow_topics import MARK
 from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Call, Forget, Refresh, Unreachable
-from services.gateway.requests.shadow_topics import MARK
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests import create_partitions
 from services.gateway.requests.plan import Controller, Lane, Stale, Unreachable
+from services.gateway.requests.topics import create_partitions
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from services.gateway.requests import delegation_tokens as tokens
+from services.gateway.requests.clusters import delegation_tokens as tokens
 from services.gateway.requests.plan import Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_delegation_token import (

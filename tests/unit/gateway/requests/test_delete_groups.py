@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests import delete_groups
+from services.gateway.requests.groups import delete_groups
 from services.gateway.requests.plan import Coordinator, Forget, Lane, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_groups import (

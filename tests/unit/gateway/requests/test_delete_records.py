@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests import delete_records
 from services.gateway.requests.knowledge import TopicKnowledge
 from services.gateway.requests.plan import Broker, Lane, Refresh, Stale, Unreachable
+from services.gateway.requests.records import delete_records
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_records import (
     DeleteRecordsPartition,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests import describe_log_dirs
 from services.gateway.requests.knowledge import BrokerAddress
 from services.gateway.requests.plan import Broker, Refresh, Unreachable
+from services.gateway.requests.topics import describe_log_dirs
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests import describe_producers
 from services.gateway.requests.plan import Broker, Stale, Unreachable
+from services.gateway.requests.records import describe_producers
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_producers import (
     DescribeProducersRequest,

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: the topics of the mesh, page by page."""
 
-from services.gateway.requests import describe_topic_partitions
+from services.gateway.requests.mesh import describe_topic_partitions
 from services.gateway.requests.plan import Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.messages import DescribeTopicPartitionsRequest, MetadataRequest, MetadataResponse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests import elect_leaders
 from services.gateway.requests.plan import Controller, Lane, Unreachable
+from services.gateway.requests.topics import elect_leaders
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.elect_leaders import (
     ElectLeadersRequest,

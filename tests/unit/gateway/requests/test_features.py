@@ -1,7 +1,7 @@
 """Features of clusters: what clients may rely on, whichever cluster their records go to."""
 
-from services.gateway.requests import api_versions
 from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.mesh import api_versions
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from services.gateway.wire.messages.api_versions import FinalizedFeatureKey
 from tests.unit.gateway.requests.playbook import Playbook, World

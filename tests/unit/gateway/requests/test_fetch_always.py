@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from services.gateway.requests import fetch
-from services.gateway.requests.broker_fetches import NamedSlot
-from services.gateway.requests.fetch_sessions import (
+from services.gateway.requests.memory import Session
+from services.gateway.requests.plan import Call, Gather, Outcome, RawResponse, Refresh, Request, Unreachable
+from services.gateway.requests.records import fetch
+from services.gateway.requests.records.broker_fetches import NamedSlot
+from services.gateway.requests.records.fetch_sessions import (
     Asked,
     FetchSessions,
     Marks,
@@ -22,8 +24,6 @@ from services.gateway.requests.fetch_sessions import (
     told_of,
     wish_of,
 )
-from services.gateway.requests.memory import Session
-from services.gateway.requests.plan import Call, Gather, Outcome, RawResponse, Refresh, Request, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_request_header
 from services.gateway.wire.messages import FetchRequest, FetchResponse

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from services.gateway.requests.fetch_sessions import (
+from services.gateway.requests.records.fetch_sessions import (
     MAKES_WAY_AFTER_S,
     Asked,
     FetchSessions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, Subject
-from services.gateway.requests import offset_commit, offset_delete, offset_fetch
+from services.gateway.requests.groups import offset_commit, offset_delete, offset_fetch
 from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.plan import Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, Subject
-from services.gateway.requests import (
-    describe_groups,
-    find_coordinator,
-    group_member,
-    list_groups,
-    offset_commit,
-    offset_fetch,
-)
-from services.gateway.requests.group_kinds import CONSUMER, SHARE, STREAMS, GroupKind
+from services.gateway.requests.groups import describe_groups, group_member, list_groups, offset_commit, offset_fetch
+from services.gateway.requests.groups.group_kinds import CONSUMER, SHARE, STREAMS, GroupKind
 from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.mesh import find_coordinator
 from services.gateway.requests.plan import Coordinator, Forget, RawResponse, Unreachable, Verbatim
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import encode

@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from services.gateway.requests import list_config_resources
 from services.gateway.requests.plan import Unreachable
+from services.gateway.requests.topics import list_config_resources
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.list_config_resources import (
     ConfigResource,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.gateway.requests import metadata
+from services.gateway.requests.mesh import metadata
 from services.gateway.requests.plan import Gather, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.errors import ErrorCode

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from services.gateway.requests import offset_delete
+from services.gateway.requests.groups import offset_delete
 from services.gateway.requests.plan import Coordinator, Forget, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_groups import (

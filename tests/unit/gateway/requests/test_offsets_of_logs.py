@@ -1,7 +1,7 @@
 """ListOffsets and OffsetForLeaderEpoch."""
 
-from services.gateway.requests import list_offsets, offset_for_leader_epoch
 from services.gateway.requests.plan import Broker, Refresh, Stale, Unreachable
+from services.gateway.requests.records import list_offsets, offset_for_leader_epoch
 from services.gateway.wire.messages import ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest
 from services.gateway.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from services.gateway.requests import partition_reassignments
 from services.gateway.requests.plan import Controller, Unreachable
+from services.gateway.requests.topics import partition_reassignments
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from services.gateway.requests import produce
 from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
 from services.gateway.requests.plan import (
     Body,
@@ -17,7 +16,8 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
-from services.gateway.requests.producer_memory import REFUSAL_SECONDS
+from services.gateway.requests.records import produce
+from services.gateway.requests.records.producer_memory import REFUSAL_SECONDS
 from services.gateway.wire.batches import read_batch_header, visit_producer_id
 from services.gateway.wire.codec import decode
 from services.gateway.wire.errors import ErrorCode

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.gateway.requests import produce
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Body, Call, Close, RawResponse
+from services.gateway.requests.records import produce
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode

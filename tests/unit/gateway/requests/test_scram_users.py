@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from services.gateway.requests import scram_users
+from services.gateway.requests.clusters import scram_users
 from services.gateway.requests.plan import Controller, Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_user_scram_credentials import (

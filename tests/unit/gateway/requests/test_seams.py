@@ -2,11 +2,11 @@
 
 import pytest
 
-from services.gateway.requests import produce
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Broker, RawResponse, Unreachable, Verbatim
-from services.gateway.requests.producer_memory import DOUBT_SECONDS, REFUSAL_SECONDS, SEAM_SECONDS
-from services.gateway.requests.seams import APART_MS, GAP_SECONDS, WINDOW
+from services.gateway.requests.records import produce
+from services.gateway.requests.records.producer_memory import DOUBT_SECONDS, REFUSAL_SECONDS, SEAM_SECONDS
+from services.gateway.requests.records.seams import APART_MS, GAP_SECONDS, WINDOW
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import visit_producer_id
 from services.gateway.wire.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests import share_acknowledge, share_fetch, share_group_member, share_group_offsets
+from services.gateway.requests.groups import share_acknowledge, share_fetch, share_group_member, share_group_offsets
 from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
 from services.gateway.requests.plan import Broker, Call, Coordinator, Stale, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id

@@ -1,10 +1,10 @@
 """Transactions over several clusters, and ids that move: who is asked, in which order, under which identity."""
 
-from services.gateway.requests import init_producer_id, produce
 from services.gateway.requests.knowledge import TopicKnowledge
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.plan import Call, RawResponse, Unreachable, Verbatim
-from services.gateway.requests.transactions import add_partitions, end
+from services.gateway.requests.records import produce
+from services.gateway.requests.transactions import add_partitions, end, init_producer_id
 from services.gateway.requests.transactions.state import Identity, Spanning
 from services.gateway.requests.transactions.survey import STATE_TOPIC
 from services.gateway.wire.apis import ApiKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests import streams_group_member
+from services.gateway.requests.groups import streams_group_member
 from services.gateway.requests.plan import Coordinator, Unreachable
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode

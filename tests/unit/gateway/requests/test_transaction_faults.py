@@ -1,7 +1,7 @@
 """Transactions over several clusters when answers are lost, clusters are away, and requests overtake one another."""
 
-from services.gateway.requests import produce
 from services.gateway.requests.plan import Unreachable
+from services.gateway.requests.records import produce
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import EndTxnRequest, InitProducerIdRequest, ProduceRequest
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData

@@ -3,10 +3,10 @@
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, Subject
-from services.gateway.requests import init_producer_id, produce
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Coordinator, Forget, Handle, KeyType, Lane, Unreachable, Verbatim
-from services.gateway.requests.transactions import add_partitions, end, offsets
+from services.gateway.requests.records import produce
+from services.gateway.requests.transactions import add_partitions, end, init_producer_id, offsets
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.gateway.requests import unregister_broker
+from services.gateway.requests.clusters import unregister_broker
 from services.gateway.requests.plan import Unreachable
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from services.gateway.requests.group_kinds import KINDS
+from services.gateway.requests.groups.group_kinds import KINDS
 from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
 from services.gateway.requests.plan import Body, Broker, Call, Outcome, RawResponse, Unreachable, Verbatim
 from services.gateway.requests.topic_ids import mesh_topic_id

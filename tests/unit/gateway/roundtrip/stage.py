@@ -23,7 +23,7 @@ from mesh.routing import (
 )
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
-from services.gateway.requests.group_kinds import CLASSIC, KINDS
+from services.gateway.requests.groups.group_kinds import CLASSIC, KINDS
 from services.gateway.requests.table import HANDLERS
 from services.gateway.settings import GatewaySettings
 from services.gateway.wire.apis import ApiKey

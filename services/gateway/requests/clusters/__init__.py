@@ -1,0 +1,1 @@
+"""What belongs to whole clusters: rights, quotas, users, tokens, features, brokers."""

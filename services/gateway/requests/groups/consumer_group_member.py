@@ -1,0 +1,116 @@
+"""ConsumerGroupHeartbeat (KIP-848): to the coordinator on the group's home cluster, which assigns the partitions.
+
+Theory of operation
+1. A group lives where its topics are. One that spans clusters is refused with a sentence, or, where a rule about the
+   group allows it, its home gets shadows of the foreign topics (`shadow_topics`): never an assignment that silently
+   lacks topics.
+2. Subscriptions and assignments pass as they are; only topic ids differ, the mesh's for clients, the home's for its
+   coordinator.
+3. What a member subscribes to is looked at when it says so: in its first heartbeat, and whenever it changes.
+"""
+
+from collections.abc import Generator
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from services.gateway.requests.groups.group_heartbeat import beat, homeless, refused, unreached
+from services.gateway.requests.groups.group_home import find_home, keeps_all_offsets
+from services.gateway.requests.groups.group_subscription import lacking, matching_topics, refusal, renamed_topics
+from services.gateway.requests.groups.group_topic_ids import ids_at, shown
+from services.gateway.requests.groups.shadow_topics import keep_shadows, see_to_shadows
+from services.gateway.requests.plan import Command, Gather, MeshView, Plan, Request, Unreachable
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+LIBRDKAFKA = ("librdkafka", "confluent-kafka-")
+"""How the names of its family begin."""
+RETRY_PAUSE_S = 1.0
+"""Before each refusal that librdkafka hears: it asks again at once."""
+WAY_OUT = "use group.protocol=classic, or a rule about the group with shadow_topics"
+
+log = structlog.get_logger(__name__)
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(ConsumerGroupHeartbeatRequest)
+    group_id = message.group_id
+    matching = yield from _matching(message, mesh)
+    renamed = renamed_topics(group_id, matching, mesh)
+    if renamed is not None:
+        return (yield from _refused_for_good(message, renamed, mesh))
+    topics = list(dict.fromkeys([*(message.subscribed_topic_names or ()), *matching]))
+    home = yield from find_home(group_id, mesh, topics, near_topics=True)
+    if home is None:
+        return homeless(message, ConsumerGroupHeartbeatResponse)
+    obstacle = yield from _see_to(group_id, topics, home, mesh)
+    if isinstance(obstacle, Unreachable):
+        text = f"cluster {obstacle.cluster} can't be reached: {obstacle.reason}"
+        return refused(message, ConsumerGroupHeartbeatResponse, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    if obstacle is not None:
+        return (yield from _refused_for_good(message, obstacle, mesh))
+    message.topic_partitions = yield from _as_the_home_names_them(message.topic_partitions, home, mesh)
+    answer = yield from beat(message, home, request.version, ConsumerGroupHeartbeatResponse, mesh)
+    if answer.assignment is not None:
+        given = yield from shown(answer.assignment.topic_partitions, home, mesh)
+        if isinstance(given, Unreachable):
+            return unreached(message, ConsumerGroupHeartbeatResponse, given)
+        answer.assignment.topic_partitions = given
+    return answer
+
+
+def _matching(message: ConsumerGroupHeartbeatRequest, mesh: MeshView) -> Generator[Command, Any, list[str]]:
+    """Topics that the member means by an expression; nothing is asked where it can mean but one cluster's, as named."""
+    clusters = mesh.table.clusters
+    if not message.subscribed_topic_regex or (len(clusters) <= 1 and not any(map(mesh.table.renames, clusters))):
+        return []
+    return (yield from matching_topics(message.subscribed_topic_regex, mesh))
+
+
+def _see_to(
+    group_id: str, topics: list[str], home: str, mesh: MeshView
+) -> Generator[Command, Any, str | Unreachable | None]:
+    """Has the home serve these topics; returns what is in the way."""
+    lacks = yield from lacking(topics, home, mesh)
+    if isinstance(lacks, Unreachable):
+        return lacks
+    if keeps_all_offsets(group_id, mesh) is None:
+        return refusal(group_id, home, lacks, WAY_OUT) if lacks else None
+    fault = yield from keep_shadows(home, lacks, mesh)
+    if fault is not None:
+        return f"group {group_id} lives on cluster {home} by rule, with shadow topics, but: {fault}"
+    yield from see_to_shadows(group_id, mesh)
+    return None
+
+
+def _as_the_home_names_them(
+    owned: list[TopicPartitions] | None, home: str, mesh: MeshView
+) -> Generator[Command, Any, list[TopicPartitions] | None]:
+    """What the member owns, by the home's topic ids; what the home does not have can't be owned there."""
+    if not owned:
+        return owned
+    ids = yield from ids_at(home, [each.topic_id for each in owned], mesh)
+    return [replace(each, topic_id=ids[each.topic_id]) for each in owned if each.topic_id in ids]
+
+
+def _refused_for_good(
+    message: ConsumerGroupHeartbeatRequest, text: str, mesh: MeshView
+) -> Generator[Command, Any, ConsumerGroupHeartbeatResponse]:
+    """With the error that has the client tell its application the sentence.
+
+    INVALID_REQUEST ends the consumers of Java and librdkafka alike, but librdkafka keeps the sentence to itself. Of all
+    errors it shows that of TOPIC_AUTHORIZATION_FAILED alone, again and again.
+    """
+    told = mesh.memory.refused_groups
+    if told.get(message.group_id, mesh.now) is None:
+        told.put(message.group_id, True, mesh.now)
+        log.warning("consumer group refused", group=message.group_id, reason=text)
+    if not mesh.session.software_name.startswith(LIBRDKAFKA):
+        return refused(message, ConsumerGroupHeartbeatResponse, ErrorCode.INVALID_REQUEST, text)
+    yield Gather((), lambda _: False, RETRY_PAUSE_S)
+    return refused(message, ConsumerGroupHeartbeatResponse, ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)

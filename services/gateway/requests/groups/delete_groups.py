@@ -1,0 +1,120 @@
+"""DeleteGroups: a group goes from every cluster that knows it, its foreign offsets too.
+
+Theory of operation
+1. Offsets of a group lie on several clusters, its members on one. Only the cluster of the members can refuse because
+   the group is in use: copies elsewhere look empty. So that one is asked first, and copies go when it has agreed.
+2. Who might know of members is asked first: the group's home, and every cluster that describes no such group, because
+   DescribeGroups is silent about groups of the newer kinds (KIP-848, share groups). Those have nothing to lose.
+3. While a cluster is silent nothing is deleted: the members may be there. Clients try again.
+"""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.gateway.requests.groups.group_home import (
+    REAL,
+    SIMPLE,
+    claim_of,
+    describe_everywhere,
+    hindrance,
+    strongest,
+)
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED, for_clients
+from services.gateway.requests.plan import (
+    Call,
+    Command,
+    Coordinator,
+    Forget,
+    Lane,
+    MeshView,
+    Plan,
+    Request,
+    Unreachable,
+    ask_all,
+)
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from services.gateway.wire.messages.describe_groups import DescribedGroup
+
+DONE = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """One group on its way out."""
+
+    group_id: str
+    first: list[str] = field(default_factory=list)
+    """Clusters that may refuse."""
+    copies: list[str] = field(default_factory=list)
+    """Clusters that hold what is left without the group: asked when none of `first` has refused."""
+    codes: list[int] = field(default_factory=list)
+
+    @property
+    def refused(self) -> bool:
+        return any(code not in DONE for code in self.codes)
+
+    def result(self) -> DeletableGroupResult:
+        """Members before any other trouble; not found only if nobody knew the group."""
+        codes = set(self.codes)
+        troubles = [code for code in self.codes if code not in DONE]
+        if ErrorCode.NON_EMPTY_GROUP in codes:
+            code: int = ErrorCode.NON_EMPTY_GROUP
+        elif troubles:
+            code = troubles[0]
+        else:
+            code = ErrorCode.NONE if ErrorCode.NONE in codes else ErrorCode.GROUP_ID_NOT_FOUND
+        return DeletableGroupResult(group_id=self.group_id, error_code=code)
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(DeleteGroupsRequest)
+    deletions = []
+    for group_id in dict.fromkeys(message.groups_names):
+        deletions.append((yield from _planned(group_id, mesh)))
+        mesh.memory.group_homes.drop(group_id)
+    yield from _delete([(each, each.first) for each in deletions], request.version)
+    yield from _delete([(each, each.copies) for each in deletions if not each.refused], request.version)
+    return DeleteGroupsResponse(results=[each.result() for each in deletions])
+
+
+def _planned(group_id: str, mesh: MeshView) -> Generator[Command, Any, _Deletion]:
+    """Which clusters to ask, and when; with a code from the start if none is to be asked."""
+    clusters = list(mesh.table.clusters)
+    if not clusters:
+        return _Deletion(group_id, codes=[ErrorCode.COORDINATOR_NOT_AVAILABLE])
+    if len(clusters) == 1:
+        return _Deletion(group_id, first=clusters)
+    found = yield from describe_everywhere(group_id, mesh)
+    code = hindrance(found)
+    if code is not None:
+        return _Deletion(group_id, codes=[code])
+    home, _ = strongest(found.items())
+    claims = {name: claim_of(group if isinstance(group, DescribedGroup) else None)[0] for name, group in found.items()}
+    first = [name for name, claim in claims.items() if claim < SIMPLE or (name == home and claim >= REAL)]
+    return _Deletion(group_id, first=first, copies=[name for name in clusters if name not in first])
+
+
+def _delete(wanted: Iterable[tuple[_Deletion, list[str]]], version: int) -> Generator[Command, Any, None]:
+    places = [(deletion, cluster) for deletion, clusters in wanted for cluster in clusters]
+    calls = [
+        Call(
+            cluster, DeleteGroupsRequest(groups_names=[each.group_id]), version, Coordinator(each.group_id), Lane.CLIENT
+        )
+        for each, cluster in places
+    ]
+    outcomes = yield from ask_all(calls, DeleteGroupsResponse)
+    for (each, cluster), outcome in zip(places, outcomes, strict=True):
+        if isinstance(outcome, Unreachable):
+            code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        else:
+            told = {result.group_id: result.error_code for result in outcome.results}
+            code = told.get(each.group_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if code in COORDINATOR_MOVED:
+            yield Forget(cluster, Coordinator(each.group_id))
+        each.codes.append(for_clients(code))

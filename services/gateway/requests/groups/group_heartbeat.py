@@ -1,0 +1,53 @@
+"""Heartbeats of the newer kinds of groups: what all of them have in common once their home is known."""
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.plan import Call, Command, Coordinator, Forget, Lane, MeshView, Unreachable
+from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+HeartbeatRequest = ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest | StreamsGroupHeartbeatRequest
+R = TypeVar("R", ConsumerGroupHeartbeatResponse, ShareGroupHeartbeatResponse, StreamsGroupHeartbeatResponse)
+
+
+def beat(
+    message: HeartbeatRequest, home: str, version: int, answer: type[R], mesh: MeshView
+) -> Generator[Command, Any, R]:
+    """What the coordinator at home answers, or a refusal that says why it does not."""
+    coordinator = Coordinator(message.group_id)
+    [outcome] = yield from ask_fitting(mesh, [Call(home, message, version, coordinator, Lane.CLIENT)], answer)
+    if isinstance(outcome, Unreachable):
+        yield Forget(home, coordinator)
+        return unreached(message, answer, outcome)
+    if outcome.error_code in COORDINATOR_MOVED:
+        yield Forget(home, coordinator)
+    if outcome.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+        mesh.memory.group_homes.drop(message.group_id)  # the group may have gone elsewhere, by another gateway
+    return outcome
+
+
+def homeless(message: HeartbeatRequest, answer: type[R]) -> R:
+    """For a group whose home no cluster can tell yet."""
+    text = "no cluster knows yet where the group lives"
+    return refused(message, answer, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+
+def unreached(message: HeartbeatRequest, answer: type[R], outcome: Unreachable) -> R:
+    """For a group whose home does not answer."""
+    code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    text = f"group {message.group_id} lives on cluster {outcome.cluster}: {outcome.reason}"
+    return refused(message, answer, code, text)
+
+
+def refused(message: HeartbeatRequest, answer: type[R], code: ErrorCode, text: str) -> R:
+    return answer(error_code=code, error_message=text, member_id=message.member_id, member_epoch=message.member_epoch)

@@ -1,0 +1,145 @@
+"""Which cluster's coordinator a group uses: the same answer on every gateway, without shared state.
+
+In this order, first hit:
+1. the cluster that a rule about the group names;
+2. the cluster where the group has members, of whatever kind it is;
+3. the cluster where it has been a real group: empty now, but of a protocol type. Offsets that the mesh committed for a
+   group on a foreign cluster leave a *simple* group there, without a protocol type: that is no home;
+4. the only owner of all topics that the member who asks subscribes to;
+5. the home cluster of the mesh.
+Members of the newer kinds (KIP-848, share, streams) get their partitions from the coordinator, which knows the topics
+of its own cluster alone. For them 4 comes before 3: an empty group goes where its topics are.
+2 and 3 are looked up on the brokers. Where members were found is remembered for a while; anything else is looked up
+again, so two gateways that have begun the same group on two clusters notice within seconds. A cluster that does not
+answer is passed over. One that is about to know (its coordinator moves or loads) is waited for: members sent elsewhere
+meanwhile would be a second group.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+from services.gateway.requests.groups.group_kinds import (
+    CLASSIC,
+    KINDS,
+    NOT_YET_KNOWN,
+    Description,
+    by_cluster,
+    describe,
+    for_clients,
+    questions,
+)
+from services.gateway.requests.plan import Command, MeshView, Unreachable
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.describe_groups import DescribedGroup
+
+NO_MEMBERS = frozenset({"", "Dead", "Empty"})
+
+Claim = tuple[int, int]
+"""How strongly a cluster is a group's home, and the size of its copy; greater is stronger."""
+
+NO_CLAIM: Claim = (0, 0)
+SIMPLE, REAL, ALIVE = 1, 2, 3
+
+
+def claim_of(group: Description | Unreachable | None) -> Claim:
+    """What a cluster's description of a group says about where the group lives."""
+    if group is None or isinstance(group, Unreachable) or group.error_code or group.group_state in ("", "Dead"):
+        return NO_CLAIM
+    if group.group_state not in NO_MEMBERS:
+        return ALIVE, len(group.members)
+    only_offsets = isinstance(group, DescribedGroup) and not group.protocol_type
+    return (SIMPLE if only_offsets else REAL), 0
+
+
+Descriptions = dict[str, DescribedGroup | Unreachable]
+
+
+def describe_everywhere(
+    group_id: str, mesh: MeshView, *, authorized_operations: bool = False
+) -> Generator[Command, Any, Descriptions]:
+    """The classic group as each cluster of the table describes it, by name of the cluster, in their order."""
+    asked = questions(CLASSIC, group_id, mesh, authorized_operations=authorized_operations)
+    return by_cluster((yield from describe(asked, mesh)))
+
+
+def hindrance(found: Descriptions) -> int | None:
+    """Why nobody can say now where the group lives, if a cluster is silent about it: the code for the client."""
+    for group in found.values():
+        if isinstance(group, Unreachable):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if group.error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+            return for_clients(group.error_code)
+    return None
+
+
+def strongest(found: Iterable[tuple[str, Description | Unreachable]]) -> tuple[str | None, Claim]:
+    """The cluster with the strongest claim on a group, the first of equals; None when no cluster knows the group."""
+    best: str | None = None
+    best_claim = NO_CLAIM
+    for name, group in found:
+        claim = claim_of(group)
+        if claim > best_claim:
+            best, best_claim = name, claim
+    return best, best_claim
+
+
+def find_home(
+    group_id: str, mesh: MeshView, subscription: Sequence[str] = (), *, near_topics: bool = False
+) -> Generator[Command, Any, str | None]:
+    """Name of the group's home cluster; None in a mesh without clusters, and while a coordinator can't tell yet.
+
+    `near_topics`: the group is of a kind that can only read what its coordinator's cluster has.
+    """
+    clusters = mesh.table.clusters
+    rule = mesh.table.group_rule(group_id)
+    if rule is not None:
+        return rule.target_cluster if rule.target_cluster in clusters else None
+    if len(clusters) <= 1:
+        return next(iter(clusters), None)
+    near = sole_owner(subscription, mesh)
+    remembered = mesh.memory.group_homes.get(group_id, mesh.now)
+    if remembered in clusters and not (near_topics and near not in (None, remembered)):
+        return remembered
+    mesh.memory.group_homes.drop(group_id)
+    found = yield from describe([question for kind in KINDS for question in questions(kind, group_id, mesh)], mesh)
+    home, (claim, _) = strongest((question.cluster, outcome) for question, outcome in found.items())
+    if claim == ALIVE and home is not None:
+        mesh.memory.group_homes.put(group_id, home, mesh.now)
+        return home
+    if any(not isinstance(outcome, Unreachable) and outcome.error_code in NOT_YET_KNOWN for outcome in found.values()):
+        return None
+    if claim == REAL and not (near_topics and near):
+        return home
+    return near or _mesh_home(mesh)
+
+
+def owners(topics: Iterable[str], mesh: MeshView) -> Mapping[str, list[str]]:
+    """Topics by the cluster that owns them; those that no rule matches are left out."""
+    found: dict[str, list[str]] = {}
+    for topic in topics:
+        owner = mesh.table.cluster_of(topic)
+        if owner is not None:
+            found.setdefault(owner, []).append(topic)
+    return found
+
+
+def sole_owner(subscription: Sequence[str], mesh: MeshView) -> str | None:
+    found = owners(subscription, mesh)
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def keeps_all_offsets(group_id: str, mesh: MeshView) -> str | None:
+    """The group's home if that keeps its offsets of all topics, foreign ones too, in the place of their owners."""
+    rule = mesh.table.group_rule(group_id)
+    return rule.target_cluster if rule is not None and rule.shadow_topics else None
+
+
+def offsets_place(group_id: str, topic: str, mesh: MeshView) -> str | None:
+    """The cluster that keeps a group's offsets of a topic; None for a topic that no rule matches."""
+    owner = mesh.table.cluster_of(topic)
+    return owner and (keeps_all_offsets(group_id, mesh) or owner)
+
+
+def _mesh_home(mesh: MeshView) -> str | None:
+    home = mesh.table.home
+    return None if home is None else home.name

@@ -1,0 +1,93 @@
+"""What a member of a newer kind of group subscribes to, and whether the group's home can serve it.
+
+The coordinator of such a group assigns the topics of its own cluster. About topics that it does not have it says
+nothing, and their readers would wait for ever. So before it is asked, the gateway looks for what the home lacks.
+A topic that has moved away leaves its partitions there, and is assigned by them: nothing is lacking.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import re2
+
+from services.gateway.requests.groups.group_home import owners
+from services.gateway.requests.plan import Command, MeshView, Unreachable, refresh
+from services.gateway.requests.topic_ids import is_internal, look_around
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A topic of another cluster whose partitions the group's home can't assign, or not all of them."""
+
+    topic: str
+    owner: str
+    partitions: int
+    at_home: int
+    """Partitions that the home has: 0 if it has no such topic."""
+
+
+def matching_topics(regex: str, mesh: MeshView) -> Generator[Command, Any, list[str]]:
+    """Topics of all clusters that a subscription by RE2 expression means; none for what is no expression."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        pattern = re2.compile(regex, options)
+    except re2.error:
+        return []
+    yield from look_around(mesh)
+    return sorted(
+        topic
+        for cluster, knowledge in mesh.clusters.items()
+        for topic in knowledge.topics
+        if not is_internal(topic) and mesh.table.cluster_of(topic) == cluster and pattern.fullmatch(topic)
+    )
+
+
+def renamed_topics(group_id: str, topics: Iterable[str], mesh: MeshView) -> str | None:
+    """A cluster matches an expression with the names that it knows: the sentence, if it knows some by other names."""
+    routes = ((topic, mesh.table.route(topic)) for topic in topics)
+    renamed = sorted(topic for topic, route in routes if route is not None and route.upstream_topic != topic)
+    if not renamed:
+        return None
+    return (
+        f"group {group_id} subscribes by expression to topics that have other names on their cluster "
+        f"({', '.join(renamed)}): subscribe to them by name, or use group.protocol=classic"
+    )
+
+
+def lacking(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Command, Any, list[Lack] | Unreachable]:
+    """What the home does not have of these topics; the cluster that can't be asked while nothing is known of it."""
+    lacks: list[Lack] = []
+    foreign = {owner: found for owner, found in owners(topics, mesh).items() if owner != home}
+    if foreign:
+        outcome = yield from refresh(home, sorted(topic for found in foreign.values() for topic in found))
+        if outcome is not None:
+            return outcome
+    for owner, found in foreign.items():
+        outcome = yield from refresh(owner, sorted(found))
+        for topic in found:
+            partitions = mesh.clusters[owner].partition_count(topic)
+            at_home = mesh.clusters[home].partition_count(topic) or 0
+            if partitions is None and outcome is not None and not at_home:
+                return outcome
+            if partitions is not None and partitions > at_home:
+                lacks.append(Lack(topic, owner, partitions, at_home))
+    return lacks
+
+
+def foreign_topics(group_id: str, topics: Iterable[str], home: str, way_out: str, mesh: MeshView) -> str | None:
+    """For groups that read nothing but what their home owns: the sentence, if some topics live elsewhere."""
+    lacks = [
+        Lack(topic, owner, 0, 0) for owner, found in owners(topics, mesh).items() for topic in found if owner != home
+    ]
+    return refusal(group_id, home, lacks, way_out) if lacks else None
+
+
+def refusal(group_id: str, home: str, lacks: Sequence[Lack], way_out: str) -> str:
+    """The sentence for a member that subscribes to what its group's home does not have."""
+    places: dict[str, list[str]] = {}
+    for lack in lacks:
+        places.setdefault(lack.owner, []).append(lack.topic)
+    named = "; ".join(f"cluster {owner}: {', '.join(sorted(topics))}" for owner, topics in places.items())
+    return f"group {group_id} lives on cluster {home}, but subscribes to topics of other clusters ({named}): {way_out}"

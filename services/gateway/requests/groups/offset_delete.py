@@ -1,0 +1,171 @@
+"""OffsetDelete: a group's offsets are forgotten where they are kept, on the cluster that owns the topic or, with shadow
+topics, on the group's home.
+
+A broker keeps offsets of topics that members of the group subscribe to. Only the group's home knows its members, so
+their subscriptions are read there, and hold for topics of the other clusters too. A cluster that has never heard of the
+group has nothing to forget: that is no error as long as any cluster knows it.
+"""
+
+from collections.abc import Container, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.gateway.requests.groups.group_home import (
+    ALIVE,
+    REAL,
+    describe_everywhere,
+    hindrance,
+    offsets_place,
+    strongest,
+)
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED, NOT_YET_KNOWN, for_clients
+from services.gateway.requests.groups.partition_errors import PartitionErrors
+from services.gateway.requests.plan import (
+    Call,
+    Command,
+    Coordinator,
+    Forget,
+    Lane,
+    MeshView,
+    Plan,
+    Request,
+    Unreachable,
+    ask_all,
+)
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.consumer_protocol import subscription_of
+from services.gateway.wire.messages.describe_groups import DescribedGroup
+from services.gateway.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from services.gateway.wire.primitives import WireError
+
+
+class _EveryTopic(Container[str]):
+    def __contains__(self, topic: object) -> bool:
+        return True
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """Offsets on their way out: parts by cluster, and the error code of each partition as it becomes known."""
+
+    message: OffsetDeleteRequest
+    known: bool = False
+    """Whether the group is known to exist, wherever."""
+    parts: dict[str, list[OffsetDeleteRequestTopic]] = field(default_factory=dict)
+    errors: PartitionErrors = field(default_factory=PartitionErrors)
+
+    def answer(self) -> OffsetDeleteResponse:
+        return OffsetDeleteResponse(
+            topics=[
+                OffsetDeleteResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetDeleteResponsePartition(
+                            partition_index=p.partition_index,
+                            error_code=self.errors.of(topic.name, p.partition_index),
+                        )
+                        for p in topic.partitions
+                    ],
+                )
+                for topic in self.message.topics
+            ]
+        )
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(OffsetDeleteRequest)
+    deletion = _Deletion(message)
+    for topic in message.topics:
+        place = offsets_place(message.group_id, topic.name, mesh)
+        if place is None:
+            deletion.errors.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            deletion.parts.setdefault(place, []).append(topic)
+    if deletion.parts and len(mesh.table.clusters) > 1:
+        refusal = yield from _hold_back_subscribed(deletion, mesh)
+        if refusal is not None:
+            return OffsetDeleteResponse(error_code=refusal)
+    refusal = yield from _delete(deletion, request.version)
+    return deletion.answer() if refusal is None else OffsetDeleteResponse(error_code=refusal)
+
+
+def _hold_back_subscribed(deletion: _Deletion, mesh: MeshView) -> Generator[Command, Any, int | None]:
+    """Settles foreign topics that members subscribe to; returns the error that bars the whole request, if any."""
+    found = yield from describe_everywhere(deletion.message.group_id, mesh)
+    home, (claim, _) = strongest(found.items())
+    if claim < REAL:
+        code = hindrance(found)
+        if code is not None:
+            return code
+    deletion.known = home is not None
+    group = found[home] if home is not None and claim == ALIVE else None
+    foreign = [name for name in deletion.parts if name != home]
+    if not foreign or not isinstance(group, DescribedGroup):
+        return None
+    if group.protocol_type != "consumer":
+        return ErrorCode.NON_EMPTY_GROUP
+    if group.group_state != "Stable":
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # brokers show subscriptions only between rebalances
+    subscribed = _subscriptions(group)
+    for name in foreign:
+        part = deletion.parts.pop(name)
+        deletion.errors.settle(
+            [topic for topic in part if topic.name in subscribed], ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        )
+        free = [topic for topic in part if topic.name not in subscribed]
+        if free:
+            deletion.parts[name] = free
+    return None
+
+
+def _subscriptions(group: DescribedGroup) -> Container[str]:
+    """Topics of all members; every topic if a member's subscription can't be read, as a broker sees it."""
+    topics: set[str] = set()
+    for member in group.members:
+        try:
+            topics.update(subscription_of(member.member_metadata).topics)
+        except WireError:
+            return _EveryTopic()
+    return topics
+
+
+def _delete(deletion: _Deletion, version: int) -> Generator[Command, Any, int | None]:
+    """Sends each part to its cluster; returns the error that stands for the whole request, if any.
+
+    What passes by itself is the whole request's: clients repeat it, and to forget twice does no harm. So is an error of
+    the group in which all parts agree; any other one is that of the part's partitions.
+    """
+    group_id = deletion.message.group_id
+    coordinator = Coordinator(group_id)
+    calls = [
+        Call(name, OffsetDeleteRequest(group_id=group_id, topics=part), version, coordinator, Lane.CLIENT)
+        for name, part in deletion.parts.items()
+    ]
+    outcomes = yield from ask_all(calls, OffsetDeleteResponse)
+    codes: dict[str, int] = {}
+    for name, outcome in zip(deletion.parts, outcomes, strict=True):
+        if isinstance(outcome, Unreachable):
+            codes[name] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        else:
+            codes[name] = outcome.error_code
+            deletion.errors.take(outcome.topics)
+        if codes[name] in COORDINATOR_MOVED:
+            yield Forget(name, coordinator)
+    if any(code in NOT_YET_KNOWN for code in codes.values()):
+        return next(for_clients(code) for code in codes.values() if code in NOT_YET_KNOWN)
+    if set(codes.values()) - {ErrorCode.GROUP_ID_NOT_FOUND}:
+        deletion.known = True
+    for name, code in codes.items():
+        if code == ErrorCode.GROUP_ID_NOT_FOUND and deletion.known:
+            codes[name] = ErrorCode.NONE
+            deletion.errors.settle(deletion.parts[name], ErrorCode.NONE)
+        elif code:
+            deletion.errors.settle(deletion.parts[name], code)
+    agreed = set(codes.values())
+    return agreed.pop() if len(agreed) == 1 and ErrorCode.NONE not in agreed else None

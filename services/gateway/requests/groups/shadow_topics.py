@@ -1,0 +1,130 @@
+"""Shadow topics: empty topics on a group's home cluster that stand for topics of other clusters.
+
+A coordinator assigns, and keeps offsets of, nothing but topics of its own cluster. Where a rule about a group allows
+it, the mesh makes the foreign topics' shadows there, with as many partitions. Nobody writes to them or reads from them:
+the rules lead those topics' names elsewhere. For the same reason no list of topics shows them.
+They are kept in step by whoever needs them: a subscription, a commit, and now and then a heartbeat of the group.
+A shadow is marked by a setting that changes nothing and that nobody else would make; its deletion is left to people,
+for a topic that was moved away, data and all, serves as well.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from services.gateway.requests.groups.group_home import keeps_all_offsets
+from services.gateway.requests.groups.group_kinds import CONSUMER, Question, describe
+from services.gateway.requests.groups.group_subscription import Lack, lacking, matching_topics
+from services.gateway.requests.plan import Call, Command, Controller, Lane, MeshView, Unreachable, ask, refresh
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.consumer_group_describe import DescribedGroup
+from services.gateway.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from services.gateway.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+MARK = ("flush.ms", "9223372036854775806")
+"""One millisecond less than the default, which means never."""
+TIMEOUT_MS = 5_000
+CREATE_VERSION, GROW_VERSION = 5, 2
+ONLY_BROKERS_DEFAULT = -1
+DONE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS})
+"""The last two: another gateway was faster."""
+
+log = structlog.get_logger(__name__)
+
+Refusal = tuple[ErrorCode, str]
+
+
+def keep_shadows(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command, Any, str | None]:
+    """Makes what the home lacks; returns why it could not be made."""
+    faults = yield from _create(home, [lack for lack in lacks if not lack.at_home], mesh)
+    faults += yield from _grow(home, [lack for lack in lacks if lack.at_home], mesh)
+    if lacks:
+        yield from refresh(home, sorted(lack.topic for lack in lacks))
+    return "; ".join(faults) or None
+
+
+def shadowed(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Command, Any, str | None]:
+    """Sees to it that the home has a shadow of each foreign topic; returns why it could not be."""
+    lacks = yield from lacking(topics, home, mesh)
+    if isinstance(lacks, Unreachable):
+        return f"cluster {lacks.cluster} can't be reached: {lacks.reason}"
+    return (yield from keep_shadows(home, lacks, mesh))
+
+
+def see_to_shadows(group_id: str, mesh: MeshView) -> Generator[Command, Any, None]:
+    """Now and then: what all members subscribe to may have got more partitions, or topics that are new."""
+    home = keeps_all_offsets(group_id, mesh)
+    if home is None or mesh.memory.shadows_seen_to.get(group_id, mesh.now):
+        return
+    mesh.memory.shadows_seen_to.put(group_id, True, mesh.now)
+    question = Question(CONSUMER, home, group_id)
+    group = (yield from describe([question], mesh))[question]
+    if isinstance(group, Unreachable):
+        return
+    fault = yield from shadowed((yield from _subscribed(group, mesh)), home, mesh)
+    if fault is not None:
+        log.warning("shadow topics could not be kept in step", group=group_id, cluster=home, reason=fault)
+
+
+def _subscribed(group: DescribedGroup, mesh: MeshView) -> Generator[Command, Any, list[str]]:
+    topics = {topic for member in group.members for topic in member.subscribed_topic_names}
+    for regex in {member.subscribed_topic_regex for member in group.members}:
+        if regex:
+            topics.update((yield from matching_topics(regex, mesh)))
+    return sorted(topics)
+
+
+def _create(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command, Any, list[str]]:
+    if not lacks:
+        return []
+    name, value = MARK
+    message = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=lack.topic,
+                num_partitions=lack.partitions,
+                replication_factor=ONLY_BROKERS_DEFAULT,
+                configs=[CreatableTopicConfig(name=name, value=value)],
+            )
+            for lack in lacks
+        ],
+        timeout_ms=TIMEOUT_MS,
+    )
+    version = highest_version(mesh, home, ApiKey.CREATE_TOPICS, CREATE_VERSION)
+    outcome = yield from ask(Call(home, message, version, Controller(), Lane.CLIENT), CreateTopicsResponse)
+    if isinstance(outcome, Unreachable):
+        return [outcome.reason]
+    log.info("shadow topics", cluster=home, topics=[lack.topic for lack in lacks])
+    return [_fault(home, each.name, each.error_code, each.error_message) for each in outcome.topics if _failed(each)]
+
+
+def _grow(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command, Any, list[str]]:
+    if not lacks:
+        return []
+    topics = [CreatePartitionsTopic(name=lack.topic, count=lack.partitions, assignments=None) for lack in lacks]
+    message = CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+    version = highest_version(mesh, home, ApiKey.CREATE_PARTITIONS, GROW_VERSION)
+    outcome = yield from ask(Call(home, message, version, Controller(), Lane.CLIENT), CreatePartitionsResponse)
+    if isinstance(outcome, Unreachable):
+        return [outcome.reason]
+    return [_fault(home, each.name, each.error_code, each.error_message) for each in outcome.results if _failed(each)]
+
+
+def _failed(result: Any) -> bool:
+    return result.error_code not in DONE
+
+
+def _fault(home: str, topic: str, code: int, text: str | None) -> str:
+    return f"cluster {home} made no shadow of topic {topic}: error {code}, {text or 'without a reason'}"

@@ -1,0 +1,115 @@
+"""ShareAcknowledge: to the leaders that gave the records, in the sessions in which they did."""
+
+from dataclasses import replace
+
+from services.gateway.requests.groups.share_opening import GONE, GONE_TEXT, Refused, Results, by_topic, opened, slots_of
+from services.gateway.requests.groups.share_sessions import FINAL_EPOCH, BrokerSession, ShareSession, Slot
+from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable
+from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.share_acknowledge import (
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+NO_LEADER = LeaderIdAndEpoch(-1, -1)
+
+Given = dict[Slot, AcknowledgePartition]
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(ShareAcknowledgeRequest)
+    member = (message.group_id or "", message.member_id or "")
+    session = yield from opened(member, message.share_session_epoch, mesh)
+    if isinstance(session, Refused):
+        return ShareAcknowledgeResponse(error_code=session.code, error_message=session.text)
+    given, strange = yield from slots_of(message.topics, mesh)
+    results: Results[PartitionData] = Results(lambda _, later: later)
+    for topic in strange:
+        failed = [_failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partitions]
+        results.put_strange(topic.topic_id, failed)
+    final = message.share_session_epoch == FINAL_EPOCH
+    parts = _by_giver(session, given, results, everyone=final)
+    calls = [_call(session, there, part, message, request.version, mesh) for there, part in parts]
+    outcomes = yield from ask_fitting(mesh, calls, ShareAcknowledgeResponse)
+    lock_timeout_ms = 0
+    for (there, part), outcome in zip(parts, outcomes, strict=True):
+        if isinstance(outcome, Unreachable) or outcome.error_code:
+            session.lost(there.broker_id)
+            for slot in part:
+                results.put(slot, _failed(slot.partition, GONE, GONE_TEXT))
+            continue
+        there.goes_on(there.slots)
+        lock_timeout_ms = max(lock_timeout_ms, outcome.acquisition_lock_timeout_ms)
+        _take(session, outcome, results, mesh)
+    if final:
+        mesh.session.share_sessions.end(member)
+    else:
+        session.goes_on()
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=lock_timeout_ms,
+        responses=[
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in results.by_topic(mesh).items()
+        ],
+    )
+
+
+def _by_giver(
+    session: ShareSession, given: Given, results: Results[PartitionData], *, everyone: bool
+) -> list[tuple[BrokerSession, Given]]:
+    """What is said to which broker; the end of the session is said to all of them."""
+    parts: dict[int, Given] = {broker_id: {} for broker_id in session.brokers} if everyone else {}
+    for slot, partition in given.items():
+        giver = session.giver(slot)
+        if giver is None:
+            results.put(slot, _failed(slot.partition, GONE, GONE_TEXT))
+        else:
+            parts.setdefault(giver.broker_id, {})[slot] = partition
+    return [(session.brokers[broker_id], part) for broker_id, part in parts.items()]
+
+
+def _call(
+    session: ShareSession,
+    there: BrokerSession,
+    part: Given,
+    message: ShareAcknowledgeRequest,
+    version: int,
+    mesh: MeshView,
+) -> Call:
+    known = mesh.clusters[session.cluster].topics
+    final = message.share_session_epoch == FINAL_EPOCH
+    question = replace(
+        message,
+        share_session_epoch=FINAL_EPOCH if final else there.epoch,
+        topics=[
+            AcknowledgeTopic(
+                topic_id=known[topic].topic_id, partitions=[part[Slot(topic, index)] for index in partitions]
+            )
+            for topic, partitions in by_topic(part).items()
+            if topic in known
+        ],
+    )
+    return Call(session.cluster, question, version, Broker(there.broker_id), Lane.FETCH)
+
+
+def _take(
+    session: ShareSession, outcome: ShareAcknowledgeResponse, results: Results[PartitionData], mesh: MeshView
+) -> None:
+    names = mesh.clusters[session.cluster].topic_names
+    for topic in outcome.responses:
+        name = names.get(topic.topic_id)
+        if name is None:
+            continue
+        for partition in topic.partitions:
+            partition.current_leader = NO_LEADER
+            results.put(Slot(name, partition.partition_index), partition)
+
+
+def _failed(partition: int, code: ErrorCode, text: str | None = None) -> PartitionData:
+    return PartitionData(partition, code, text, current_leader=NO_LEADER)

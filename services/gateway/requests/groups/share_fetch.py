@@ -1,0 +1,245 @@
+"""ShareFetch: to the real leaders of the partitions, on the share group's home cluster, each with a session of its own.
+
+Theory of operation
+1. What goes to which leader follows from the sessions (`share_sessions`). Acknowledgements ride along in the first
+   round.
+2. One leader: it waits for records as long as the client says. Several: they are asked in short rounds until one has
+   records or the time is over, so that an idle leader does not hold back what a busy one has given out.
+3. The most records that the client wants are divided among the leaders: none gives out what it would not take.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from services.gateway.requests.groups.share_opening import (
+    ELSEWHERE,
+    GONE,
+    GONE_TEXT,
+    Refused,
+    Results,
+    by_topic,
+    opened,
+    slots_of,
+)
+from services.gateway.requests.groups.share_sessions import FINAL_EPOCH, Errand, ShareSession, Slot, errands
+from services.gateway.requests.placement import LEADER_ERRORS, Wanted, locate
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    Broker,
+    Call,
+    Command,
+    Gather,
+    Lane,
+    MeshView,
+    Plan,
+    Request,
+    Stale,
+    Unreachable,
+)
+from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.share_fetch import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+ROUND_MS = 100
+"""How long several leaders wait at once for records."""
+NO_LEADER = LeaderIdAndEpoch(-1, -1)
+SESSION_ERRORS = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
+"""Of a broker that has forgotten the session: the gateway begins a new one, and the client need not know."""
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(ShareFetchRequest)
+    member = (message.group_id or "", message.member_id or "")
+    session = yield from opened(member, message.share_session_epoch, mesh)
+    if isinstance(session, Refused):
+        return ShareFetchResponse(error_code=session.code, error_message=session.text)
+    fetch = _Fetch(message, request.version, session)
+    yield from fetch.read(mesh)
+    while (yield from fetch.round(mesh)):
+        pass
+    if fetch.refused is not None:
+        mesh.session.share_sessions.end(member)
+        return ShareFetchResponse(error_code=fetch.refused.code, error_message=fetch.refused.text)
+    if fetch.final:
+        mesh.session.share_sessions.end(member)
+    else:
+        session.goes_on()
+    return ShareFetchResponse(
+        acquisition_lock_timeout_ms=fetch.lock_timeout_ms,
+        responses=[
+            ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in fetch.results.by_topic(mesh).items()
+        ],
+    )
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """One request of a client on its way through the rounds."""
+
+    message: ShareFetchRequest
+    version: int
+    session: ShareSession
+    acknowledged: dict[Slot, list[AcknowledgementBatch]] = field(default_factory=dict)
+    """What has not been passed on yet."""
+    results: Results[PartitionData] = field(default_factory=lambda: Results(_joined))
+    waited_ms: int = 0
+    lock_timeout_ms: int = 0
+    refused: Refused | None = None
+
+    @property
+    def final(self) -> bool:
+        return self.message.share_session_epoch == FINAL_EPOCH
+
+    def read(self, mesh: MeshView) -> Generator[Command, Any, None]:
+        """Take over what the request says of partitions."""
+        slots, strange = yield from slots_of(self.message.topics, mesh)
+        forgotten, _ = yield from slots_of(self.message.forgotten_topics_data, mesh)
+        self.session.want(slots)
+        self.session.forget(forgotten)
+        self.acknowledged = {slot: p.acknowledgement_batches for slot, p in slots.items() if p.acknowledgement_batches}
+        for topic in strange:
+            failed = [_failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partitions]
+            self.results.put_strange(topic.topic_id, failed)
+
+    def round(self, mesh: MeshView) -> Generator[Command, Any, bool]:
+        """Ask each leader once; returns whether to ask again."""
+        leaders = yield from self._leaders(mesh)
+        known = mesh.clusters[self.session.cluster].topics
+        self.session.meets({slot.topic: known[slot.topic].topic_id for slot in leaders})
+        todo, stranded = errands(self.session, leaders, self.acknowledged)
+        for slot in stranded:
+            self.results.put(slot, _unacknowledged(slot))
+        self.acknowledged = {}
+        if self.final:
+            todo = [replace(errand, told={}, forgotten=()) for errand in todo if not errand.session.is_new]
+        left_ms = max(0, self.message.max_wait_ms - self.waited_ms)
+        wait_ms = min(ROUND_MS, left_ms) if len(todo) > 1 else left_ms
+        if not todo and not self.final:
+            yield Gather((), lambda _: False, wait_ms / 1000)
+        self.waited_ms += wait_ms
+        calls = [
+            self._call(errand, wait_ms, share, mesh) for errand, share in zip(todo, self._shares(todo), strict=True)
+        ]
+        outcomes = yield from ask_fitting(mesh, calls, ShareFetchResponse)
+        answered = 0
+        for errand, outcome in zip(todo, outcomes, strict=True):
+            answered += yield from self._take(errand, outcome, mesh)
+        if todo and not answered:
+            if self.refused is None and not self.final:
+                yield Gather((), lambda _: False, ROUND_MS / 1000)  # the client asks again at once
+            return False
+        self.refused = None
+        has_records = any(result.acquired_records for result in self.results)
+        done = self.final or has_records or self.message.is_renew_ack
+        return not done and self.waited_ms < self.message.max_wait_ms
+
+    def _leaders(self, mesh: MeshView) -> Generator[Command, Any, dict[Slot, int]]:
+        """Leaders of what the client wants, as far as the group's home owns it and has one."""
+        cluster = self.session.cluster
+        located = yield from locate(mesh, [Wanted(*slot, slot) for slot in self.session.wanted])
+        for wanted, error in located.homeless:
+            self.results.put(wanted.item, _failed(wanted.partition, error))
+        leaders: dict[Slot, int] = {}
+        for place, found in located.places.items():
+            for wanted in found:
+                if place.cluster == cluster:
+                    leaders[wanted.item] = place.broker_id
+                else:
+                    text = f"topic {wanted.topic} lives on cluster {place.cluster}, the share group on {cluster}"
+                    self.results.put(wanted.item, _failed(wanted.partition, ELSEWHERE, text))
+        return leaders
+
+    def _shares(self, todo: Sequence[Errand]) -> list[int]:
+        """The most records that each leader may give out."""
+        each, rest = divmod(self.message.max_records, max(1, len(todo)))
+        return [each + (index < rest) for index in range(len(todo))]
+
+    def _call(self, errand: Errand, wait_ms: int, max_records: int, mesh: MeshView) -> Call:
+        cluster = self.session.cluster
+        known = mesh.clusters[cluster].topics
+        message = replace(
+            self.message,
+            share_session_epoch=FINAL_EPOCH if self.final else errand.session.epoch,
+            max_wait_ms=wait_ms,
+            max_records=max_records,
+            topics=[
+                FetchTopic(
+                    topic_id=known[topic].topic_id,
+                    partitions=[FetchPartition(index, list(errand.named[Slot(topic, index)])) for index in partitions],
+                )
+                for topic, partitions in by_topic(errand.named).items()
+                if topic in known
+            ],
+            forgotten_topics_data=[
+                ForgottenTopic(known[topic].topic_id, partitions)
+                for topic, partitions in by_topic(errand.forgotten).items()
+                if topic in known
+            ],
+        )
+        target = Broker(errand.session.broker_id)
+        return Call(cluster, message, self.version, target, Lane.FETCH, wait_ms / 1000 + CALL_TIMEOUT_S)
+
+    def _take(
+        self, errand: Errand, outcome: ShareFetchResponse | Unreachable, mesh: MeshView
+    ) -> Generator[Command, Any, bool]:
+        """Take over one leader's answer; returns whether it was one."""
+        if isinstance(outcome, Unreachable) or outcome.error_code:
+            self.session.lost(errand.session.broker_id)
+            for slot, batches in errand.named.items():
+                if batches:
+                    self.results.put(slot, _unacknowledged(slot))
+            if isinstance(outcome, Unreachable):
+                yield Stale(self.session.cluster, tuple({slot.topic for slot in errand.told}))
+            elif outcome.error_code not in SESSION_ERRORS:
+                self.refused = Refused(outcome.error_code, outcome.error_message or "")
+            return False
+        errand.session.goes_on(errand.told)
+        self.lock_timeout_ms = max(self.lock_timeout_ms, outcome.acquisition_lock_timeout_ms)
+        names = mesh.clusters[self.session.cluster].topic_names
+        stale: set[str] = set()
+        for topic in outcome.responses:
+            name = names.get(topic.topic_id)
+            if name is None:
+                continue
+            for partition in topic.partitions:
+                partition.current_leader = NO_LEADER
+                self.results.put(Slot(name, partition.partition_index), partition)
+                if partition.error_code in LEADER_ERRORS:
+                    stale.add(name)
+        if stale:
+            yield Stale(self.session.cluster, tuple(sorted(stale)))
+        return True
+
+
+def _joined(earlier: PartitionData, later: PartitionData) -> PartitionData:
+    """Of two answers about a partition: the records of one, and the trouble with acknowledgements of either.
+
+    They come from two rounds, or from two brokers after the leader has changed: who gave, and who gives now.
+    """
+    kept, other = (earlier, later) if earlier.acquired_records else (later, earlier)
+    if not kept.acknowledge_error_code:
+        kept.acknowledge_error_code = other.acknowledge_error_code
+        kept.acknowledge_error_message = other.acknowledge_error_message
+    return kept
+
+
+def _failed(partition: int, code: ErrorCode, text: str | None = None) -> PartitionData:
+    return PartitionData(partition, code, text, current_leader=NO_LEADER)
+
+
+def _unacknowledged(slot: Slot) -> PartitionData:
+    return PartitionData(
+        slot.partition, acknowledge_error_code=GONE, acknowledge_error_message=GONE_TEXT, current_leader=NO_LEADER
+    )

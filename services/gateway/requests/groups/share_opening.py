@@ -1,0 +1,92 @@
+"""What ShareFetch and ShareAcknowledge have in common: the session that a request goes on with, and its partitions."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from services.gateway.requests.groups.group_home import find_home
+from services.gateway.requests.groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, ShareSession, Slot
+from services.gateway.requests.plan import Command, MeshView
+from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
+from services.gateway.wire.errors import ErrorCode
+
+GONE = ErrorCode.INVALID_RECORD_STATE
+GONE_TEXT = "the broker that gave these records is not reached any more: it gives them to another member"
+ELSEWHERE = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+"""Share consumers tell their application."""
+
+
+class Refused(NamedTuple):
+    """The whole request fails."""
+
+    code: int
+    text: str
+
+
+def opened(member: Member, epoch: int, mesh: MeshView) -> Generator[Command, Any, ShareSession | Refused]:
+    """The session that a request belongs to by its epoch: a new one, or the one that goes on with this epoch."""
+    if epoch == INITIAL_EPOCH:
+        home = yield from find_home(member[0], mesh)
+        if home is None:
+            text = "no cluster knows yet where the group lives"
+            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        return mesh.session.share_sessions.begin(member, home)
+    found = mesh.session.share_sessions.get(member)
+    if found is None:
+        return Refused(ErrorCode.SHARE_SESSION_NOT_FOUND, "the gateway has no such share session on this connection")
+    if epoch not in (FINAL_EPOCH, found.epoch):
+        return Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"epoch {epoch} where {found.epoch} is expected")
+    return found
+
+
+class _Topic(Protocol):
+    topic_id: bytes
+    partitions: Any
+
+
+def slots_of(topics: Iterable[_Topic], mesh: MeshView) -> Generator[Command, Any, tuple[dict[Slot, Any], list[_Topic]]]:
+    """The partitions of a request with what it says of each, and the topics whose id nobody knows."""
+    topics = list(topics)
+    names = yield from topic_names(mesh, [topic.topic_id for topic in topics])
+    slots = {
+        Slot(names[topic.topic_id], p if isinstance(p, int) else p.partition_index): p
+        for topic in topics
+        if topic.topic_id in names
+        for p in topic.partitions
+    }
+    return slots, [topic for topic in topics if topic.topic_id not in names]
+
+
+P = TypeVar("P")
+
+
+class Results(Generic[P]):
+    """One result for each partition, in the end by topic and the mesh's ids."""
+
+    def __init__(self, join: Callable[[P, P], P]) -> None:
+        self._by_slot: dict[Slot, P] = {}
+        self._strange: dict[bytes, list[P]] = {}
+        self._join = join
+        """What becomes of an earlier result and a later one."""
+
+    def put(self, slot: Slot, result: P) -> None:
+        earlier = self._by_slot.get(slot)
+        self._by_slot[slot] = result if earlier is None else self._join(earlier, result)
+
+    def put_strange(self, topic_id: bytes, results: list[P]) -> None:
+        self._strange[topic_id] = results
+
+    def __iter__(self) -> Iterator[P]:
+        return iter(self._by_slot.values())
+
+    def by_topic(self, mesh: MeshView) -> dict[bytes, list[P]]:
+        found: dict[bytes, list[P]] = {}
+        for slot, result in self._by_slot.items():
+            found.setdefault(mesh_topic_id(mesh.mesh_id, slot.topic), []).append(result)
+        return found | self._strange
+
+
+def by_topic(slots: Iterable[Slot]) -> Mapping[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for slot in slots:
+        found.setdefault(slot.topic, []).append(slot.partition)
+    return found

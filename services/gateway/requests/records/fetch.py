@@ -1,0 +1,154 @@
+"""Fetch: records of partitions on several clusters, in one answer.
+
+Theory of operation
+1. What a request asks for, by itself or by its session with us, is found out by `fetch_sessions`; what the brokers have
+   of it by `fetch_poll`. Here the two meet: the answer has what has come in, in the client's version.
+2. Upstream goes by name, so from version 13 on ids are exchanged for names and back (`topic_ids`). A cluster that is
+   older than the client is spoken to in its own version.
+3. Leader epochs stay on their own side: none goes up, none comes back, and so do hints at leaders (KIP-951) and the
+   choice of a replica that is nearer to the client.
+4. An answer has no more bytes than the client takes, over all clusters; but one batch, if that alone is more. What is
+   too much is left to the next request, which has other partitions in front.
+5. With one leader and nothing to hide or to change, the answer passes as it came. Records are never copied or opened.
+6. What we refuse ourselves (no rule, no leader, nobody reached) is told when the rest is, or after the client's wait:
+   a client that is answered at once asks again at once.
+"""
+
+from collections.abc import Generator, Mapping
+from typing import Any, Final
+
+from services.gateway.requests.plan import Answer, Body, Command, MeshView, Plan, Request
+from services.gateway.requests.records.broker_fetches import Limits
+from services.gateway.requests.records.fetch_poll import Found, Poll
+from services.gateway.requests.records.fetch_sessions import (
+    NOTHING_NEW,
+    Asked,
+    Position,
+    Result,
+    Slot,
+    Topic,
+    Wish,
+    told_of,
+    wish_of,
+)
+from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
+from services.gateway.wire.scanner import cut_entry, join_fetch_response, own_entry
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.fetch_join import Entry, by_topic
+from services.gateway.wire.schema import NO_UUID
+
+MAX_WAIT_MS: Final = 300_000
+"""Longest poll that we carry out; clients wait 500 ms by default."""
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    message = request.decode(FetchRequest)
+    by_ids = request.version >= IDS_SINCE
+    asked = yield from _asked(message, by_ids, mesh)
+    wish = wish_of(mesh.memory.fetch_sessions, asked, mesh.now)
+    if isinstance(wish, ErrorCode):
+        return FetchResponse(error_code=wish)
+    poll = Poll(
+        mesh,
+        wish.wanted,
+        request.version,
+        message.isolation_level,
+        Limits(
+            max_wait_ms=min(max(0, message.max_wait_ms), MAX_WAIT_MS),
+            min_bytes=message.min_bytes,
+            max_bytes=max(1, message.max_bytes),
+            rack_id=message.rack_id,
+        ),
+    )
+    yield from poll.run()
+    return _answer(request.version, message.max_bytes, mesh, wish, poll)
+
+
+def _asked(message: FetchRequest, by_ids: bool, mesh: MeshView) -> Generator[Command, Any, Asked]:
+    """The request with names in the place of ids."""
+    names: dict[bytes, str] = {}
+    if by_ids:
+        session = mesh.memory.fetch_sessions.get(message.session_id)
+        strange = session.strange_ids() if session is not None else set[bytes]()
+        forgotten_ids = {topic.topic_id for topic in message.forgotten_topics_data}
+        names = yield from topic_names(mesh, {t.topic_id for t in message.topics} | forgotten_ids | strange)
+        if session is not None and strange & names.keys():
+            session.learn_names(names)
+
+    def named(topic: str, topic_id: bytes) -> Topic:
+        return names.get(topic_id, topic_id) if by_ids else topic
+
+    return Asked(
+        message.session_id,
+        message.session_epoch,
+        by_ids,
+        {
+            (name, p.partition): Position(p.fetch_offset, p.partition_max_bytes)
+            for topic in message.topics
+            for name in (named(topic.topic, topic.topic_id),)
+            for p in topic.partitions
+        },
+        [
+            (name, partition)
+            for topic in message.forgotten_topics_data
+            for name in (named(topic.topic, topic.topic_id),)
+            for partition in topic.partitions
+        ],
+    )
+
+
+def _answer(version: int, max_bytes: int, mesh: MeshView, wish: Wish, poll: Poll) -> Answer:
+    whole = poll.whole
+    if whole is not None and whole.version == version and wish.alone:
+        return whole
+    found = _that_fit(wish, poll, max_bytes)
+    results = {slot: Result(marks) for slot, marks in poll.marks().items()} if wish.untold else {}
+    results |= {slot: Result(error_code=error) for slot, error in poll.refused.items()}
+    results |= {slot: Result(each.marks, each.part.error_code, each.part.record_bytes) for slot, each in found.items()}
+    told = told_of(
+        mesh.memory.fetch_sessions,
+        wish,
+        results,
+        by_ids=version >= IDS_SINCE,
+        now=mesh.now,
+        random_bits=mesh.random_bits,
+    )
+    if isinstance(told, ErrorCode):
+        return FetchResponse(error_code=told)
+    entries = by_topic(
+        (*_names_of(topic, version, mesh), _entry(version, (topic, partition), found, results))
+        for topic, partition in told.slots
+    )
+    pieces = join_fetch_response(version, entries, throttle_time_ms=poll.throttle_time_ms, session_id=told.session_id)
+    return Body(tuple(pieces))
+
+
+def _that_fit(wish: Wish, poll: Poll, max_bytes: int) -> Mapping[Slot, Found]:
+    """What the answer has room for, in the client's order. What is left out has not been read: it will come again."""
+    if poll.brokers == 1 or poll.record_bytes <= max_bytes:
+        return poll.found
+    fitting: dict[Slot, Found] = {}
+    room = max_bytes
+    for slot in wish.wanted:
+        each = poll.found.get(slot)
+        if each is not None and (each.part.record_bytes <= room or room == max_bytes):
+            fitting[slot] = each
+            room -= each.part.record_bytes
+    return fitting
+
+
+def _entry(version: int, slot: Slot, found: Mapping[Slot, Found], results: Mapping[Slot, Result]) -> Entry:
+    each = found.get(slot)
+    if each is not None:
+        return cut_entry(each.buffer, each.part, each.version, version)
+    result = results.get(slot, NOTHING_NEW)
+    return own_entry(version, slot[1], result.error_code, *result.marks)
+
+
+def _names_of(topic: Topic, version: int, mesh: MeshView) -> tuple[str, bytes]:
+    """Name and id, as far as the version has them."""
+    if isinstance(topic, bytes):
+        return "", topic
+    return topic, mesh_topic_id(mesh.mesh_id, topic) if version >= IDS_SINCE else NO_UUID

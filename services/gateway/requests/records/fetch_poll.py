@@ -1,0 +1,369 @@
+"""One long poll over all brokers that a client's partitions live on.
+
+Theory of operation
+1. Each broker is asked for its part and keeps the client's wait and minimum. The poll is over when the bytes that have
+   come in reach the minimum, a broker reports an error, all have answered, or the wait is over. An idle cluster never
+   delays a busy one: what it has not said by then is left behind, and the next poll takes it up (`Call.resume_key`).
+2. A poll has rounds. Another one follows at once where an answer was none to what is wanted now: it was left behind by
+   the last poll, the broker's session is gone, or it names a replica that is nearer to the client.
+3. Partitions are read from such a replica for a while, or until something is wrong with it: an error of a follower is
+   never shown, its leader is asked instead.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+from services.gateway.requests.placement import LEADER_ERRORS, Place, homes
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    Broker,
+    Call,
+    Command,
+    Gather,
+    Lane,
+    MeshView,
+    Outcome,
+    RawResponse,
+    Stale,
+)
+from services.gateway.requests.records.broker_fetches import BrokerFetches, Limits, NamedSlot, Terms
+from services.gateway.requests.records.fetch_sessions import NO_SESSION, Marks, Position, Slot
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.primitives import Buffer, WireError
+from services.gateway.wire.scanner import FetchedPartition, FetchResponseScan, scan_fetch_response
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+
+NAMES_UNTIL: Final = IDS_SINCE - 1
+"""The last version that names topics, and so the newest that clusters are spoken to in."""
+ROUNDS: Final = 5
+"""More are not needed: session gone, replica named, replica gone, leader asked. A broker that keeps us busy is idle."""
+GRACE_S: Final = 0.05
+"""A broker that has nothing says so a moment after the wait is over: cheaper than to take its answer up later."""
+
+
+class Found(NamedTuple):
+    """One partition as a broker has answered it."""
+
+    buffer: Buffer
+    version: int
+    part: FetchedPartition
+
+    @property
+    def marks(self) -> Marks:
+        return Marks(self.part.high_watermark, self.part.last_stable_offset, self.part.log_start_offset)
+
+
+@dataclass(slots=True)
+class _Question:
+    """To one broker, in one round."""
+
+    place: Place
+    fetches: BrokerFetches
+    taken_up: bool
+    """Asked by an earlier poll, which has left it behind."""
+    outcome: Outcome | None = None
+    scan: FetchResponseScan | None = None
+    """Of `outcome`; None if that is no answer."""
+
+    def read(self, outcome: Outcome) -> FetchResponseScan | None:
+        if outcome is not self.outcome:
+            self.outcome, self.scan = outcome, _scan(outcome)
+        return self.scan
+
+
+def _scan(outcome: Outcome) -> FetchResponseScan | None:
+    if not isinstance(outcome, RawResponse):
+        return None
+    try:
+        return scan_fetch_response(outcome.frame, outcome.version, outcome.body_offset, len(outcome.frame))
+    except WireError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Enough:
+    """Whether what has come in calls for the next step: an answer to the client, or another question."""
+
+    questions: Sequence[_Question]
+    record_bytes: int
+    """That have come in earlier rounds."""
+    min_bytes: int
+
+    def __call__(self, outcomes: Sequence[Outcome | None]) -> bool:
+        record_bytes = self.record_bytes
+        for question, outcome in zip(self.questions, outcomes, strict=True):
+            if outcome is None:
+                continue
+            if question.taken_up:
+                return True
+            scan = question.read(outcome)
+            if scan is not None:
+                if scan.error_code or any(_is_pressing(part) for topic in scan.topics for part in topic.partitions):
+                    return True
+                record_bytes += scan.record_bytes
+        return None not in outcomes or record_bytes >= self.min_bytes
+
+
+def _is_pressing(part: FetchedPartition) -> bool:
+    return bool(part.error_code) or part.preferred_read_replica != -1
+
+
+@dataclass(slots=True)
+class Poll:
+    """Use: `yield from poll.run()`, then `found`, `refused`, `marks()`."""
+
+    mesh: MeshView
+    wanted: Mapping[Slot, Position]
+    version: int
+    """Of the client."""
+    isolation_level: int
+    limits: Limits
+    found: dict[Slot, Found] = field(default_factory=dict)
+    """What has come in."""
+    refused: dict[Slot, ErrorCode] = field(default_factory=dict)
+    """What we have to answer ourselves."""
+    throttle_time_ms: int = 0
+    """As the broker said, if it was only one."""
+    whole: RawResponse | None = None
+    """The one answer of the one broker, if it covers all that is wanted and nothing in it has to be hidden."""
+    _parts: dict[Place, dict[NamedSlot, Position]] = field(default_factory=dict)
+    """What is wanted of each broker."""
+    _followed: dict[NamedSlot, Place] = field(default_factory=dict)
+    """Leaders of the partitions that are read from a follower."""
+    _asked: set[Place] = field(default_factory=set)
+    """Brokers that were asked by this poll."""
+    _done: set[Place] = field(default_factory=set)
+    """Brokers that have answered what is wanted of them, or can't be asked."""
+    _silent: set[Place] = field(default_factory=set)
+    """Those of them that can't be asked."""
+    _goes_on: bool = True
+    """A partition has to be asked for elsewhere."""
+
+    def run(self) -> Generator[Command, Any, None]:
+        for turn in range(ROUNDS):
+            yield from self._place()
+            questions = [self._question(place) for place in self._parts if place not in self._done]
+            if not questions:
+                break
+            outcomes, in_time = yield from self._ask(questions, turn)
+            for question, outcome in zip(questions, outcomes, strict=True):
+                if outcome is not None:
+                    yield from self._take(question, outcome)
+            if turn == 0 and len(questions) == 1:
+                self._look_at_whole(questions[0])
+            if not in_time or self._is_enough() or (self._done >= self._parts.keys() and not self._goes_on):
+                break
+            self._own()
+        else:  # brokers that contradict each other: a client that is answered at once asks again at once
+            self._silent.update(self._parts)
+        if self._silent >= self._parts.keys() and self.wanted and not self.found:
+            yield Gather((), lambda _: False, self._wait_s, since=self.mesh.now)
+        for place in self._silent:
+            for slot in self._parts.get(place, ()):
+                if slot not in self.found:
+                    self.refused[slot] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def marks(self) -> dict[Slot, Marks]:
+        """What brokers said last of the partitions that nothing has come of."""
+        known = self.mesh.session.broker_fetches
+        return {
+            slot: marks
+            for place, part in self._parts.items()
+            if place in known  # unless its broker has just left the cluster
+            for slot in part
+            if slot not in self.found and (marks := known[place].marks.get(slot)) is not None
+        }
+
+    @property
+    def _least_bytes(self) -> int:
+        """That make an answer. Who wants none is told by each broker at once."""
+        return max(1, self.limits.min_bytes)
+
+    @property
+    def _wait_s(self) -> float:
+        return self.limits.max_wait_ms / 1000
+
+    @property
+    def brokers(self) -> int:
+        """How many the partitions lie on."""
+        return len(self._parts)
+
+    @property
+    def record_bytes(self) -> int:
+        return sum(found.part.record_bytes for found in self.found.values())
+
+    def _is_enough(self) -> bool:
+        """Whether the client is to be answered, whoever may still say something."""
+        return self.record_bytes >= self._least_bytes or any(found.part.error_code for found in self.found.values())
+
+    # --- where ---------------------------------------------------------------------------------------------------
+
+    def _place(self) -> Generator[Command, Any, None]:
+        """Divide what is wanted among the brokers."""
+        self._goes_on = False
+        named: dict[NamedSlot, Position] = {}
+        for (topic, partition), position in self.wanted.items():
+            if isinstance(topic, str):
+                named[topic, partition] = position
+            else:
+                self.refused[topic, partition] = ErrorCode.UNKNOWN_TOPIC_ID
+        places, errors = yield from homes(self.mesh, list(named))
+        for slot, error in errors.items():
+            self.refused[slot] = error
+        self._parts.clear()
+        self._followed.clear()
+        for slot, leader in places.items():
+            place = self._nearest(slot, leader) if self.limits.rack_id else leader
+            part = self._parts.get(place)
+            if part is None:
+                part = self._parts[place] = {}
+            part[slot] = named[slot]
+        for broker, fetches in self.mesh.session.broker_fetches.items():
+            if broker not in self._parts and fetches.revision != self.mesh.table.revision:
+                fetches.lost()  # its topics may have gone elsewhere; should they come back, it has to tell all
+
+    def _nearest(self, slot: NamedSlot, leader: Place) -> Place:
+        replica = self.mesh.session.read_replicas.get((leader.cluster, *slot), self.mesh.now)
+        if replica is None or replica not in self.mesh.clusters[leader.cluster].brokers:
+            return leader
+        self._followed[slot] = leader
+        return Place(leader.cluster, replica)
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def _question(self, place: Place) -> _Question:
+        version = highest_version(self.mesh, place.cluster, ApiKey.FETCH, min(self.version, NAMES_UNTIL))
+        table = self.mesh.table
+        terms = Terms(version, self.isolation_level, table.revision if table.renames(place.cluster) else 0)
+        known = self.mesh.session.broker_fetches
+        fetches = known.get(place)
+        if fetches is None or fetches.terms != terms:
+            self._forget_brokers_that_are_gone()
+            fetches = known[place] = BrokerFetches(terms)
+        fetches.revision = table.revision
+        taken_up = fetches.on_its_way is not None and place not in self._asked
+        self._asked.add(place)
+        return _Question(place, fetches, taken_up)
+
+    def _forget_brokers_that_are_gone(self) -> None:
+        clusters = self.mesh.clusters
+        known = self.mesh.session.broker_fetches
+        for cluster, broker_id in list(known):
+            if cluster not in clusters or broker_id not in clusters[cluster].brokers:
+                del known[cluster, broker_id]
+
+    def _ask(
+        self, questions: list[_Question], turn: int
+    ) -> Generator[Command, Any, tuple[tuple[Outcome | None, ...], bool]]:
+        """The outcomes, and whether they came before the wait was over."""
+        calls = tuple(self._call(question) for question in questions)
+        enough = _Enough(questions, self.record_bytes, self._least_bytes)
+        outcomes: tuple[Outcome | None, ...]
+        if turn == 0 and len(calls) == 1:  # one broker keeps the time by itself
+            outcomes = yield Gather(calls, enough, calls[0].timeout_s)
+        else:
+            outcomes = yield Gather(calls, enough, self._wait_s + GRACE_S, since=self.mesh.now)
+        return outcomes, enough(outcomes)
+
+    def _call(self, question: _Question) -> Call:
+        place, fetches = question.place, question.fetches
+        request = fetches.on_its_way
+        if request is None:
+            limits = self.limits
+            if len(self._parts) > 1:
+                limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(self._parts)))
+            request = fetches.request(self._parts[place], limits)
+        return Call(
+            place.cluster,
+            request,
+            fetches.terms.version,
+            Broker(place.broker_id),
+            Lane.FETCH,
+            timeout_s=self._wait_s + CALL_TIMEOUT_S,
+            raw=True,
+            resume_key=(fetches, fetches.requests),
+        )
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def _take(self, question: _Question, outcome: Outcome) -> Generator[Command, Any, None]:
+        place, fetches, scan = question.place, question.fetches, question.read(outcome)
+        if scan is None:
+            fetches.lost()
+            if not question.taken_up:
+                self._cannot_be_asked(place)
+            return
+        if not fetches.answered(scan):
+            return
+        stale: set[str] = set()
+        if scan.error_code:
+            stale.update(topic for topic, _ in self._parts[place])
+            self._cannot_be_asked(place)
+        served = False
+        for topic in scan.topics:
+            for part in topic.partitions:
+                slot = (topic.name, part.partition)
+                if part.error_code in LEADER_ERRORS:
+                    stale.add(topic.name)
+                if self._is_wanted(slot, question) and not self._is_elsewhere(slot, place, part):
+                    assert isinstance(outcome, RawResponse)
+                    self.found[slot] = Found(outcome.frame, outcome.version, part)
+                    served = served or part.record_bytes > 0
+        if served or not question.taken_up:
+            self._done.add(place)
+        if len(self._parts) == 1:
+            self.throttle_time_ms = scan.throttle_time_ms
+        if stale:
+            yield Stale(place.cluster, tuple(sorted(stale)))
+
+    def _is_wanted(self, slot: NamedSlot, question: _Question) -> bool:
+        """Whether what this broker says of the partition is about what the client wants of it now."""
+        position = self._parts[question.place].get(slot)
+        asked = question.fetches.asked.get(slot)
+        return position is not None and asked is not None and position.offset == asked.offset
+
+    def _is_elsewhere(self, slot: NamedSlot, place: Place, part: FetchedPartition) -> bool:
+        """Whether another replica has to be asked for the partition."""
+        key = (place.cluster, *slot)
+        leader = self._followed.get(slot)
+        if leader is not None and part.error_code:
+            self.mesh.session.read_replicas.drop(key)
+            self._ask_again(leader)
+            return True
+        nearest = Place(place.cluster, part.preferred_read_replica)
+        if nearest == place or nearest.broker_id not in self.mesh.clusters[place.cluster].brokers:
+            return False
+        self.mesh.session.read_replicas.put(key, nearest.broker_id, self.mesh.now)
+        self._ask_again(nearest)
+        return True
+
+    def _cannot_be_asked(self, place: Place) -> None:
+        self._done.add(place)
+        self._silent.add(place)
+        for slot in self._parts[place]:
+            leader = self._followed.get(slot)
+            if leader is not None:
+                self.mesh.session.read_replicas.drop((place.cluster, *slot))
+                self._ask_again(leader)
+
+    def _ask_again(self, place: Place) -> None:
+        self._goes_on = True
+        self._done.discard(place)
+
+    def _look_at_whole(self, question: _Question) -> None:
+        scan, outcome = question.scan, question.outcome
+        alone = len(self._parts) == 1 and not self.refused and not question.taken_up
+        if alone and scan is not None and scan.untouched and question.fetches.session_id == NO_SESSION:
+            self.whole = outcome if isinstance(outcome, RawResponse) else None
+
+    def _own(self) -> None:
+        """What has come so far must outlast another wait: it may lie in a receive buffer."""
+        copies: dict[int, Buffer] = {}
+        for slot, found in self.found.items():
+            key = id(found.buffer)
+            if key not in copies:
+                copies[key] = bytes(found.buffer)
+            self.found[slot] = found._replace(buffer=copies[key])

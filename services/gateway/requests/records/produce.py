@@ -1,0 +1,316 @@
+"""Produce: records to the leaders of their partitions, untouched.
+
+Theory of operation
+1. A request whose partitions all have one leader passes as it came; its answer too, unless it reports an error. Any
+   other request is cut into one for each leader from slices of its own bytes; answers come in the client's order.
+   Upstream goes by name, so from version 13 on ids are exchanged for names and back (`topic_ids`); a cluster that is
+   older than the client is spoken to in its own version. Batches are the same in all of them.
+2. The gateway itself answers a partition with NOT_LEADER_OR_FOLLOWER (the cluster is out of reach or the leader not
+   known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
+   to some (protocol-ideas 1). A batch that was sent and got no answer is neither: `MAYBE_WRITTEN`; nor is one whose
+   leader has stepped down meanwhile, and says NOT_LEADER_OR_FOLLOWER: its followers may have the batch.
+3. After a refused batch, later ones of its producer and partition are refused too until it comes back: `produce_order`.
+4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees;
+   so does a broker that ends its own (`Lanes.on_unheard`), as it does when it is not the leader.
+5. What a topic's last cluster has stored already is not stored again, and nothing comes there out of order (`seams`).
+6. On a topic's second and later visits to a cluster the producer ids of its batches are patched (`wire.batches`).
+   Transactional ones keep theirs: it is the one that their coordinator knows.
+7. A transaction writes to topics of its own cluster, or under the identity that it has on theirs (`transactions`).
+"""
+
+from collections.abc import Generator
+from typing import Any, TypeGuard
+
+from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    Answer,
+    Ask,
+    Body,
+    Broker,
+    Call,
+    Close,
+    Command,
+    Lane,
+    MeshView,
+    NoAnswer,
+    Outcome,
+    Plan,
+    RawResponse,
+    Request,
+    Sent,
+    Stale,
+    Unreachable,
+    Verbatim,
+)
+from services.gateway.requests.records.produce_order import (
+    MAYBE_WRITTEN,
+    Item,
+    Producing,
+    Slot,
+    admitted,
+    doubted,
+    enter_seams,
+    not_overtaking,
+    note_batch,
+    partitions_of,
+)
+from services.gateway.requests.records.seams import is_open, look_behind
+from services.gateway.requests.topic_ids import topic_names
+from services.gateway.requests.transactions.records import admit, bearable
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.batches import patch_producer_id, visit_producer_id
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.scanner import ProducePartition, ProduceScan, ProduceTopic, scan_produce, split_produce
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.produce_response import produce_response_is_clean, with_topic_ids
+
+NAMES_UNTIL = IDS_SINCE - 1
+"""The last version that names topics, and so the newest that clusters are spoken to in."""
+
+
+def handle(request: Request, mesh: MeshView) -> Plan:
+    scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
+    produce = Producing(request, mesh, scan)
+    mesh.session.producing.append(produce)
+    try:
+        return (yield from _carried(produce))
+    finally:
+        mesh.session.producing.remove(produce)
+
+
+def _carried(produce: Producing) -> Plan:
+    request, mesh, scan = produce.request, produce.mesh, produce.scan
+    if request.version >= IDS_SINCE:
+        scan = yield from _named(produce)
+    if scan.transactional_id is not None:
+        for wanted in partitions_of(scan):  # their identity is another one afterwards
+            note_batch(produce, wanted)
+        produce.closed = yield from admit(request.frame, scan, mesh)
+    sole = produce.sole = _sole_leader(produce)
+    if sole is not None:
+        (outcome,) = yield Ask((_call(produce, sole, None),))
+        if scan.acks == 0 and isinstance(outcome, Sent):
+            return NoAnswer()
+        passing = _passing(produce, outcome)
+        if passing is not None:
+            return passing
+        parts = list(partitions_of(scan))
+        for wanted in parts:
+            note_batch(produce, wanted)
+        if scan.acks == 0:
+            return _without_acks(produce, [(sole, parts, outcome)])
+        yield from _take(produce, sole, parts, outcome)
+        return _answer(produce)
+    crossing = enter_seams(produce)
+    try:
+        return (yield from _in_parts(produce))
+    finally:
+        for key in crossing:
+            mesh.memory.passages.leave(key, produce)
+
+
+def _in_parts(produce: Producing) -> Plan:
+    """The request partition by partition."""
+    scan, mesh = produce.scan, produce.mesh
+    if scan.acks != 0:
+        slots = [(wanted.topic, wanted.partition) for wanted in partitions_of(scan)]
+        yield from look_behind(mesh, slots, doubted(produce))
+    located = yield from locate(mesh, admitted(produce))
+    for wanted, error in located.homeless:
+        produce.refuse((wanted.topic, wanted.partition), error)
+    places = not_overtaking(produce, located.places)
+    _patch_visits(produce)
+    outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]] = []
+    if places:
+        calls = [_call(produce, place, parts) for place, parts in places.items()]
+        answers = yield Ask(tuple(calls))
+        outcomes = [(place, parts, o) for (place, parts), o in zip(places.items(), answers, strict=True)]
+    if scan.acks == 0:
+        return _without_acks(produce, outcomes)
+    whole = not produce.results and len(outcomes) == 1
+    for place, parts, outcome in outcomes:
+        response = yield from _take(produce, place, parts, outcome)
+        if whole and response is not None and _is_clean(response) and _is_of_version(outcome, produce.request.version):
+            return outcome
+    return _answer(produce)
+
+
+def _named(produce: Producing) -> Generator[Command, Any, ProduceScan]:
+    """The scan with names in the place of ids. Topics that nobody knows are taken out."""
+    names = yield from topic_names(produce.mesh, [topic.topic_id for topic in produce.scan.topics])
+    produce.strange = [topic for topic in produce.scan.topics if topic.topic_id not in names]
+    known = [t._replace(name=names[t.topic_id]) for t in produce.scan.topics if t.topic_id in names]
+    produce.scan = produce.scan._replace(topics=known)
+    return produce.scan
+
+
+def _sole_leader(produce: Producing) -> Place | None:
+    """The leader of all partitions, if there is one and nothing stands against passing the request as it is: the case
+    of almost every request, found without opening a batch."""
+    if produce.strange or produce.closed or produce.refusals.any(produce.mesh.now):
+        return None
+    table, clusters = produce.mesh.table, produce.mesh.clusters
+    place: Place | None = None
+    for topic in produce.scan.topics:
+        route = table.route(topic.name)
+        if route is None or route.visit != 1:
+            return None
+        knowledge = clusters[route.cluster]
+        for partition in topic.partitions:
+            leader = knowledge.leader(topic.name, partition.partition)
+            if leader is None or (place is not None and place != (route.cluster, leader)):
+                return None
+            if route.before is not None and (
+                produce.mesh.memory.passages or is_open(topic.name, partition.partition, route, produce.mesh)
+            ):
+                return None
+            if place is None:
+                place = Place(route.cluster, leader)
+    if place is not None and len(produce.mesh.session.producing) > 1:
+        slots = ((topic.name, partition.partition) for topic in produce.scan.topics for partition in topic.partitions)
+        if any(produce.overtakes(*slot, place) for slot in slots):
+            return None
+    return place
+
+
+def _patch_visits(produce: Producing) -> None:
+    if produce.scan.transactional_id is not None:
+        return
+    frame = produce.request.frame
+    for topic in produce.scan.topics:
+        route = produce.mesh.table.route(topic.name)
+        if route is None or route.visit == 1:
+            continue
+        for partition in topic.partitions:
+            batch = produce.batches.get((topic.name, partition.partition))
+            if batch is not None:
+                producer_id = visit_producer_id(batch.producer_id, route.visit)
+                for start in partition.batch_starts(frame):
+                    patch_producer_id(frame, start, producer_id)
+
+
+def _call(produce: Producing, place: Place, parts: list[Wanted[Item]] | None) -> Call:
+    """What goes to one leader: these parts, or all of the request."""
+    request, scan = produce.request, produce.scan
+    version = highest_version(produce.mesh, place.cluster, ApiKey.PRODUCE, min(request.version, NAMES_UNTIL))
+    message: Verbatim | Body
+    whole = parts is None or len(parts) == sum(len(topic.partitions) for topic in scan.topics)
+    if whole and version == request.version:
+        message = Verbatim(request.frame)
+    else:
+        topics: list[tuple[ProduceTopic, list[ProducePartition]]] = []
+        for wanted in partitions_of(scan) if parts is None else parts:
+            topic, partition = wanted.item
+            if not topics or topics[-1][0] is not topic:
+                topics.append((topic, []))
+            topics[-1][1].append(partition)
+        message = Body(tuple(split_produce(request.frame, scan, topics, version)))
+    return Call(
+        place.cluster,
+        message,
+        version,
+        Broker(place.broker_id),
+        Lane.PRODUCE,
+        timeout_s=max(0, scan.timeout_ms) / 1000 + CALL_TIMEOUT_S,
+        raw=True,
+        no_answer=scan.acks == 0,
+        api_key=ApiKey.PRODUCE,
+    )
+
+
+def _take(
+    produce: Producing, place: Place, parts: list[Wanted[Item]], outcome: Outcome
+) -> Generator[Command, Any, ProduceResponse | None]:
+    """Note what one leader answered, partition by partition; gives the answer, if there was one."""
+    response = outcome.decode(ProduceResponse) if isinstance(outcome, RawResponse) else None
+    told: dict[Slot, PartitionProduceResponse] = {}
+    if response is not None:
+        told = {(t.name, p.index): p for t in response.responses for p in t.partition_responses}
+    stale: set[str] = set()
+    for wanted in parts:
+        slot = (wanted.topic, wanted.partition)
+        result = told.get(slot)
+        if result is None:
+            never_sent = isinstance(outcome, Unreachable) and outcome.never_sent
+            produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER if never_sent else MAYBE_WRITTEN)
+            stale.add(wanted.topic)
+        else:
+            result.current_leader.leader_id = result.current_leader.leader_epoch = -1
+            if produce.scan.transactional_id is not None:
+                result.error_code = bearable(result.error_code)
+            if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and slot in produce.batches:
+                result.error_code = MAYBE_WRITTEN
+            produce.results[slot] = result
+            if result.error_code in LEADER_ERRORS or result.error_code == MAYBE_WRITTEN:
+                produce.not_written(slot)
+                stale.add(wanted.topic)
+    if stale:
+        yield Stale(place.cluster, tuple(stale))
+    return response
+
+
+def _passing(produce: Producing, outcome: Outcome) -> Answer | None:
+    """What may go to the client without being opened; bytes that can't be read are for the decoder to refuse."""
+    if not isinstance(outcome, RawResponse):
+        return None
+    place = (outcome.frame, outcome.version, outcome.body_offset, len(outcome.frame))
+    try:
+        if outcome.version == produce.request.version:
+            return outcome if produce_response_is_clean(*place) else None
+        if produce.request.version < IDS_SINCE:
+            return None
+        pieces = with_topic_ids(*place, {topic.name.encode(): topic.topic_id for topic in produce.scan.topics})
+    except WireError:
+        return None
+    return None if pieces is None else Body(tuple(pieces))
+
+
+def _is_of_version(outcome: Outcome, version: int) -> TypeGuard[RawResponse]:
+    return isinstance(outcome, RawResponse) and outcome.version == version
+
+
+def _is_clean(response: ProduceResponse) -> bool:
+    """Nothing in it speaks of the cluster behind."""
+    return not response.node_endpoints and not any(
+        partition.error_code for topic in response.responses for partition in topic.partition_responses
+    )
+
+
+def _answer(produce: Producing) -> Answer:
+    if produce.scan.acks == 0:
+        failed = sorted({slot[0] for slot, result in produce.results.items() if result.error_code})
+        failed += [f"with id {topic.topic_id.hex()}" for topic in produce.strange]
+        return Close(f"Produce with acks 0 could not be sent, topics {', '.join(failed)}") if failed else NoAnswer()
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[produce.results[topic.name, p.partition] for p in topic.partitions],
+            )
+            for topic in produce.scan.topics
+        ]
+        + [
+            TopicProduceResponse(topic_id=topic.topic_id, partition_responses=_unknown(topic))
+            for topic in produce.strange
+        ]
+    )
+
+
+def _unknown(topic: ProduceTopic) -> list[PartitionProduceResponse]:
+    return [
+        PartitionProduceResponse(index=partition.partition, error_code=ErrorCode.UNKNOWN_TOPIC_ID, base_offset=-1)
+        for partition in topic.partitions
+    ]
+
+
+def _without_acks(produce: Producing, outcomes: list[tuple[Place, list[Wanted[Item]], Outcome]]) -> Answer:
+    for _, parts, outcome in outcomes:
+        if not isinstance(outcome, Sent):
+            for wanted in parts:
+                produce.refuse((wanted.topic, wanted.partition), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return _answer(produce)

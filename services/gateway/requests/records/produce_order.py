@@ -1,0 +1,179 @@
+"""Which batches of a Produce may be sent now, and which have to wait for others of their producer.
+
+A broker that does not know a producer takes its first batch for the beginning, wherever its sequence stands. The one
+before it is then refused for ever. So whatever a batch must follow has to be answered first, or to go the same way.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
+from services.gateway.requests.plan import MeshView, Request
+from services.gateway.requests.records.producer_memory import BatchKey, Refusals
+from services.gateway.requests.records.seams import Verdict, is_open, judged
+from services.gateway.requests.transactions.records import Closed
+from services.gateway.wire.batches import BatchHeader
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.produce import PartitionProduceResponse
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.scanner import ProducePartition, ProduceScan, ProduceTopic
+
+Item = tuple[ProduceTopic, ProducePartition]
+Slot = tuple[str, int]
+"""Topic and partition."""
+MAYBE_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+"""For a batch that has no answer: clients send it again as it is. On NOT_LEADER_OR_FOLLOWER librdkafka takes it for not
+written and may cut its records into other batches, which a broker that has it refuses for ever."""
+
+
+@dataclass(slots=True, eq=False)
+class Producing:
+    """One request on its way."""
+
+    request: Request
+    mesh: MeshView
+    scan: ProduceScan
+    results: dict[Slot, PartitionProduceResponse] = field(default_factory=dict)
+    strange: list[ProduceTopic] = field(default_factory=list)
+    """Topics of the request, but not of the scan: nobody knows their ids."""
+    batches: dict[Slot, BatchHeader] = field(default_factory=dict)
+    """First batch of each partition whose producer numbers its batches, as the client sent it."""
+    closed: Closed = field(default_factory=dict)
+    """Topics that the request's transaction may not write to."""
+    sole: Place | None = None
+    """Where all of it was sent, if that is one broker ..."""
+    places: dict[Slot, Place] = field(default_factory=dict)
+    """... and where each partition was, if not."""
+
+    def sent_to(self, topic: str, partition: int) -> Place | None:
+        if self.sole is None:
+            return self.places.get((topic, partition))
+        found = any(t.name == topic and any(p.partition == partition for p in t.partitions) for t in self.scan.topics)
+        return self.sole if found else None
+
+    def overtakes(self, topic: str, partition: int, place: Place) -> bool:
+        """Whether an earlier batch of this connection is still on its way to another broker, which led the partition.
+
+        Should that broker refuse it, the new leader may never have heard of its producer, and take this one for its
+        beginning: the earlier one would be refused for ever.
+        """
+        sent = (other.sent_to(topic, partition) for other in self.mesh.session.producing if other is not self)
+        return any(earlier is not None and earlier != place for earlier in sent)
+
+    @property
+    def refusals(self) -> Refusals:
+        return self.mesh.memory.refusals
+
+    def refuse(self, slot: Slot, error: int) -> None:
+        """Answer a partition ourselves."""
+        self.results[slot] = PartitionProduceResponse(index=slot[1], error_code=error, base_offset=-1)
+        if error in LEADER_ERRORS or error == MAYBE_WRITTEN:
+            self.not_written(slot)
+
+    def not_written(self, slot: Slot) -> None:
+        batch = self.batches.get(slot)
+        if batch is not None:
+            if self.results[slot].error_code == MAYBE_WRITTEN:
+                self.mesh.memory.doubts.put(batch_key(slot, batch), True, self.mesh.now)
+            answered_by = self.mesh.now + max(0, self.scan.timeout_ms) / 1000
+            self.refusals.refuse(batch_key(slot, batch), batch.base_sequence, answered_by)
+
+
+def batch_key(slot: Slot, batch: BatchHeader) -> BatchKey:
+    return (batch.producer_id, batch.producer_epoch, *slot)
+
+
+def enter_seams(produce: Producing) -> list[BatchKey]:
+    """Say what is on its way over a seam, in the order in which requests start."""
+    crossing: list[BatchKey] = []
+    for wanted in partitions_of(produce.scan) if produce.scan.acks != 0 else ():
+        slot = (wanted.topic, wanted.partition)
+        route = produce.mesh.table.route(wanted.topic)
+        if route is not None and is_open(*slot, route, produce.mesh):
+            batch = note_batch(produce, wanted)
+            if batch is not None:
+                crossing.append(batch_key(slot, batch))
+                produce.mesh.memory.passages.enter(crossing[-1], produce, batch.base_sequence, produce.mesh.session)
+    return crossing
+
+
+def partitions_of(scan: ProduceScan) -> Iterator[Wanted[Item]]:
+    for topic in scan.topics:
+        for partition in topic.partitions:
+            yield Wanted(topic.name, partition.partition, (topic, partition))
+
+
+def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
+    """The partitions that may go on; the others are refused here."""
+    for wanted in partitions_of(produce.scan):
+        slot = (wanted.topic, wanted.partition)
+        batch = note_batch(produce, wanted)
+        if wanted.topic in produce.closed:
+            produce.refuse(slot, produce.closed[wanted.topic])
+        elif batch is not None and not _admits(produce, slot, batch):
+            produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif batch is not None and (error := _at_seam(produce, slot, batch)):
+            produce.refuse(slot, error)
+        else:
+            yield wanted
+
+
+def _at_seam(produce: Producing, slot: Slot, batch: BatchHeader) -> ErrorCode | None:
+    """Why a batch may not pass the seam of a topic that has moved."""
+    key, session = batch_key(slot, batch), produce.mesh.session
+    if produce.mesh.memory.passages.is_overtaking(key, batch.base_sequence, session):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    match judged(*slot, batch, produce.mesh):
+        case Verdict.REPEAT:
+            return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        case Verdict.TOO_EARLY:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return None
+
+
+def not_overtaking(produce: Producing, located: Mapping[Place, list[Wanted[Item]]]) -> dict[Place, list[Wanted[Item]]]:
+    """What may be sent now; a batch that would overtake an earlier one of its connection is refused."""
+    places: dict[Place, list[Wanted[Item]]] = {}
+    for place, parts in located.items():
+        for wanted in parts:
+            slot = (wanted.topic, wanted.partition)
+            if slot in produce.batches and produce.overtakes(*slot, place):
+                produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                produce.places[slot] = place
+                places.setdefault(place, []).append(wanted)
+    return places
+
+
+def _admits(produce: Producing, slot: Slot, batch: BatchHeader) -> bool:
+    records = batch.last_offset_delta + 1
+    return produce.refusals.admits(batch_key(slot, batch), batch.base_sequence, records, produce.mesh.now)
+
+
+def doubted(produce: Producing) -> set[Slot]:
+    """Partitions whose producer comes back after a batch without an answer; from here on it is in no doubt."""
+    doubts = produce.mesh.memory.doubts
+    found: set[Slot] = set()
+    for wanted in partitions_of(produce.scan) if doubts.any(produce.mesh.now) else ():
+        slot = (wanted.topic, wanted.partition)
+        batch = note_batch(produce, wanted)
+        if batch is not None and doubts.get(batch_key(slot, batch), produce.mesh.now):
+            doubts.drop(batch_key(slot, batch))
+            found.add(slot)
+    return found
+
+
+def note_batch(produce: Producing, wanted: Wanted[Item]) -> BatchHeader | None:
+    """The partition's first batch, if its producer numbers its batches."""
+    noted = produce.batches.get((wanted.topic, wanted.partition))
+    if noted is not None:
+        return noted
+    _, partition = wanted.item
+    try:
+        batch = partition.first_batch(produce.request.frame)
+    except WireError:  # not a batch: its broker will say so
+        return None
+    if not batch.is_idempotent:
+        return None
+    produce.batches[wanted.topic, wanted.partition] = batch
+    return batch

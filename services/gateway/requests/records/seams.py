@@ -1,0 +1,216 @@
+"""The seam of a topic that has moved: what its last cluster had stored of each producer when the topic left.
+
+A write whose answer was lost (a broker or a gateway died, a connection broke) is repeated by the client. Has the topic
+moved meanwhile, its new cluster does not know the producer and would store the records a second time.
+
+Theory of operation
+1. The first Produce to a partition after its topic has moved asks the last cluster for the partition's producers
+   (DescribeProducers): id, epoch, last sequence. Everything up to that sequence is stored there.
+2. A batch that is not newer is a repeat. It is answered with DUPLICATE_SEQUENCE_NUMBER and not sent: idempotent
+   producers take that for what it is, success (protocol-ideas 8).
+3. A batch without an answer may reach its broker late, after others have asked. So the gateway that sent it asks again
+   when the producer comes back.
+4. A producer's next batch ends its seam. A later one that comes first, on another connection or to another gateway, is
+   sent back: the new cluster would take it for the producer's beginning, and refuse the next one for ever. Should that
+   never come, the later one may pass after `GAP_SECONDS`. Seams of producers that do not come are given up after
+   `SEAM_SECONDS`.
+5. As long as batches pass a seam, none overtakes an earlier one of its producer that is on its way on another
+   connection (`Passages`).
+6. Nothing is shared: each gateway asks, also one that starts after the move. A last cluster that can't be asked closes
+   the seam, with a log line: a move away from a dead cluster must not wait for it.
+"""
+
+from collections.abc import Collection, Container, Generator, Iterable
+from enum import Enum
+from typing import Any, Final
+
+import structlog
+
+from mesh.routing import Route, Stay
+from services.gateway.requests.placement import Place
+from services.gateway.requests.plan import Ask, Broker, Call, Command, MeshView, Outcome, RawResponse, refresh
+from services.gateway.requests.records.producer_memory import LastWrite, SeamKey
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.batches import MINTED, BatchHeader, visit_producer_id
+from services.gateway.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
+from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+LOOK_UP_TIMEOUT_S: Final = 3.0
+VERSION: Final = 0
+METADATA_VERSION: Final = 9
+WINDOW: Final = 1 << 20
+"""How far behind the last sequence a repeat may lie: far more records than a producer has on its way."""
+APART_MS: Final = 900_000
+"""How far apart a repeat and the last batch may lie by their own times. With `WINDOW` it keeps sequences that have
+begun again at 0, after 2^31 records, from being taken for repeats."""
+_SEQUENCES: Final = 1 << 31
+GAP_SECONDS: Final = 30.0
+"""Clients send a batch again within seconds; what they have given up they do not."""
+
+log = structlog.get_logger(__name__)
+
+
+def seam_of(topic: str, partition: int, route: Route) -> SeamKey:
+    return (topic, partition, route.cluster, route.upstream_topic, route.visit)
+
+
+def is_open(topic: str, partition: int, route: Route, mesh: MeshView) -> bool:
+    """Whether Produce to this partition has to look for repeats; no for topics that have never moved."""
+    if route.before is None:
+        return False
+    memory = mesh.memory
+    return memory.doubts.any(mesh.now) or not memory.seams.is_closed(seam_of(topic, partition, route), mesh.now)
+
+
+class Verdict(Enum):
+    """What a batch is at the seam."""
+
+    PASSES = "passes"
+    REPEAT = "repeat"
+    """The topic's last cluster has it already."""
+    TOO_EARLY = "too early"
+    """The batch before it has not come yet."""
+
+
+def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Verdict:
+    """What to do with a batch that its topic's last cluster may have, or that may have lost its place in the order."""
+    route = mesh.table.route(topic)
+    if route is None or route.before is None or batch.producer_id < MINTED:  # an id that a broker gave means its own
+        return Verdict.PASSES
+    key = seam_of(topic, partition, route)
+    producer_id = batch.producer_id
+    if route.before.visit > 1:
+        producer_id = visit_producer_id(producer_id, route.before.visit)
+    last = mesh.memory.seams.last_write(key, producer_id)
+    if last is None:
+        return Verdict.PASSES
+    behind = (last.sequence - batch.base_sequence - batch.last_offset_delta) % _SEQUENCES
+    apart_ms = abs(batch.max_timestamp - last.timestamp)
+    if batch.producer_epoch == last.epoch and apart_ms <= APART_MS:
+        if behind < WINDOW:
+            return Verdict.REPEAT
+        ahead = (batch.base_sequence - last.sequence - 1) % _SEQUENCES
+        if 0 < ahead < WINDOW and not mesh.memory.seams.has_gone_on(key, producer_id):
+            if last.gap_since is None:
+                mesh.memory.seams.miss(key, producer_id, mesh.now)
+                return Verdict.TOO_EARLY
+            if mesh.now < last.gap_since + GAP_SECONDS:
+                return Verdict.TOO_EARLY
+    mesh.memory.seams.goes_on(key, producer_id)
+    return Verdict.PASSES
+
+
+def look_behind(
+    mesh: MeshView, partitions: Iterable[tuple[str, int]], doubted: Container[tuple[str, int]]
+) -> Generator[Command, Any, None]:
+    """Learn the seams of these partitions that are not known yet, and those of `doubted` ones again."""
+    unknown: dict[Stay, dict[tuple[str, int], SeamKey]] = {}
+    for place in partitions:
+        route = mesh.table.route(place[0])
+        if route is not None and route.before is not None:
+            key = seam_of(*place, route)
+            if place in doubted or not mesh.memory.seams.is_known(key):
+                # a cluster knows all of its topics by the names in force, but one that has got another name there
+                renamed = route.before if route.before.cluster == route.cluster else Stay(route.before.cluster, 0, "")
+                unknown.setdefault(renamed, {})[place] = key
+    for stay, keys in unknown.items():
+        writes = yield from _last_writes_on(stay.cluster, stay.upstream_topic, keys, mesh)
+        for place, key in keys.items():
+            if place in doubted or not mesh.memory.seams.is_known(key):  # another request may have asked meanwhile
+                mesh.memory.seams.learn(key, writes.get(place, {}), mesh.now)
+
+
+def _last_writes_on(
+    cluster: str, called: str, partitions: Collection[tuple[str, int]], mesh: MeshView
+) -> Generator[Command, Any, dict[tuple[str, int], dict[int, LastWrite]]]:
+    """By partition and producer, as far as the cluster tells; `called` is what it called the one topic in question,
+    where that is no longer the name in force."""
+    found: dict[tuple[str, int], dict[int, LastWrite]] = {}
+    knowledge = mesh.clusters.get(cluster)
+    if knowledge is None or not knowledge.available or ApiKey.DESCRIBE_PRODUCERS not in knowledge.versions:
+        reason = "no longer part of the mesh" if knowledge is None else knowledge.down or "older than Kafka 2.8"
+        _tell(cluster, partitions, reason)
+        return found
+    leaders = yield from (_leaders_by_name(cluster, called, mesh) if called else _leaders(cluster, partitions, mesh))
+    places: dict[Place, dict[str, list[int]]] = {}
+    for topic, partition in partitions:
+        leader = leaders.get((called or topic, partition))
+        if leader is not None:
+            places.setdefault(Place(cluster, leader), {}).setdefault(called or topic, []).append(partition)
+    calls = tuple(
+        Call(
+            cluster,
+            DescribeProducersRequest([TopicRequest(topic, found) for topic, found in topics.items()]),
+            VERSION,
+            Broker(place.broker_id),
+            timeout_s=LOOK_UP_TIMEOUT_S,
+            own_names=bool(called),
+        )
+        for place, topics in places.items()
+    )
+    if not calls:
+        return found
+    asked_as = {called or topic: topic for topic, _ in partitions}
+    outcomes: tuple[Outcome, ...] = yield Ask(calls, preliminary=True)
+    for outcome in outcomes:
+        if not isinstance(outcome, DescribeProducersResponse):
+            _tell(cluster, partitions, getattr(outcome, "reason", "an answer of another kind"))
+            continue
+        for answered in outcome.topics:
+            for described in answered.partitions:
+                if described.error_code:
+                    _tell(cluster, [(answered.name, described.partition_index)], f"error {described.error_code}")
+                else:
+                    topic = asked_as[answered.name]
+                    found[topic, described.partition_index] = _last_writes(described)
+    return found
+
+
+def _leaders(
+    cluster: str, partitions: Collection[tuple[str, int]], mesh: MeshView
+) -> Generator[Command, Any, dict[tuple[str, int], int]]:
+    """As known, or asked for."""
+    knowledge = mesh.clusters[cluster]
+    without_leader = {topic for topic, partition in partitions if knowledge.leader(topic, partition) is None}
+    if without_leader:
+        yield from refresh(cluster, sorted(without_leader))
+    found = {place: knowledge.leader(*place) for place in partitions}
+    return {place: leader for place, leader in found.items() if leader is not None}
+
+
+def _leaders_by_name(cluster: str, called: str, mesh: MeshView) -> Generator[Command, Any, dict[tuple[str, int], int]]:
+    """Of a topic that no client can name any more, so that nobody remembers it."""
+    version = highest_version(mesh, cluster, ApiKey.METADATA, METADATA_VERSION)
+    question = MetadataRequest([MetadataRequestTopic(name=called)], allow_auto_topic_creation=False)
+    call = Call(cluster, question, version, timeout_s=LOOK_UP_TIMEOUT_S, raw=True, own_names=True)
+    (outcome,) = yield Ask((call,), preliminary=True)
+    topics = outcome.decode(MetadataResponse).topics if isinstance(outcome, RawResponse) else []
+    return {
+        (called, partition.partition_index): partition.leader_id
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader_id >= 0
+    }
+
+
+def _last_writes(described: PartitionResponse) -> dict[int, LastWrite]:
+    return {
+        state.producer_id: LastWrite(state.producer_epoch, state.last_sequence, state.last_timestamp)
+        for state in described.active_producers
+        if state.last_sequence >= 0
+    }
+
+
+def _tell(cluster: str, partitions: Iterable[tuple[str, int]], reason: str) -> None:
+    log.warning(
+        "repeats of lost answers can't be told: the last cluster can't be asked",
+        cluster=cluster,
+        topics=sorted({topic for topic, _ in partitions}),
+        reason=reason,
+    )
