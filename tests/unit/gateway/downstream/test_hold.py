@@ -2,14 +2,19 @@
 
 import asyncio
 
-from services.gateway.requests.knowledge import TopicKnowledge
 from services.gateway.requests.plan import Request
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, parse_request_header
-from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, ProduceRequest, ProduceResponse
+from services.gateway.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from services.gateway.wire.messages.metadata import MetadataResponseTopic
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
-from services.gateway.wire.schema import NO_UUID
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_order import gated, produce, until, written
 
@@ -54,8 +59,7 @@ async def test_topics_named_by_id_are_held_too_also_those_that_are_not_known_yet
     hold = mesh.begin_hold(stage.table(2, apples="c2", bananas="c2"))
     assert waits("bananas"), "no cluster has shown a topic yet"
     for knowledge in mesh.clusters.known.values():
-        knowledge.topics["apples"] = TopicKnowledge("apples", NO_UUID, (1,))
-        knowledge.topics["bananas"] = TopicKnowledge("bananas", NO_UUID, (1,))
+        knowledge.learn(MetadataResponse(topics=[MetadataResponseTopic(0, name) for name in ("apples", "bananas")]))
     assert waits("apples")
     assert not waits("bananas")
     mesh.end_hold()
