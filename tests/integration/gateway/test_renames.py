@@ -74,7 +74,8 @@ def test_topics_are_made_listed_widened_and_deleted_by_the_names_of_the_client(t
     assert there(tenant.c2, tenant.run) == {f"v1.{tenant.run}.bills": 2}
 
     tenant.admin.create_partitions([NewPartitions(on_c1, 3)])[on_c1].result(20)
-    assert there(tenant.c1, tenant.run) == {f"tenant-{tenant.run}.orders": 3}
+    widened = {f"tenant-{tenant.run}.orders": 3}
+    wait_until(lambda: there(tenant.c1, tenant.run) == widened, "the broker has heard of the new partition")
 
     setting = ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, on_c2, incremental_configs=[setting])
