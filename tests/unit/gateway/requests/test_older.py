@@ -60,9 +60,9 @@ from services.gateway.wire.messages.produce import (
     TopicProduceResponse,
 )
 from services.gateway.wire.schema import Struct
-from tests.unit.gateway.requests.fetching import asked, data, positions
-from tests.unit.gateway.requests.fetching import raw as fetched
 from tests.unit.gateway.requests.playbook import Playbook, World
+from tests.unit.gateway.requests.records.fetching import asked, data, positions
+from tests.unit.gateway.requests.records.fetching import raw as fetched
 from tests.unit.gateway.wire.old_client_bytes import MAGIC_0, MAGIC_1
 from tests.unit.gateway.wire.records import batch
 

@@ -6,7 +6,8 @@ from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Lane, Stale, Unreachable
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import FetchRequest, MetadataResponse
-from tests.unit.gateway.requests.fetching import (
+from tests.unit.gateway.requests.playbook import World
+from tests.unit.gateway.requests.records.fetching import (
     TWO,
     answer,
     asked,
@@ -18,7 +19,6 @@ from tests.unit.gateway.requests.fetching import (
     seen,
     with_brokers,
 )
-from tests.unit.gateway.requests.playbook import World
 
 
 def test_one_leader_is_asked_without_epochs_and_its_answer_passes() -> None:

@@ -6,7 +6,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import EndTxnRequest, InitProducerIdRequest, ProduceRequest
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
 from tests.unit.gateway.requests.playbook import Playbook, World
-from tests.unit.gateway.requests.test_spanning_transactions import (
+from tests.unit.gateway.requests.transactions.test_spanning_transactions import (
     HOME,
     NOT_FOUND,
     THERE,

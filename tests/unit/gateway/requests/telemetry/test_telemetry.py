@@ -20,8 +20,8 @@ from services.gateway.wire.messages import (
     PushTelemetryRequest,
 )
 from services.gateway.wire.schema import NO_UUID
-from tests.unit.gateway.requests.otlp_of_clients import counter, gauge, histogram, pushed
 from tests.unit.gateway.requests.playbook import Playbook, World
+from tests.unit.gateway.requests.telemetry.otlp_of_clients import counter, gauge, histogram, pushed
 
 INSTANCE = bytes(range(16))
 INTERVAL_S = 60.0

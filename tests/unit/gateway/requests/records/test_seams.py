@@ -27,7 +27,7 @@ from services.gateway.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from tests.unit.gateway.requests.playbook import Playbook, World
-from tests.unit.gateway.requests.test_produce import VERSION, errors, raw, request
+from tests.unit.gateway.requests.records.test_produce import VERSION, errors, raw, request
 from tests.unit.gateway.wire.records import batch
 
 MINE = (1 << 62) + 7

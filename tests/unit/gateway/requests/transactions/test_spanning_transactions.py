@@ -38,7 +38,7 @@ from services.gateway.wire.messages.produce import (
 )
 from services.gateway.wire.schema import Struct
 from tests.unit.gateway.requests.playbook import Playbook, World
-from tests.unit.gateway.requests.test_transactions import with_transaction_rule
+from tests.unit.gateway.requests.transactions.test_transactions import with_transaction_rule
 from tests.unit.gateway.wire.records import batch
 
 HOME, THERE = Identity(7, 3), Identity(40, 0)

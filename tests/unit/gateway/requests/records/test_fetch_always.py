@@ -34,8 +34,8 @@ from services.gateway.wire.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from tests.unit.gateway.requests.fetching import answer_of, asked, raw, topic_id
 from tests.unit.gateway.requests.playbook import World
+from tests.unit.gateway.requests.records.fetching import answer_of, asked, raw, topic_id
 
 PARTITIONS = 12
 """Enough for brokers to be asked for sessions."""
