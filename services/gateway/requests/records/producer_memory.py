@@ -37,6 +37,8 @@ SEAM_SECONDS = 900.0
 """So long a producer may repeat a write whose answer was lost; clients give up after 120 s by default."""
 PRODUCERS_OF_A_SEAM = 1000
 """Those that wrote last: about 150 KB for a partition."""
+PRODUCERS_OF_ALL_SEAMS = 1_000_000
+"""About 150 MB; with more, what was left longest ago is forgotten first."""
 
 
 @dataclass(slots=True)
@@ -50,15 +52,21 @@ class Seam:
     gone_on: set[int] = field(default_factory=set)
     """Producers that have written to the new cluster: nothing of theirs is missing in between."""
 
+    @property
+    def producers(self) -> int:
+        return len(self.writes) + len(self.gone_on)
+
 
 class Seams:
     """What was stored of each producer before a topic moved; see `seams`."""
 
-    __slots__ = ("_seams",)
+    __slots__ = ("_producers", "_seams")
     capacity = SEAMS_REMEMBERED
 
     def __init__(self) -> None:
         self._seams: OrderedDict[SeamKey, Seam] = OrderedDict()
+        self._producers = 0
+        """Of all seams."""
 
     def __len__(self) -> int:
         return len(self._seams)
@@ -72,6 +80,7 @@ class Seams:
         if seam is None:
             return False
         if seam.writes and now > seam.until:
+            self._producers -= seam.producers
             seam.writes.clear()
             seam.gone_on.clear()
         return not seam.writes
@@ -80,10 +89,16 @@ class Seams:
         if len(writes) > PRODUCERS_OF_A_SEAM:
             newest = sorted(writes.items(), key=lambda item: item[1].timestamp, reverse=True)
             writes = dict(newest[:PRODUCERS_OF_A_SEAM])
-        known = self._seams.get(key)
-        self._seams[key] = Seam(now + SEAM_SECONDS, writes, known.gone_on if known is not None else set())
-        if len(self._seams) > self.capacity:
-            self._seams.popitem(last=False)
+        known = self._seams.pop(key, None)
+        seam = Seam(now + SEAM_SECONDS, writes)
+        if known is not None:
+            self._producers -= known.producers
+            seam.gone_on = known.gone_on
+        self._seams[key] = seam
+        self._producers += seam.producers
+        while len(self._seams) > self.capacity or (self._producers > PRODUCERS_OF_ALL_SEAMS and len(self._seams) > 1):
+            _, oldest = self._seams.popitem(last=False)
+            self._producers -= oldest.producers
 
     def last_write(self, key: SeamKey, producer_id: int) -> LastWrite | None:
         seam = self._seams.get(key)

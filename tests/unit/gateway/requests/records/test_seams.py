@@ -4,8 +4,14 @@ import pytest
 
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Broker, RawResponse, Unreachable, Verbatim
-from services.gateway.requests.records import produce
-from services.gateway.requests.records.producer_memory import DOUBT_SECONDS, REFUSAL_SECONDS, SEAM_SECONDS
+from services.gateway.requests.records import produce, producer_memory
+from services.gateway.requests.records.producer_memory import (
+    DOUBT_SECONDS,
+    REFUSAL_SECONDS,
+    SEAM_SECONDS,
+    LastWrite,
+    Seams,
+)
 from services.gateway.requests.records.seams import APART_MS, GAP_SECONDS, WINDOW
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import visit_producer_id
@@ -251,3 +257,16 @@ def test_a_topic_with_another_name_on_the_same_cluster_is_asked_for_by_its_last_
     state = PartitionResponse(0, 0, None, [ProducerState(MINE, 0, 99, TIME)])
     book.answered(DescribeProducersResponse(topics=[TopicResponse("old-apples", [state])]))
     assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+
+
+def test_what_is_remembered_of_all_seams_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_memory, "PRODUCERS_OF_ALL_SEAMS", 10)
+    seams = Seams()
+    keys = [("apples", partition, "c2", "apples", 1) for partition in range(3)]
+    for key in keys:
+        seams.learn(key, {producer: LastWrite(0, 9, TIME) for producer in range(4)}, 0.0)
+    assert [seams.is_known(key) for key in keys] == [False, True, True]
+    seams.goes_on(keys[1], 0)
+    seams.learn(keys[1], {}, 0.0)  # one is left, that has gone on
+    seams.learn(keys[0], {producer: LastWrite(0, 9, TIME) for producer in range(4)}, 0.0)
+    assert [seams.is_known(key) for key in keys] == [True, True, True]
