@@ -87,7 +87,8 @@ async def test_leaders_move_and_brokers_die_under_load(
         await away(three_brokers.node(2).stop)
         assert 2 not in (await away(leaders.now)).values()
         await load.progress()
-        await away(three_brokers.node(2).start)
+        three_brokers.node(2).launch()
+        await away(three_brokers.node(2).wait_until_it_answers)
         await away(wait_until, leaders.in_sync, "broker 2 has caught up")
 
         load.expect_absent_clusters()  # the group's coordinator may be the one that dies
@@ -95,7 +96,8 @@ async def test_leaders_move_and_brokers_die_under_load(
         await load.progress()
         await away(gateway.move, rules.to("c2", [topic]))
         await load.progress()
-        await away(three_brokers.node(3).start)
+        three_brokers.node(3).launch()
+        await away(three_brokers.node(3).wait_until_it_answers)
         await away(wait_until, leaders.in_sync, "broker 3 has caught up")
         await away(gateway.move, rules.to("wide", [topic]))
         await load.progress()
