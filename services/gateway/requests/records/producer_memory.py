@@ -51,10 +51,12 @@ class Seam:
     """By producer, of those that have not gone on yet."""
     gone_on: set[int] = field(default_factory=set)
     """Producers that have written to the new cluster: nothing of theirs is missing in between."""
+    here: frozenset[int] | None = None
+    """Producers that the new cluster knew when it was asked, by their ids there; None if it could not be asked."""
 
     @property
     def producers(self) -> int:
-        return len(self.writes) + len(self.gone_on)
+        return len(self.writes) + len(self.gone_on) + len(self.here or ())
 
 
 class Seams:
@@ -83,14 +85,16 @@ class Seams:
             self._producers -= seam.producers
             seam.writes.clear()
             seam.gone_on.clear()
+            seam.here = None
         return not seam.writes
 
-    def learn(self, key: SeamKey, writes: dict[int, LastWrite], now: float) -> None:
+    def learn(self, key: SeamKey, writes: dict[int, LastWrite], now: float, here: frozenset[int] | None = None) -> None:
         if len(writes) > PRODUCERS_OF_A_SEAM:
             newest = sorted(writes.items(), key=lambda item: item[1].timestamp, reverse=True)
             writes = dict(newest[:PRODUCERS_OF_A_SEAM])
         known = self._seams.pop(key, None)
-        seam = Seam(now + SEAM_SECONDS, writes)
+        # without anybody who could come back nobody is waited for
+        seam = Seam(now + SEAM_SECONDS, writes, here=here if writes else None)
         if known is not None:
             self._producers -= known.producers
             seam.gone_on = known.gone_on
@@ -104,10 +108,10 @@ class Seams:
         seam = self._seams.get(key)
         return None if seam is None else seam.writes.get(producer_id)
 
-    def has_gone_on(self, key: SeamKey, producer_id: int) -> bool:
-        """Whether the producer has begun on the new cluster."""
+    def may_have_gone_on(self, key: SeamKey, producer_id: int, id_here: int) -> bool:
+        """Whether the producer has begun on the new cluster, as far as is known; `id_here` is its id there."""
         seam = self._seams.get(key)
-        return seam is not None and producer_id in seam.gone_on
+        return seam is None or seam.here is None or producer_id in seam.gone_on or id_here in seam.here
 
     def miss(self, key: SeamKey, producer_id: int, now: float) -> None:
         """The producer has skipped its next batch, for the first time."""

@@ -12,8 +12,9 @@ Theory of operation
    when the producer comes back.
 4. A producer's next batch ends its seam. A later one that comes first, on another connection or to another gateway, is
    sent back: the new cluster would take it for the producer's beginning, and refuse the next one for ever. Should that
-   never come, the later one may pass after `GAP_SECONDS`. Seams of producers that do not come are given up after
-   `SEAM_SECONDS`.
+   never come, the later one may pass after `GAP_SECONDS`. Who has begun on the new cluster, by another gateway or
+   before this one was started, skips nothing: the new cluster is asked too, and without its answer nobody is sent
+   back. Seams of producers that do not come are given up after `SEAM_SECONDS`.
 5. As long as batches pass a seam, none overtakes an earlier one of its producer that is on its way on another
    connection (`Passages`).
 6. Nothing is shared: each gateway asks, also one that starts after the move. A last cluster that can't be asked closes
@@ -96,7 +97,8 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
         if behind < WINDOW:
             return Verdict.REPEAT
         ahead = (batch.base_sequence - last.sequence - 1) % _SEQUENCES
-        if 0 < ahead < WINDOW and not mesh.memory.seams.has_gone_on(key, producer_id):
+        id_here = batch.producer_id if route.visit == 1 else visit_producer_id(batch.producer_id, route.visit)
+        if 0 < ahead < WINDOW and not mesh.memory.seams.may_have_gone_on(key, producer_id, id_here):
             if last.gap_since is None:
                 mesh.memory.seams.miss(key, producer_id, mesh.now)
                 return Verdict.TOO_EARLY
@@ -121,9 +123,26 @@ def look_behind(
                 unknown.setdefault(renamed, {})[place] = key
     for stay, keys in unknown.items():
         writes = yield from _last_writes_on(stay.cluster, stay.upstream_topic, keys, mesh)
+        here = yield from _known_here([place for place in keys if writes.get(place)], mesh)
         for place, key in keys.items():
             if place in doubted or not mesh.memory.seams.is_known(key):  # another request may have asked meanwhile
-                mesh.memory.seams.learn(key, writes.get(place, {}), mesh.now)
+                mesh.memory.seams.learn(key, writes.get(place, {}), mesh.now, here.get(place))
+
+
+def _known_here(
+    partitions: Collection[tuple[str, int]], mesh: MeshView
+) -> Generator[Command, Any, dict[tuple[str, int], frozenset[int]]]:
+    """Producers that the new clusters know already: by another gateway, or by this one before it was started again."""
+    owners: dict[str, list[tuple[str, int]]] = {}
+    for place in partitions:
+        owner = mesh.table.cluster_of(place[0])
+        if owner is not None:
+            owners.setdefault(owner, []).append(place)
+    found: dict[tuple[str, int], frozenset[int]] = {}
+    for owner, places in owners.items():
+        writes = yield from _last_writes_on(owner, "", places, mesh)
+        found.update({place: frozenset(producers) for place, producers in writes.items()})
+    return found
 
 
 def _last_writes_on(
@@ -209,7 +228,7 @@ def _last_writes(described: PartitionResponse) -> dict[int, LastWrite]:
 
 def _tell(cluster: str, partitions: Iterable[tuple[str, int]], reason: str) -> None:
     log.warning(
-        "repeats of lost answers can't be told: the last cluster can't be asked",
+        "what producers have written before can't be told: a cluster can't be asked",
         cluster=cluster,
         topics=sorted({topic for topic, _ in partitions}),
         reason=reason,

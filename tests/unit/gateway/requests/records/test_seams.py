@@ -61,13 +61,20 @@ def stored(last_sequence: int, producer_id: int = MINE, *, error: int = 0) -> De
     return DescribeProducersResponse(topics=[TopicResponse("apples", [described])])
 
 
+def told(book: Playbook, last: DescribeProducersResponse, *here: int) -> None:
+    """The last cluster says what it has stored, and the new one which producers it knows."""
+    book.answered(last)
+    states = [ProducerState(producer_id, 0, 200, TIME) for producer_id in here]
+    book.answered(DescribeProducersResponse(topics=[TopicResponse("apples", [PartitionResponse(0, 0, None, states)])]))
+
+
 def test_the_last_cluster_is_asked_before_the_first_records_go_to_the_new_one(world: World) -> None:
     book = produced(world, 100)
     (question,) = book.asked()
     assert (question.cluster, question.target) == ("c1", Broker(1))
     assert isinstance(question.message, DescribeProducersRequest)
     assert book.waits_for_preliminaries()
-    book.answered(stored(99))
+    told(book, stored(99))
     (call,) = book.asked()
     assert (call.cluster, type(call.message)) == ("c2", Verbatim)
     assert not book.waits_for_preliminaries()
@@ -77,14 +84,14 @@ def test_the_last_cluster_is_asked_before_the_first_records_go_to_the_new_one(wo
 
 def test_a_repeat_is_answered_as_a_duplicate_and_not_sent(world: World) -> None:
     book = produced(world, 98)
-    book.answered(stored(99))
+    told(book, stored(99))
     assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
     again = produced(world, 99)
     assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
 
 
 def test_after_a_newer_batch_nothing_is_looked_for_any_more(world: World) -> None:
-    produced(world, 99).answered(stored(99))
+    told(produced(world, 99), stored(99))
     newer = produced(world, 100)
     newer.answered(raw(("apples", 0, 0)))
     (call,) = produced(world, 50).asked()
@@ -98,7 +105,7 @@ def test_only_the_repeat_is_held_back_from_a_request(world: World) -> None:
         ("bananas", 0, batch(producer_id=MINE, epoch=0, sequence=0, timestamp=TIME)),
     )
     book = Playbook(produce.handle, message, VERSION, world.view())
-    book.answered(stored(9))
+    told(book, stored(9))
     book.answered(raw(("bananas", 0, 0)))
     assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER), ("bananas", 0, 0)]
 
@@ -107,7 +114,7 @@ def test_ids_are_compared_as_the_last_visit_has_written_them(world: World) -> No
     world.move("apples", "c1")
     world.move("apples", "c2")  # the last stay was the second one on c1
     book = produced(world, 9)
-    book.answered(stored(9, visit_producer_id(MINE, 2)))
+    told(book, stored(9, visit_producer_id(MINE, 2)))
     assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
 
 
@@ -122,7 +129,7 @@ def test_ids_are_compared_as_the_last_visit_has_written_them(world: World) -> No
 )
 def test_what_is_no_repeat_goes_on(world: World, sequence: int, epoch: int, time: int) -> None:
     book = produced(world, sequence, epoch=epoch, time=time)
-    book.answered(stored(9))
+    told(book, stored(9))
     (call,) = book.asked()
     assert call.cluster == "c2"
 
@@ -130,7 +137,7 @@ def test_what_is_no_repeat_goes_on(world: World, sequence: int, epoch: int, time
 def test_a_later_batch_waits_for_the_one_after_the_last_that_was_stored(world: World) -> None:
     """On another connection or gateway it may come first; the new cluster would take it for the beginning."""
     early = produced(world, 105)
-    early.answered(stored(99))
+    told(early, stored(99))
     assert errors(early) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     (call,) = produced(world, 100).asked()
     assert call.cluster == "c2"
@@ -138,18 +145,34 @@ def test_a_later_batch_waits_for_the_one_after_the_last_that_was_stored(world: W
 
 def test_a_producer_that_has_gone_on_has_no_gap_however_often_its_last_cluster_is_asked(world: World) -> None:
     first = produced(world, 100)
-    first.answered(stored(99))
+    told(first, stored(99))
     first.answered(raw(("apples", 0, 0)))
     second = produced(world, 101)
     second.answered(raw(("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)))  # in doubt: asked again when it comes back
     again = produced(world, 101)
-    again.answered(stored(99))
+    told(again, stored(99))
     (call,) = again.asked()
     assert call.cluster == "c2"
 
 
+def test_who_has_begun_on_the_new_cluster_skips_nothing(world: World) -> None:
+    """By another gateway, or by this one before it was started again: what is in between lies there."""
+    book = produced(world, 205)
+    told(book, stored(99), MINE)
+    (call,) = book.asked()
+    assert (call.cluster, type(call.message)) == ("c2", Verbatim)
+
+
+def test_nobody_is_sent_back_when_the_new_cluster_does_not_tell_whom_it_knows(world: World) -> None:
+    book = produced(world, 205)
+    book.answered(stored(99))
+    book.answered(Unreachable("c2", "busy"))
+    (call,) = book.asked()
+    assert type(call.message) is Verbatim
+
+
 def test_a_batch_that_never_comes_is_not_waited_for_for_ever(world: World) -> None:
-    produced(world, 105).answered(stored(99))
+    told(produced(world, 105), stored(99))
     world.now += GAP_SECONDS - 1
     assert errors(produced(world, 105)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     world.now += REFUSAL_SECONDS + 1
@@ -158,7 +181,7 @@ def test_a_batch_that_never_comes_is_not_waited_for_for_ever(world: World) -> No
 
 
 def test_a_batch_does_not_overtake_the_one_before_on_another_connection(world: World) -> None:
-    produced(world, 99).answered(stored(99))
+    told(produced(world, 99), stored(99))
     first = produced(world, 100)
     mine, world.session = world.session, Session("127.0.0.1:6", "test")
     assert errors(produced(world, 101)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
@@ -178,14 +201,14 @@ def test_batches_pass_a_seam_in_the_order_in_which_their_requests_start(world: W
     second = produced(world, 101)
     second.answered(DescribeProducersResponse(topics=[TopicResponse("apples", [PartitionResponse(0, 0, None, [])])]))
     assert errors(second) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
-    first.answered(stored(99))
+    told(first, stored(99))
     (call,) = first.asked()
     assert call.cluster == "c2"
 
 
 def test_nothing_of_a_request_stays_at_the_seam_when_it_has_ended(world: World) -> None:
     book = produced(world, 100)
-    book.answered(stored(99))
+    told(book, stored(99))
     assert len(world.memory.passages) == 1
     book.answered(raw(("apples", 0, 0)))
     given_up = produced(world, 101)
@@ -215,7 +238,7 @@ def test_a_last_cluster_that_is_down_or_older_than_2_8_is_not_asked(world: World
 
 
 def test_a_seam_does_not_last_for_ever(world: World) -> None:
-    produced(world, 9).answered(stored(9))
+    told(produced(world, 9), stored(9))
     world.now += SEAM_SECONDS + 1
     assert [call.cluster for call in produced(world, 9).asked()] == ["c2"]
 
@@ -227,7 +250,7 @@ def test_without_acks_nobody_is_asked(world: World) -> None:
 
 
 def test_a_doubt_about_a_producer_that_is_gone_does_not_last_for_ever(world: World) -> None:
-    produced(world, 10).answered(stored(9))
+    told(produced(world, 10), stored(9))
     book = produced(world, 11)
     book.answered(Unreachable("c2", "connection lost"))
     assert world.memory.doubts.any(world.now)
@@ -255,7 +278,7 @@ def test_a_topic_with_another_name_on_the_same_cluster_is_asked_for_by_its_last_
     assert isinstance(question.message, DescribeProducersRequest)
     assert question.message.topics == [TopicRequest("old-apples", [0])]
     state = PartitionResponse(0, 0, None, [ProducerState(MINE, 0, 99, TIME)])
-    book.answered(DescribeProducersResponse(topics=[TopicResponse("old-apples", [state])]))
+    told(book, DescribeProducersResponse(topics=[TopicResponse("old-apples", [state])]))
     assert errors(book) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
 
 
