@@ -152,6 +152,11 @@ class Memory:
 class OnItsWay(Protocol):
     """A Produce whose records were sent and are not answered yet."""
 
+    @property
+    def sole(self) -> tuple[str, int] | None:
+        """Cluster and broker id, if all of it went there."""
+        ...
+
     def sent_to(self, topic: str, partition: int) -> tuple[str, int] | None:
         """Cluster and broker id; None for what is not in it, or was refused."""
         ...

@@ -7,6 +7,7 @@ before it is then refused for ever. So whatever a batch must follow has to be an
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from services.gateway.requests.memory import OnItsWay
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
 from services.gateway.requests.plan import MeshView, Request
 from services.gateway.requests.records.producer_memory import BatchKey, Refusals
@@ -57,8 +58,12 @@ class Producing:
         Should that broker refuse it, the new leader may never have heard of its producer, and take this one for its
         beginning: the earlier one would be refused for ever.
         """
-        sent = (other.sent_to(topic, partition) for other in self.mesh.session.producing if other is not self)
+        sent = (other.sent_to(topic, partition) for other in self.others_elsewhere(place))
         return any(earlier is not None and earlier != place for earlier in sent)
+
+    def others_elsewhere(self, place: Place) -> list[OnItsWay]:
+        """Requests of this connection that are on their way, and not with all they have to `place`."""
+        return [other for other in self.mesh.session.producing if other is not self and other.sole != place]
 
     @property
     def refusals(self) -> Refusals:
