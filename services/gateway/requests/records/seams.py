@@ -85,9 +85,7 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
     if route is None or route.before is None or batch.producer_id < MINTED:  # an id that a broker gave means its own
         return Verdict.PASSES
     key = seam_of(topic, partition, route)
-    producer_id = batch.producer_id
-    if route.before.visit > 1:
-        producer_id = visit_producer_id(producer_id, route.before.visit)
+    producer_id = visit_producer_id(batch.producer_id, route.before.visit)
     last = mesh.memory.seams.last_write(key, producer_id)
     if last is None:
         return Verdict.PASSES
@@ -97,7 +95,7 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
         if behind < WINDOW:
             return Verdict.REPEAT
         ahead = (batch.base_sequence - last.sequence - 1) % _SEQUENCES
-        id_here = batch.producer_id if route.visit == 1 else visit_producer_id(batch.producer_id, route.visit)
+        id_here = visit_producer_id(batch.producer_id, route.visit)
         if 0 < ahead < WINDOW and not mesh.memory.seams.may_have_gone_on(key, producer_id, id_here):
             if last.gap_since is None:
                 mesh.memory.seams.miss(key, producer_id, mesh.now)
