@@ -16,6 +16,13 @@ REQUEST_TIMEOUT = 4.0
 """Seconds for one request, as in `connections`."""
 AT_ONCE = 100
 """Groups asked at the same time: librdkafka keeps a request for each."""
+COORDINATORS_ON_THE_WAY = frozenset(
+    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+)
+"""Answers of a cluster whose coordinator still reads `__consumer_offsets`: for seconds after a broker's start and after
+a change of leader. librdkafka leaves it to its caller to ask again."""
+COORDINATOR_POLL = 0.1
+"""Seconds until it is asked again."""
 
 
 def log_ranges(client: AdminClient, topics: Mapping[str, int]) -> dict[str, dict[int, LogRange]]:
@@ -40,37 +47,54 @@ def positions(
     """Topic -> group -> partition -> committed offset, of all groups or the named ones. Raises KafkaException."""
     deadline = time.monotonic() + bound
     found: dict[str, dict[str, dict[int, int]]] = {topic: {} for topic in topics}
-    remaining = iter(_groups(client) if groups is None else groups)
+    remaining = iter(_groups(client, deadline) if groups is None else groups)
     while at_once := list(islice(remaining, AT_ONCE)):
         if time.monotonic() > deadline:
             raise TimeoutError(f"its groups did not all tell their offsets within {bound:g} s")
-        for group, committed in _committed(client, at_once):
+        for group, committed in _committed(client, at_once, deadline):
             if committed.topic in found and committed.offset >= 0:
                 found[committed.topic].setdefault(group, {})[committed.partition] = committed.offset
     return found
 
 
-def _groups(client: AdminClient) -> list[str]:
-    listed: Any = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT).result(REQUEST_TIMEOUT)
-    for error in listed.errors:
-        raise error if isinstance(error, KafkaException) else KafkaException(error)
-    return [group.group_id for group in listed.valid]
+def _groups(client: AdminClient, deadline: float) -> list[str]:
+    while True:
+        listed: Any = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT).result(REQUEST_TIMEOUT)
+        errors = [each if isinstance(each, KafkaException) else KafkaException(each) for each in listed.errors]
+        final = next((error for error in errors if not _worth_asking_again(error, deadline)), None)
+        if final is not None:
+            raise final
+        if not errors:
+            return [group.group_id for group in listed.valid]
+        time.sleep(COORDINATOR_POLL)
 
 
-def _committed(client: AdminClient, groups: Sequence[str]) -> Iterator[tuple[str, TopicPartition]]:
-    asked = [
-        (group, future)
-        for group in groups
-        for future in client.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT
-        ).values()
-    ]
-    for group, future in asked:
-        try:
-            answer: Any = future.result(REQUEST_TIMEOUT)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                continue  # it was deleted just now
-            raise
-        for each in answer.topic_partitions:
-            yield group, each
+def _committed(client: AdminClient, groups: Sequence[str], deadline: float) -> Iterator[tuple[str, TopicPartition]]:
+    remaining = list(groups)
+    while remaining:
+        asked = [
+            (group, future)
+            for group in remaining
+            for future in client.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT
+            ).values()
+        ]
+        remaining = []
+        for group, future in asked:
+            try:
+                answer: Any = future.result(REQUEST_TIMEOUT)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                    continue  # it was deleted just now
+                if not _worth_asking_again(error, deadline):
+                    raise
+                remaining.append(group)
+                continue
+            for each in answer.topic_partitions:
+                yield group, each
+        if remaining:
+            time.sleep(COORDINATOR_POLL)
+
+
+def _worth_asking_again(error: KafkaException, deadline: float) -> bool:
+    return error.args[0].code() in COORDINATORS_ON_THE_WAY and time.monotonic() < deadline
