@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, TopicPartition
@@ -155,10 +156,13 @@ async def test_replicas_and_settings_of_real_brokers(
     changing = through.incremental_alter_configs([ConfigResource(BROKER, "101", incremental_configs=[one])])
     for future in changing.values():
         future.result(20)
-    for admin, brokers in ((cluster, ("1", "2", "3")), (through, ("101",))):
-        for broker in brokers:
-            [read] = admin.describe_configs([ConfigResource(BROKER, broker)]).values()
-            assert read.result(20)[SETTING].value == value, f"broker {broker}"
+
+    def has_it(admin: AdminClient, broker: str) -> bool:
+        [read] = admin.describe_configs([ConfigResource(BROKER, broker)]).values()
+        return bool(read.result(20)[SETTING].value == value)
+
+    for admin, broker in ((cluster, "1"), (cluster, "2"), (cluster, "3"), (through, "101")):  # each has it in its time
+        wait_until(partial(has_it, admin, broker), f"broker {broker} has {value}")
 
 
 @pytest.mark.timeout(300)
