@@ -1,6 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `routing`, `events`, `admin`, `discovery`, `instances`; stubs and servicers in the `_grpc` ones.
+Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`; stubs and servicers in the
+`_grpc` ones.
 """
 
 from mesh.rpc.v1 import admin_pb2 as admin
@@ -10,6 +11,8 @@ from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
 from mesh.rpc.v1 import events_pb2 as events
 from mesh.rpc.v1 import instances_pb2 as instances
 from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
+from mesh.rpc.v1 import record_rules_pb2 as record_rules
+from mesh.rpc.v1 import record_rules_pb2_grpc as record_rules_grpc
 from mesh.rpc.v1 import routing_pb2 as routing
 
 __all__ = [
@@ -20,5 +23,7 @@ __all__ = [
     "events",
     "instances",
     "instances_grpc",
+    "record_rules",
+    "record_rules_grpc",
     "routing",
 ]
