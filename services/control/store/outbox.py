@@ -15,30 +15,26 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from google.protobuf.message import DecodeError
 from prometheus_client import Counter, Gauge
 
 from mesh.rpc import events
 from services.control.domain.errors import Refusal
 from services.control.store.database import Database, StoreUnavailableError
+from services.control.store.home_topic import KAFKA_TIMEOUT, PublishError, ordered_producer, prepare_topic, publish
 from services.control.store.journal import Journal
 from services.control.store.log import OutboxPosition
-from services.control.upstream.connections import knock
 from services.control.upstream.references import resolved_all
 
 TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Kept for ever: routers build their tables from the beginning."""
-KAFKA_TIMEOUT = 5.0
-"""Seconds for one request to the home cluster, or for one batch to be acknowledged."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
 
 log = structlog.get_logger(__name__)
@@ -46,10 +42,6 @@ published_total = Counter("control_outbox_published_total", "Events carried to m
 errors_total = Counter("control_outbox_errors_total", "Times that the publisher had to start again.")
 lag_gauge = Gauge("control_outbox_lag", "Events in the log that mesh.events does not have yet.")
 position_gauge = Gauge("control_outbox_position", "Position of the last event carried to mesh.events.")
-
-
-class PublishError(RuntimeError):
-    """The home cluster did not take events; says where and why."""
 
 
 class ForeignLogError(PublishError):
@@ -126,7 +118,7 @@ class Publisher:
             "client.id": "kafka-mesh-control-outbox",
             "log_level": 0,
         }
-        cluster_id, is_empty = await self._in_thread(lambda: _prepare_topic(settings, self._home.topic))
+        cluster_id, is_empty = await self._in_thread(lambda: prepare_topic(settings, self._home.topic, TOPIC_SETTINGS))
         if not is_empty:
             await self._refuse_foreign(await self._in_thread(lambda: _last_event(settings, self._home.topic)))
         if self.foreign:
@@ -140,7 +132,7 @@ class Publisher:
             )
             position = 0
         self.position, self.kafka_cluster_id = position, cluster_id
-        producer = await self._in_thread(lambda: _producer(settings))
+        producer = await self._in_thread(lambda: ordered_producer(settings))
         try:
             while True:
                 batch = self._journal.since(self.position)
@@ -150,7 +142,8 @@ class Publisher:
                     self.trouble = ""
                     await self._journal.grown_beyond(self.position)
                     continue
-                await self._in_thread(lambda batch=batch: _publish(producer, self._home.topic, batch))
+                records = [(str(event.position), event.SerializeToString(deterministic=True)) for event in batch]
+                await self._in_thread(lambda records=records: publish(producer, self._home.topic, records))
                 published_total.inc(len(batch))
                 # told only when it is kept: who stops control on the strength of it must not see the events twice
                 await self._stored.store(batch[-1].position, cluster_id)
@@ -174,45 +167,6 @@ class Publisher:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _producer(settings: dict[str, Any]) -> Producer:
-    own = {
-        "enable.idempotence": True,
-        "acks": "all",
-        "linger.ms": 0,
-        "message.timeout.ms": int(KAFKA_TIMEOUT * 1000) - 1000,
-    }
-    return Producer({**settings, **own})
-
-
-def _prepare_topic(settings: dict[str, Any], topic: str) -> tuple[str, bool]:
-    """Makes sure that the topic is there; the cluster's id, and whether the topic holds nothing."""
-    where = settings["bootstrap.servers"]
-    try:
-        knock(where.split(","))
-        admin = AdminClient(settings)
-        metadata: Any = admin.list_topics(timeout=KAFKA_TIMEOUT)
-        if topic not in metadata.topics:
-            new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=TOPIC_SETTINGS)
-            _created(admin.create_topics([new], request_timeout=KAFKA_TIMEOUT)[topic])
-            metadata = _visible(admin, topic)
-        partitions = len(metadata.topics[topic].partitions)
-        if partitions != 1:
-            raise PublishError(
-                f"topic {topic} on {where} has {partitions} partitions and must have one, for the order of events; "
-                "delete it, control creates it anew"
-            )
-        consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
-        try:
-            first, last = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=KAFKA_TIMEOUT)
-        finally:
-            consumer.close()
-    except KafkaException as error:
-        raise PublishError(f"the home cluster at {where} does not answer: {error.args[0].str()}") from None
-    except TimeoutError as error:
-        raise PublishError(f"the home cluster at {where} does not answer: {error}") from None
-    return metadata.cluster_id, last == 0 or first > 0
-
-
 def _last_event(settings: dict[str, Any], topic: str) -> events.Event:
     consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
     try:
@@ -229,47 +183,3 @@ def _last_event(settings: dict[str, Any], topic: str) -> events.Event:
         return events.Event.FromString(message.value() or b"")
     except DecodeError:
         return events.Event(event_id="not an event of a mesh")
-
-
-def _created(future: Any) -> None:
-    try:
-        future.result(KAFKA_TIMEOUT)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-
-
-def _visible(admin: Any, topic: str) -> Any:
-    deadline = time.monotonic() + KAFKA_TIMEOUT
-    while True:
-        metadata = admin.list_topics(timeout=KAFKA_TIMEOUT)
-        if metadata.topics.get(topic) is not None and metadata.topics[topic].partitions:
-            return metadata
-        if time.monotonic() > deadline:
-            raise PublishError(f"topic {topic} was created but does not show up")
-        time.sleep(0.05)
-
-
-def _publish(producer: Producer, topic: str, batch: Sequence[events.Event]) -> None:
-    failed: list[str] = []
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failed.append(f"event {(message.key() or b'?').decode()}: {error.str()}")
-
-    try:
-        for event in batch:
-            producer.produce(
-                topic,
-                event.SerializeToString(deterministic=True),
-                str(event.position).encode(),
-                partition=0,
-                on_delivery=delivered,
-            )
-        left = producer.flush(KAFKA_TIMEOUT)
-    except (KafkaException, BufferError) as error:
-        raise PublishError(f"the home cluster does not take events: {error}") from None
-    if failed or left:
-        raise PublishError(
-            f"the home cluster does not take events: {failed[0] if failed else f'{left} not acknowledged in time'}"
-        )

@@ -1,0 +1,98 @@
+"""Topics of control on the home cluster: made where they are absent, written in order, all blocking calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
+
+from services.control.upstream.connections import knock
+
+KAFKA_TIMEOUT = 5.0
+"""Seconds for one request to the home cluster, or for one batch to be acknowledged."""
+
+
+class PublishError(RuntimeError):
+    """The home cluster did not take what it was to keep; says where and why."""
+
+
+def ordered_producer(settings: dict[str, Any]) -> Producer:
+    """Writes in order, each record once, acknowledged by all replicas."""
+    own = {
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 0,
+        "message.timeout.ms": int(KAFKA_TIMEOUT * 1000) - 1000,
+    }
+    return Producer({**settings, **own})
+
+
+def prepare_topic(settings: dict[str, Any], topic: str, config: Mapping[str, str]) -> tuple[str, bool]:
+    """Makes sure that the topic is there; the cluster's id, and whether the topic holds nothing."""
+    where = settings["bootstrap.servers"]
+    try:
+        knock(where.split(","))
+        admin = AdminClient(settings)
+        metadata: Any = admin.list_topics(timeout=KAFKA_TIMEOUT)
+        if topic not in metadata.topics:
+            new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=dict(config))
+            _created(admin.create_topics([new], request_timeout=KAFKA_TIMEOUT)[topic])
+            metadata = _visible(admin, topic)
+        partitions = len(metadata.topics[topic].partitions)
+        if partitions != 1:
+            raise PublishError(
+                f"topic {topic} on {where} has {partitions} partitions and must have one, for the order of its "
+                "records; delete it, control creates it anew"
+            )
+        consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
+        try:
+            first, last = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=KAFKA_TIMEOUT)
+        finally:
+            consumer.close()
+    except KafkaException as error:
+        raise PublishError(f"the home cluster at {where} does not answer: {error.args[0].str()}") from None
+    except TimeoutError as error:
+        raise PublishError(f"the home cluster at {where} does not answer: {error}") from None
+    return metadata.cluster_id, last == 0 or first > 0
+
+
+def _created(future: Any) -> None:
+    try:
+        future.result(KAFKA_TIMEOUT)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _visible(admin: Any, topic: str) -> Any:
+    deadline = time.monotonic() + KAFKA_TIMEOUT
+    while True:
+        metadata = admin.list_topics(timeout=KAFKA_TIMEOUT)
+        if metadata.topics.get(topic) is not None and metadata.topics[topic].partitions:
+            return metadata
+        if time.monotonic() > deadline:
+            raise PublishError(f"topic {topic} was created but does not show up")
+        time.sleep(0.05)
+
+
+def publish(producer: Producer, topic: str, records: Iterable[tuple[str, bytes]]) -> None:
+    """Writes keys and values and waits until all are acknowledged; PublishError when one is not."""
+    failed: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(f"record {(message.key() or b'?').decode()}: {error.str()}")
+
+    try:
+        for key, value in records:
+            producer.produce(topic, value, key.encode(), partition=0, on_delivery=delivered)
+        left = producer.flush(KAFKA_TIMEOUT)
+    except (KafkaException, BufferError) as error:
+        raise PublishError(f"the home cluster does not take records: {error}") from None
+    if failed or left:
+        raise PublishError(
+            f"the home cluster does not take records: {failed[0] if failed else f'{left} not acknowledged in time'}"
+        )
