@@ -1,0 +1,183 @@
+"""What the router says to its child process and hears from it: one JSON object a line, over stdin and stdout.
+
+1. An order says what is to be, not what to do: `RunRule` carries the whole rule as the log has decided it, and may be
+   repeated at will. Which rewinds and one-time syncs were carried out is kept on the target cluster with the position,
+   by the revision of their event: each is carried out once, whichever process gets the order.
+2. Secrets travel as the references that the log holds; the child resolves them when it connects.
+3. The end of stdin is the end of the child. What is read but not committed then was never written.
+4. The child says `Progress` of each rule once a second and when something changes, and `RuleEnded` behind StopRule and
+   RemoveRule, when the rule's last transaction is over.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from mesh.rpc import record_rules, routing
+
+LARGEST_LINE = 16 * 1024 * 1024
+"""Bytes; a line is a rule or a report of one, at most some hundred kilobytes even with thousands of partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """An operator's order to read from another place, with the position of its event."""
+
+    revision: int
+    start: record_rules.StartAt
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSync:
+    """An operator's order to translate committed offsets once, with the position of its event."""
+
+    revision: int
+    groups: tuple[str, ...] = ()
+    """Empty: all that have committed offsets of mirrored topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRule:
+    """Run this rule from now on, in place of what was said of it before."""
+
+    spec: record_rules.RecordRuleSpec
+    revision: int
+    """Position of the last event about the rule."""
+    created: int
+    """Position of the event that created it: a rule that was removed and created again begins anew."""
+    paused: bool = False
+    rewind: Rewind | None = None
+    """The last one since it was created."""
+    sync: GroupSync | None = None
+    """The last one since it was created."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """Stop this rule where it is: another router runs it."""
+
+    rule_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRule:
+    """This rule is no more: stop it, and forget its positions and offset maps.
+
+    Where none runs it at the time, these stay and do no harm: they name the event that created the rule.
+    """
+
+    rule_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """All clusters of the mesh, in place of those said before. Rules whose clusters changed connect anew."""
+
+    clusters: tuple[routing.ClusterSpec, ...]
+    mesh_id: str
+    """What tells this mesh's workers from another's on the same target: the Kafka cluster id of the home cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a rule is."""
+
+    progress: record_rules.RecordRuleProgress
+    """Without the router's name."""
+    counts: dict[str, float] = field(default_factory=dict)
+    """Metrics of the rule: name without the router's prefix -> value; README.md lists them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEnded:
+    """A rule runs here no more; another router may run it."""
+
+    rule_id: str
+
+
+Order = RunRule | StopRule | RemoveRule | Clusters
+Report = Progress | RuleEnded
+
+
+def order_line(order: Order) -> bytes:
+    """The line that says this order."""
+    match order:
+        case RunRule():
+            said: dict[str, Any] = {
+                "run": _plain(order.spec),
+                "revision": order.revision,
+                "created": order.created,
+                "paused": order.paused,
+            }
+            if order.rewind:
+                said["rewind"] = {"revision": order.rewind.revision, "start": _plain(order.rewind.start)}
+            if order.sync:
+                said["sync"] = {"revision": order.sync.revision, "groups": list(order.sync.groups)}
+        case StopRule():
+            said = {"stop": order.rule_id}
+        case RemoveRule():
+            said = {"remove": order.rule_id}
+        case Clusters():
+            said = {"clusters": [_plain(cluster) for cluster in order.clusters], "mesh_id": order.mesh_id}
+    return _line(said)
+
+
+def order_of(line: bytes) -> Order:
+    """The order that a line says. ValueError for one that says none."""
+    said = json.loads(line)
+    match said:
+        case {"run": spec, "revision": revision, "created": created, "paused": paused}:
+            return RunRule(
+                ParseDict(spec, record_rules.RecordRuleSpec()),
+                revision,
+                created,
+                paused,
+                _rewind_of(said.get("rewind")),
+                _sync_of(said.get("sync")),
+            )
+        case {"stop": rule_id}:
+            return StopRule(rule_id)
+        case {"remove": rule_id}:
+            return RemoveRule(rule_id)
+        case {"clusters": clusters, "mesh_id": mesh_id}:
+            return Clusters(tuple(ParseDict(each, routing.ClusterSpec()) for each in clusters), mesh_id)
+    raise ValueError(f"no order: {line[:100]!r}")
+
+
+def report_line(report: Report) -> bytes:
+    """The line that says this report."""
+    match report:
+        case Progress():
+            return _line({"progress": _plain(report.progress), "counts": report.counts})
+        case RuleEnded():
+            return _line({"ended": report.rule_id})
+
+
+def report_of(line: bytes) -> Report:
+    """The report that a line says. ValueError for one that says none."""
+    match json.loads(line):
+        case {"progress": progress, "counts": counts}:
+            return Progress(ParseDict(progress, record_rules.RecordRuleProgress()), counts)
+        case {"ended": rule_id}:
+            return RuleEnded(rule_id)
+    raise ValueError(f"no report: {line[:100]!r}")
+
+
+def _rewind_of(said: Any) -> Rewind | None:
+    return said and Rewind(said["revision"], ParseDict(said["start"], record_rules.StartAt()))
+
+
+def _sync_of(said: Any) -> GroupSync | None:
+    return said and GroupSync(said["revision"], tuple(said["groups"]))
+
+
+def _plain(message: Any) -> Any:
+    return MessageToDict(message, preserving_proto_field_name=True)
+
+
+def _line(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode() + b"\n"

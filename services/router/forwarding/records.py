@@ -1,0 +1,89 @@
+"""The seam between what judges a record and what moves it: a record in, writes out. No I/O.
+
+The mover reads records, asks the rule's plan what becomes of each one, and writes that together with the position it
+has read to. A plan decides and never writes. Mirrors that neither filter nor change anything have no plan: their
+records are passed on without being asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+Headers = list[tuple[str, bytes | None]]
+"""In their order; a name may come twice."""
+BY_KEY = -1
+"""In place of a partition: it follows from the key, as Kafka's own clients choose it."""
+
+
+class Record(Protocol):
+    """What a plan sees of a source record: `confluent_kafka.Message` as it is, so that none is copied."""
+
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def headers(self) -> Headers | None: ...
+    def timestamp(self) -> tuple[int, int]:
+        """Kind, and milliseconds since 1970."""
+
+
+class Content(NamedTuple):
+    """What a transformation may change."""
+
+    value: bytes | None
+    headers: Headers
+
+
+class Fate(Enum):
+    """What a write is counted as."""
+
+    WRITTEN = "written"
+    DEAD = "dead"
+
+
+class Write(NamedTuple):
+    """One record to be written. Provenance is the mover's; a plan leaves `mesh-` headers as they are."""
+
+    cluster: str
+    """cluster_name."""
+    topic: str
+    partition: int
+    """BY_KEY, or a number."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+    """Milliseconds since 1970."""
+    fate: Fate = Fate.WRITTEN
+
+
+class UnjudgedError(Exception):
+    """A record that a mirror's filter or transformation can't be applied to; the message says why.
+
+    A mirror stops there and says so: a record that it left out would be lost, one that it copied unjudged would be
+    where it must not be. Content rules raise none: what they can't judge goes to their dead letters.
+    """
+
+
+class Judge(Protocol):
+    """A compiled filter: whether a record is taken."""
+
+    def __call__(self, record: Record) -> bool:
+        """UnjudgedError: it can't be said."""
+
+
+class Transformer(Protocol):
+    """A compiled chain of transformations."""
+
+    def __call__(self, content: Content) -> Content:
+        """The changed content; headers are not changed in place. UnjudgedError: it can't be applied."""
+
+
+class Plan(Protocol):
+    """What a rule makes of its records."""
+
+    def __call__(self, record: Record) -> Sequence[Write]:
+        """Zero or more writes, the same ones whenever it is asked. UnjudgedError: the rule stops here."""
