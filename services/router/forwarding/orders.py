@@ -50,10 +50,11 @@ class RunRule:
     created: int
     """Position of the event that created it: a rule that was removed and created again begins anew."""
     paused: bool = False
-    rewind: Rewind | None = None
-    """The last one since it was created."""
-    sync: GroupSync | None = None
-    """The last one since it was created."""
+    rewinds: tuple[Rewind, ...] = ()
+    """Those that still decide where something begins, oldest first: one to offsets leaves other partitions to those
+    before it, which may not have been carried out yet."""
+    syncs: tuple[GroupSync, ...] = ()
+    """The last ones since it was created, oldest first, for the same reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,8 @@ def order_line(order: Order) -> bytes:
                 "created": order.created,
                 "paused": order.paused,
             }
-            if order.rewind:
-                said["rewind"] = {"revision": order.rewind.revision, "start": _plain(order.rewind.start)}
-            if order.sync:
-                said["sync"] = {"revision": order.sync.revision, "groups": list(order.sync.groups)}
+            said["rewinds"] = [{"revision": each.revision, "start": _plain(each.start)} for each in order.rewinds]
+            said["syncs"] = [{"revision": each.revision, "groups": list(each.groups)} for each in order.syncs]
         case StopRule():
             said = {"stop": order.rule_id}
         case RemoveRule():
@@ -131,14 +130,10 @@ def order_of(line: bytes) -> Order:
     said = json.loads(line)
     match said:
         case {"run": spec, "revision": revision, "created": created, "paused": paused}:
-            return RunRule(
-                ParseDict(spec, record_rules.RecordRuleSpec()),
-                revision,
-                created,
-                paused,
-                _rewind_of(said.get("rewind")),
-                _sync_of(said.get("sync")),
-            )
+            rewinds = tuple(_rewind_of(each) for each in said["rewinds"])
+            syncs = tuple(GroupSync(each["revision"], tuple(each["groups"])) for each in said["syncs"])
+            parsed = ParseDict(spec, record_rules.RecordRuleSpec())
+            return RunRule(parsed, revision, created, paused, rewinds, syncs)
         case {"stop": rule_id}:
             return StopRule(rule_id)
         case {"remove": rule_id}:
@@ -167,12 +162,8 @@ def report_of(line: bytes) -> Report:
     raise ValueError(f"no report: {line[:100]!r}")
 
 
-def _rewind_of(said: Any) -> Rewind | None:
-    return said and Rewind(said["revision"], ParseDict(said["start"], record_rules.StartAt()))
-
-
-def _sync_of(said: Any) -> GroupSync | None:
-    return said and GroupSync(said["revision"], tuple(said["groups"]))
+def _rewind_of(said: Any) -> Rewind:
+    return Rewind(said["revision"], ParseDict(said["start"], record_rules.StartAt()))
 
 
 def _plain(message: Any) -> Any:
