@@ -1,20 +1,22 @@
 """Projections: the mesh as tables, kept in the same transaction as the events they follow from. For people, reports
 and Spark.
 
-Control itself answers from its view in memory; these rows are written as the difference between the view before and
-after.
+Control itself answers from its view in memory. A table holds either what the view holds (`OF_VIEWS`: written as the
+difference between the view before and after), or what single events say (`changes_by`). Both are pure, so that
+`kafka-mesh verify-log` comes to the same rows from the log alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
-from sqlalchemy import Table, delete, insert, update
+from sqlalchemy import Column, Table, delete, insert, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -27,53 +29,100 @@ from services.control.store import schema
 Row = dict[str, Any]
 
 
-async def project(connection: AsyncConnection, before: MeshView, after: MeshView, new: Iterable[events.Event]) -> None:
-    """Brings the projections from `before` to `after`."""
-    await _replace(connection, schema.clusters, "name", _cluster_rows(before), _cluster_rows(after))
-    if before.rules_revision != after.rules_revision:
-        await _replace(connection, schema.forwarding_rules, "rule_id", _rule_rows(before), _rule_rows(after))
-    for event in new:
-        await _project_event(connection, event)
+@dataclass(frozen=True, slots=True)
+class OfView:
+    """A table whose rows follow from the view, by their primary key; they differ only where `basis` does."""
+
+    table: Table
+    rows: Callable[[MeshView], Mapping[Any, Row]]
+    basis: Callable[[MeshView], object]
 
 
-async def _project_event(connection: AsyncConnection, event: events.Event) -> None:
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The row as it is from now on, new or in place of the one with its primary key."""
+
+    table: Table
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Amend:
+    """New values in the row with this primary key."""
+
+    table: Table
+    key: Any
+    values: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The row with this primary key is no more."""
+
+    table: Table
+    key: Any
+
+
+RowChange = Put | Amend | Drop
+
+
+def changes_by(event: events.Event) -> Iterator[RowChange]:
+    """What an event changes in tables that do not follow from the view."""
     rollouts, instances = schema.rollouts, schema.consumer_instances
     time = event.time.ToDatetime(UTC)
     match event.WhichOneof("payload"):
         case "rule_set_changed":
             held = event.rule_set_changed.needs_hold
-            row = {
-                "revision": event.position,
-                "state": "pending" if held else "switched",
-                "started": time,
-                "ended": None if held else time,
-            }
-            await connection.execute(insert(rollouts).values(**row))
+            state, ended = ("pending", None) if held else ("switched", time)
+            row = {"revision": event.position, "state": state, "cause": "", "started": time, "ended": ended}
+            yield Put(rollouts, row)
         case "rollout_switched":
-            where = rollouts.c.revision == event.rollout_switched.revision
-            await connection.execute(update(rollouts).where(where).values(state="switched", ended=time))
+            yield Amend(rollouts, event.rollout_switched.revision, {"state": "switched", "ended": time})
         case "rollout_aborted":
-            where = rollouts.c.revision == event.rollout_aborted.revision
             values = {"state": "aborted", "ended": time, "cause": event.rollout_aborted.cause}
-            await connection.execute(update(rollouts).where(where).values(**values))
+            yield Amend(rollouts, event.rollout_aborted.revision, values)
         case "consumer_instance_registered":
             instance = event.consumer_instance_registered.instance
-            row = {"sidecar": instance.sidecar, "instance": _json(instance), "revision": event.position}
-            statement = insert_or(instances).values(name=instance.name, **row)
-            await connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=row))
+            values = {"sidecar": instance.sidecar, "instance": _json(instance), "revision": event.position}
+            yield Put(instances, {"name": instance.name, **values})
         case "consumer_instance_removed":
-            gone = event.consumer_instance_removed.name
-            await connection.execute(delete(instances).where(instances.c.name == gone))
+            yield Drop(instances, event.consumer_instance_removed.name)
 
 
-async def _replace(
-    connection: AsyncConnection, table: Table, key: str, old: Mapping[str, Row], new: Mapping[str, Row]
-) -> None:
+async def project(connection: AsyncConnection, before: MeshView, after: MeshView, new: Iterable[events.Event]) -> None:
+    """Brings the projections from `before` to `after`."""
+    for each in OF_VIEWS:
+        if each.basis(before) != each.basis(after):
+            await _replace(connection, each.table, each.rows(before), each.rows(after))
+    for event in new:
+        for change in changes_by(event):
+            await _carry_out(connection, change)
+
+
+def key_of(table: Table) -> Column[Any]:
+    """The primary key, which is one column in every projection."""
+    [column] = table.primary_key.columns
+    return column
+
+
+async def _carry_out(connection: AsyncConnection, change: RowChange) -> None:
+    key = key_of(change.table)
+    match change:
+        case Put(table, row):
+            statement = insert_or(table).values(**row)
+            await connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=row))
+        case Amend(table, value, values):
+            await connection.execute(update(table).where(key == value).values(**values))
+        case Drop(table, value):
+            await connection.execute(delete(table).where(key == value))
+
+
+async def _replace(connection: AsyncConnection, table: Table, old: Mapping[Any, Row], new: Mapping[Any, Row]) -> None:
     """Writes what differs; what changed goes first and comes back, so that unique columns may swap their values."""
-    changed: Sequence[str] = [name for name, row in new.items() if old.get(name) != row]
+    changed: Sequence[Any] = [name for name, row in new.items() if old.get(name) != row]
     stale = [name for name in old if name not in new or old[name] != new[name]]
     if stale:
-        await connection.execute(delete(table).where(table.c[key].in_(stale)))
+        await connection.execute(delete(table).where(key_of(table).in_(stale)))
     if changed:
         await connection.execute(insert(table), [new[name] for name in changed])
 
@@ -117,3 +166,9 @@ def _rule_row(view: MeshView, version: RuleVersion) -> Row:
 
 def _json(message: Message) -> Any:
     return json.loads(MessageToJson(message, preserving_proto_field_name=True))
+
+
+OF_VIEWS: Sequence[OfView] = (
+    OfView(schema.clusters, _cluster_rows, lambda view: view.cluster_revisions),
+    OfView(schema.forwarding_rules, _rule_rows, lambda view: view.rules_revision),
+)
