@@ -1,7 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`; stubs and servicers in the
-`_grpc` ones.
+Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `snapshots`; stubs and servicers
+in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import admin_pb2 as admin
@@ -14,6 +14,7 @@ from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
 from mesh.rpc.v1 import record_rules_pb2_grpc as record_rules_grpc
 from mesh.rpc.v1 import routing_pb2 as routing
+from mesh.rpc.v1 import snapshots_pb2 as snapshots
 
 __all__ = [
     "admin",
@@ -26,4 +27,5 @@ __all__ = [
     "record_rules",
     "record_rules_grpc",
     "routing",
+    "snapshots",
 ]

@@ -20,6 +20,7 @@ from mesh.routing import (
     may_move_topics,
 )
 from mesh.routing.codec import cluster_to_proto, match_to_proto, rule_to_proto, table_from_proto, table_to_proto
+from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import events, routing
 
 C1 = UpstreamCluster("c1", ("127.0.0.1:9092",), ordinal=1, home=True)
@@ -240,3 +241,13 @@ def test_every_match_kind_survives_the_wire() -> None:
             rule_versions=[routing.RuleVersion(rule=routing.RuleSpec(rule_id="r", match=match_to_proto(match)))]
         )
         assert table_from_proto(message).rules[0].match == match
+
+
+def test_a_state_survives_its_snapshot_a_pending_table_included() -> None:
+    log = Log()
+    log.rules(created("apples", ExactName("apples"), "c1", 1.0))
+    assert state_from_proto(state_to_proto(log.state)) == log.state
+    moved = rule_to_proto(ForwardingRule("apples", ExactName("apples"), "c2"))
+    log.rules(events.RuleChange(updated=moved), hold=True)
+    assert state_from_proto(state_to_proto(log.state)) == log.state
+    assert state_from_proto(state_to_proto(RoutingState())) == RoutingState()
