@@ -47,7 +47,7 @@ class MeshView:
 
     @property
     def rule_set(self) -> RuleSet:
-        return RuleSet(self.state.effective, self.rules_revision)
+        return RuleSet(self.state.effective, self.rules_revision, self.position)
 
 
 def apply(view: MeshView, event: events.Event) -> MeshView:
