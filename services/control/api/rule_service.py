@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import fields
 from typing import Any
 
-from mesh.routing.codec import match_from_proto, node_view_from_proto, rule_from_proto
-from mesh.rpc import admin, admin_grpc, routing
+from mesh.rpc import admin, admin_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once
+from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
 from services.control.decisions.moving import ChangeWishes
-from services.control.decisions.rules import Command, RuleChange, RuleDecisions
-from services.control.domain.errors import InvalidField, Refusal
-from services.control.domain.rules import Place, RuleFields
+from services.control.decisions.rules import RuleChange, RuleDecisions
+from services.control.domain.errors import Refusal
 from services.control.domain.view import MeshView
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
-
-MASK = tuple(each.name for each in fields(RuleFields))
-"""Fields of a rule that UpdateRule can change; their names are those of RuleSpec."""
 
 
 class RuleService(admin_grpc.RuleServiceServicer):
@@ -48,49 +42,32 @@ class RuleService(admin_grpc.RuleServiceServicer):
         return next(rule for rule in shapes.rules(self._journal.view) if rule.spec.rule_id == rule_id)
 
     async def CreateRule(self, request: admin.CreateRuleRequest, context: Any) -> admin.RuleChangeResponse:
-        shapes.spec_of(request, "rule")
-        rule, place = rule_from_proto(request.rule), shapes.place(request.place) or Place.LAST
-        shadowed = request.options.allow_shadowed
-        return await self._change(request, lambda rules: rules.create(rule, place, allow_shadowed=shadowed))
+        return await self._change(request)
 
     async def UpdateRule(self, request: admin.UpdateRuleRequest, context: Any) -> admin.RuleChangeResponse:
-        shapes.spec_of(request, "rule")
-        rule_id, paths = shapes.id_of("rules", request.name), request.update_mask.paths
-        for path in paths:
-            if path not in (*MASK, "*"):
-                raise InvalidField("update_mask", f"{path!r} can't be updated; possible are {', '.join(MASK)}")
-        wanted = _fields(request.rule, MASK if not paths or "*" in paths else paths)
-        shadowed = request.options.allow_shadowed
-        return await self._change(request, lambda rules: rules.update(rule_id, wanted, allow_shadowed=shadowed))
+        return await self._change(request)
 
     async def SetRule(self, request: admin.SetRuleRequest, context: Any) -> admin.RuleChangeResponse:
-        match, place = match_from_proto(request.match), shapes.place(request.place)
-        said = [
-            name for name in ("upstream_topic", "shadow_topics", "span_clusters", "node_view") if request.HasField(name)
-        ]
-        if request.target_cluster:
-            said.append("target_cluster")
-        wanted, shadowed = _fields(request, said), request.options.allow_shadowed
-        return await self._change(request, lambda rules: rules.set(match, wanted, place, allow_shadowed=shadowed))
+        return await self._change(request)
 
     async def MoveRule(self, request: admin.MoveRuleRequest, context: Any) -> admin.RuleChangeResponse:
-        rule_id, place = shapes.id_of("rules", request.name), shapes.place(request.place)
-        if place is None:
-            raise InvalidField("place", "say where to: one of first, before and last")
-        shadowed = request.options.allow_shadowed
-        return await self._change(request, lambda rules: rules.move(rule_id, place, allow_shadowed=shadowed))
+        return await self._change(request)
 
     async def RemoveRule(self, request: admin.RemoveRuleRequest, context: Any) -> admin.RuleChangeResponse:
-        rule_id = shapes.id_of("rules", request.name)
-        return await self._change(request, lambda rules: rules.remove(rule_id))
+        return await self._change(request)
 
     async def ReplaceRules(self, request: admin.ReplaceRulesRequest, context: Any) -> admin.RuleChangeResponse:
-        wanted = [rule_from_proto(rule) for rule in request.rules]
-        shadowed = request.options.allow_shadowed
-        return await self._change(request, lambda rules: rules.replace(wanted, allow_shadowed=shadowed))
+        return await self._change(request)
 
-    async def _change(self, request: Any, command: Command) -> admin.RuleChangeResponse:
+    async def ChangeRules(self, request: admin.ChangeRulesRequest, context: Any) -> admin.RuleChangeResponse:
+        return await self._change(request)
+
+    async def Revert(self, request: admin.RevertRequest, context: Any) -> admin.RuleChangeResponse:
+        return await self._change(request)
+
+    async def _change(self, request: Any) -> admin.RuleChangeResponse:
         self._journal.require_loaded()
+        command = command_of(request)
         options: admin.ChangeOptions = request.options
         who = caller(request, options.request_id, options.reason)
         wishes = ChangeWishes(
@@ -113,15 +90,3 @@ class RuleService(admin_grpc.RuleServiceServicer):
             return shapes.change(result, self._journal.view)
 
         return await once(admin.RuleChangeResponse, decide())
-
-
-def _fields(said: routing.RuleSpec | admin.SetRuleRequest, names: Collection[str]) -> RuleFields:
-    """Those fields of a message about a rule."""
-    return RuleFields(
-        match=match_from_proto(said.match) if "match" in names else None,
-        target_cluster=said.target_cluster if "target_cluster" in names else None,
-        upstream_topic=said.upstream_topic if "upstream_topic" in names else None,
-        shadow_topics=said.shadow_topics if "shadow_topics" in names else None,
-        span_clusters=said.span_clusters if "span_clusters" in names else None,
-        node_view=node_view_from_proto(said.node_view) if "node_view" in names else None,
-    )

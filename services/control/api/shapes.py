@@ -10,10 +10,10 @@ from mesh.routing.codec import cluster_to_proto, rule_to_proto
 from mesh.rpc import admin, routing
 from services.control.decisions.probes import Probe
 from services.control.decisions.rules import RuleChange
+from services.control.domain.edits import Before, Place
 from services.control.domain.effects import Effect, Fate
 from services.control.domain.errors import InvalidField, Unknown
 from services.control.domain.moves import Move
-from services.control.domain.rules import Before, Place
 from services.control.domain.view import MeshView
 
 EFFECT_KINDS = {

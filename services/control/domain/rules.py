@@ -1,5 +1,5 @@
-"""The rule set aggregate: each command gives the ordered list of rules it wants; checks and the event follow from
-that list.
+"""The rule set aggregate: each command gives the ordered list of rules it wants, by edits of the present one
+(`edits.py`) or as it was once; checks and the event follow from that list.
 
 Checks on the wanted list: each rule by itself (`rule_checks.py`), no match twice, no two rules that give topics one
 name on their cluster, no exact or prefix rule that newly can never match.
@@ -8,17 +8,13 @@ The event holds the smallest set of changes (`ranks.py`); a command that changes
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from enum import Enum
+from dataclasses import dataclass
 
 from mesh.routing import (
     ExactName,
     ForwardingRule,
     Match,
     NamePrefix,
-    NodeView,
     RoutingTable,
     Subject,
     may_move_topics,
@@ -26,52 +22,14 @@ from mesh.routing import (
 from mesh.routing.fold import with_changes
 from mesh.routing.templates import SUFFIX
 from mesh.rpc import events
-from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Unknown
+from services.control.domain.edits import Edit, Rules, named
+from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed
 from services.control.domain.ranks import changes_between
 from services.control.domain.rule_checks import check_rule
 from services.control.domain.shadows import shadowed_rules
 
-LONGEST_DERIVED_ID = 55
-"""Characters that a rule_id made from a match may have before a number is added."""
 MAX_RULES = 20_000
 """Rules in one set; twice what has been measured for one routing table."""
-SUBJECT_IN_ID = {
-    Subject.TOPIC: "",
-    Subject.GROUP: "-group",
-    Subject.TRANSACTIONAL_ID: "-txn",
-    Subject.CLIENT_SOFTWARE: "-client",
-}
-"""How a rule_id made from a match says what the rule is about."""
-
-
-class Place(Enum):
-    """Where a rule goes when not before another one."""
-
-    FIRST = "first"
-    LAST = "last"
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """Right before this rule."""
-
-    rule_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class RuleFields:
-    """What a command says of a rule; None leaves it as it is."""
-
-    match: Match | None = None
-    target_cluster: str | None = None
-    upstream_topic: str | None = None
-    shadow_topics: bool | None = None
-    span_clusters: bool | None = None
-    node_view: NodeView | None = None
-
-    def put_on(self, rule: ForwardingRule) -> ForwardingRule:
-        values = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return replace(rule, **{name: value for name, value in values if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +54,11 @@ class RuleSetDecision:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules in force, at a revision that callers compare with."""
+    """The rules in force, at a revision that callers compare with; `position` is where the log ends."""
 
     table: RoutingTable
     revision: int
+    position: int = 0
 
     def expect(self, revision: int) -> None:
         """Compare-and-set: refuses when the caller saw another revision; 0 means any."""
@@ -111,67 +70,35 @@ class RuleSet:
             )
 
     def get(self, rule_id: str) -> ForwardingRule:
-        for rule in self.table.rules:
-            if rule.rule_id == rule_id:
-                return rule
-        known = ", ".join(rule.rule_id for rule in self.table.rules[:20]) or "none"
-        raise Unknown(f"rules/{rule_id}", f"rule {rule_id!r} does not exist (known: {known})")
+        return named(self.table.rules, rule_id)
 
-    def find(self, match: Match) -> ForwardingRule | None:
-        """The rule with exactly this match."""
-        return next((rule for rule in self.table.rules if rule.match == match), None)
-
-    # Commands
-
-    def create(
-        self, rule: ForwardingRule, place: Place | Before = Place.LAST, *, allow_shadowed: bool = False
-    ) -> RuleSetDecision:
-        """Adds a rule; an empty rule_id is made from the match."""
-        rules = list(self.table.rules)
-        if rule.rule_id and any(known.rule_id == rule.rule_id for known in rules):
-            raise Exists(f"rules/{rule.rule_id}", f"rule {rule.rule_id!r} exists; update it, or choose another rule_id")
-        rule = _with_id(rule, {known.rule_id for known in rules})
-        return self._decide(_placed(rules, rule, place), allow_shadowed)
-
-    def update(self, rule_id: str, wanted: RuleFields, *, allow_shadowed: bool = False) -> RuleSetDecision:
-        """Changes fields of a rule, in place."""
-        rule = self.get(rule_id)
-        changed = wanted.put_on(rule)
-        return self._decide([changed if known is rule else known for known in self.table.rules], allow_shadowed)
-
-    def set(
-        self, match: Match, wanted: RuleFields, place: Place | Before | None = None, *, allow_shadowed: bool = False
-    ) -> RuleSetDecision:
-        """Changes the rule with exactly this match (its place stays), or adds one."""
-        found = self.find(match)
-        if found is None:
-            rule = wanted.put_on(ForwardingRule("", match, ""))
-            return self.create(rule, Place.LAST if place is None else place, allow_shadowed=allow_shadowed)
-        return self.update(found.rule_id, wanted, allow_shadowed=allow_shadowed)
-
-    def move(self, rule_id: str, place: Place | Before, *, allow_shadowed: bool = False) -> RuleSetDecision:
-        rule = self.get(rule_id)
-        if place == Before(rule_id):
-            return self._decide(list(self.table.rules), allow_shadowed)
-        others = [known for known in self.table.rules if known is not rule]
-        return self._decide(_placed(others, rule, place), allow_shadowed)
-
-    def remove(self, rule_id: str) -> RuleSetDecision:
-        rule = self.get(rule_id)
-        return self._decide([known for known in self.table.rules if known is not rule], allow_shadowed=True)
-
-    def replace(self, wanted: Sequence[ForwardingRule], *, allow_shadowed: bool = False) -> RuleSetDecision:
-        """Makes `wanted` the whole set, in its order. A rule whose match is there keeps its id."""
-        by_match = {rule.match: rule.rule_id for rule in self.table.rules}
-        named = [by_match.get(rule.match, rule.rule_id) for rule in wanted]
-        taken = {rule_id for rule_id in named if rule_id} | {rule.rule_id for rule in self.table.rules}
-        rules: list[ForwardingRule] = []
-        for rule, rule_id in zip(wanted, named, strict=True):
-            rules.append(_with_id(replace(rule, rule_id=rule_id), taken))
-            taken.add(rules[-1].rule_id)
+    def change(self, *edits: Edit, allow_shadowed: bool = False) -> RuleSetDecision:
+        """Carries the edits out in their order, all or none."""
+        rules = self.table.rules
+        for edit in edits:
+            rules = edit.on(rules)
         return self._decide(rules, allow_shadowed)
 
-    def _decide(self, wanted: list[ForwardingRule], allow_shadowed: bool) -> RuleSetDecision:
+    def revert(self, revision: int) -> RuleSetDecision:
+        """Brings the rules of an earlier revision back: their ids, their order, and all that they say. Those that can
+        never match were accepted then.
+        """
+        require_past(revision, max(self.position, self.revision))
+        rules = tuple(version.rule for version in self.table.versions if version.counts_at(revision))
+        self._refuse_lost_targets(rules, revision)
+        decision = self._decide(rules, allow_shadowed=True)
+        if decision.event is not None:
+            decision.event.reverted_to = revision
+        return decision
+
+    def before_last_change(self) -> int:
+        """The revision of the rules before the last change of them."""
+        if not self.revision:
+            raise NotAllowed("NOTHING_TO_REVERT", "rules", "the rules have never been changed: nothing to revert")
+        edges = {edge for each in self.table.versions for edge in (each.from_revision, each.until_revision) if edge}
+        return max((edge for edge in edges if edge < self.revision), default=self.revision - 1)
+
+    def _decide(self, wanted: Rules, allow_shadowed: bool) -> RuleSetDecision:
         self._check(wanted)
         if not allow_shadowed:
             self._refuse_new_shadows(wanted)
@@ -183,7 +110,7 @@ class RuleSet:
         event = events.RuleSetChanged(changes=changes, needs_hold=may_move_topics(self.table, after))
         return RuleSetDecision(event, self.table, after)
 
-    def _check(self, wanted: list[ForwardingRule]) -> None:
+    def _check(self, wanted: Rules) -> None:
         if len(wanted) > MAX_RULES:
             raise InvalidField("rules", f"{len(wanted)} rules are more than the {MAX_RULES} that a mesh may have")
         kept = {rule.rule_id: rule for rule in self.table.rules}
@@ -203,7 +130,18 @@ class RuleSet:
             by_id[rule.rule_id] = by_match[rule.match] = rule
         _refuse_shared_names(wanted)
 
-    def _refuse_new_shadows(self, wanted: list[ForwardingRule]) -> None:
+    def _refuse_lost_targets(self, wanted: Rules, revision: int) -> None:
+        for rule in wanted:
+            if rule.target_cluster and rule.target_cluster not in self.table.clusters:
+                raise NotAllowed(
+                    "CLUSTER_NOT_REGISTERED",
+                    f"rules/{rule.rule_id}",
+                    f"revision {revision} can't come back: its rule {rule.rule_id!r} leads to cluster "
+                    f"{rule.target_cluster!r}, which has been removed since; register it again, or make the rules "
+                    "that are wanted one by one",
+                )
+
+    def _refuse_new_shadows(self, wanted: Rules) -> None:
         shadows = shadowed_rules(wanted)
         if not shadows:
             return
@@ -219,7 +157,15 @@ class RuleSet:
                 )
 
 
-def _refuse_shared_names(wanted: list[ForwardingRule]) -> None:
+def require_past(revision: int, position: int) -> None:
+    """Refuses what is no revision that the mesh, whose log ends at `position`, has had."""
+    if revision < 1:
+        raise InvalidField("revision", f"is {revision}; revisions are positions of events, counted from 1")
+    if revision > position:
+        raise InvalidField("revision", f"{revision} is still to come: the log ends at {position}")
+
+
+def _refuse_shared_names(wanted: Rules) -> None:
     """A topic of a cluster has one name for clients. Rules by pattern may overlap in single names; then the first one
     counts (`mesh.routing.table`).
     """
@@ -250,34 +196,3 @@ def _upstream_names(rule: ForwardingRule) -> str | None:
         isinstance(rule.match, NamePrefix) and rule.template is not None and SUFFIX in rule.template.pieces[1::2]
     )
     return rule.upstream_topic if of_suffix else None
-
-
-def _placed(rules: list[ForwardingRule], rule: ForwardingRule, place: Place | Before) -> list[ForwardingRule]:
-    match place:
-        case Place.FIRST:
-            return [rule, *rules]
-        case Place.LAST:
-            return [*rules, rule]
-        case Before(rule_id):
-            for index, known in enumerate(rules):
-                if known.rule_id == rule_id:
-                    return [*rules[:index], rule, *rules[index:]]
-            known_ids = ", ".join(known.rule_id for known in rules[:20]) or "none"
-            raise Unknown(f"rules/{rule_id}", f"place: rule {rule_id!r} does not exist (known: {known_ids})")
-
-
-def _with_id(rule: ForwardingRule, taken: set[str]) -> ForwardingRule:
-    """The rule with an id: its own, or one made from its match: "apples", "apples-prefix", "shop-group-prefix",
-    "apples-2" where taken.
-    """
-    if rule.rule_id:
-        return rule
-    suffix = SUBJECT_IN_ID[rule.match.subject] + rule.match.suffix.replace("_", "-")
-    text = re.sub(r"[^a-z0-9]+", "-", rule.match.text.lower()).strip("-")
-    stem = text[: LONGEST_DERIVED_ID - len(suffix)].strip("-")
-    base = f"{stem}{suffix}".strip("-") or "rule"
-    rule_id, number = base, 1
-    while rule_id in taken:
-        number += 1
-        rule_id = f"{base[:LONGEST_DERIVED_ID]}-{number}"
-    return replace(rule, rule_id=rule_id)

@@ -13,7 +13,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from mesh.routing import ExactName
 from mesh.rpc import admin
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS
-from services.control.domain.rules import RuleFields
+from services.control.domain.edits import RuleFields, Set
 from services.control.domain.view import RULES_STREAM
 from services.control.store.database import Database
 from services.control.store.journal import Caller, Draft, Journal
@@ -153,7 +153,7 @@ async def test_a_rollout_that_nobody_sees_through_is_given_up(apples_on_c1: Worl
     elsewhere = Journal(pool)
     elsewhere.why_not_leading = ""
     await elsewhere.catch_up()
-    decision = elsewhere.view.rule_set.set(ExactName("apples"), RuleFields(target_cluster="c2"))
+    decision = elsewhere.view.rule_set.change(Set(ExactName("apples"), RuleFields(target_cluster="c2")))
     assert decision.event is not None
     draft = Draft(RULES_STREAM, decision.event)
     await elsewhere.append([draft], Caller("a call that failed"), rests_on=lambda view: view.routing_position)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.routing import Place
+from services.control.domain.edits import Create, RuleFields, Update
 from services.control.domain.effects import (
     Fate,
     LogRange,
@@ -16,7 +17,7 @@ from services.control.domain.effects import (
 )
 from services.control.domain.errors import NotAllowed
 from services.control.domain.moves import Move
-from services.control.domain.rules import RuleFields, RuleSet
+from services.control.domain.rules import RuleSet
 from tests.unit.control.worlds import rule, rule_set, table
 
 HERE, THERE = Place("c1", "apples"), Place("c2", "fruit.apples")
@@ -88,7 +89,7 @@ def test_groups_are_asked_for_only_where_one_may_be_harmed(old: LogRange, new: L
 
 
 def test_a_group_with_shadow_topics_keeps_its_position_at_home() -> None:
-    shadows = rule_set("ap*->c1").create(rule("group:shop*->c3", shadow_topics=True)).after
+    shadows = rule_set("ap*->c1").change(Create(rule("group:shop*->c3", shadow_topics=True))).after
     at_home = Place("c3", "apples")
     keepers = OffsetKeepers(shadows)
     assert keepers.places(MOVE) == {HERE, at_home}
@@ -99,6 +100,6 @@ def test_a_group_with_shadow_topics_keeps_its_position_at_home() -> None:
 
 def test_a_topic_that_lived_at_home_before_has_its_shadow_there_under_its_old_name() -> None:
     rules = rule_set("apples->c3:old.{topic}", "group:shop->c3")
-    moved = RuleSet(rules.update("r1", RuleFields(target_cluster="c1", upstream_topic="")).after, 8)
-    shadows = moved.update("r2", RuleFields(shadow_topics=True)).after
+    moved = RuleSet(rules.change(Update("r1", RuleFields(target_cluster="c1", upstream_topic=""))).after, 8)
+    shadows = moved.change(Update("r2", RuleFields(shadow_topics=True))).after
     assert OffsetKeepers(shadows).places(MOVE) == {HERE, Place("c3", "old.apples")}
