@@ -108,7 +108,7 @@ def test_without_control_all_works_and_it_hears_everything_later(
     control.start()
     wait_until(lambda: list(control.known) == [f"instances/{group}.kept"], "what is there is known")
     wait_until(lambda: list(control.removed) == [f"instances/{group}.gone"], "what is not there is known")
-    assert value_of(metrics.control_up) == 1
+    wait_until(lambda: value_of(metrics.control_up) == 1, "control is known to hear")
 
 
 def test_a_control_that_forgot_hears_it_again(sidecar: SidecarWorld, control: HeldControl, group: str) -> None:
@@ -138,7 +138,7 @@ def test_an_instance_that_control_refuses_does_not_stand_before_the_others(
     for name in ("c1", "c2"):
         sidecar.create(group, name)
     wait_until(lambda: list(control.known) == [f"instances/{group}.c2"], "the other instance is registered")
-    assert value_of(metrics.control_up) == 1
+    wait_until(lambda: value_of(metrics.control_up) == 1, "control is known to hear")
 
 
 def test_the_end_of_the_sidecar_is_the_end_of_its_instances(kafka: Kafka, control: HeldControl, group: str) -> None:
