@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
 from mesh.routing import RoutingState, fold
 from mesh.rpc import events
+from services.control.domain.record_rules import RecordRuleSet
 from services.control.domain.rules import RuleSet
 
 RULES_STREAM = "rules"
@@ -38,6 +40,7 @@ class MeshView:
     next_ordinal: int = FIRST_ORDINAL
     """Above every ordinal ever given: they are not used again."""
     instances: Mapping[str, events.ConsumerInstance] = field(default_factory=dict)
+    record_rules: RecordRules = field(default_factory=dict)
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
 
@@ -49,6 +52,10 @@ class MeshView:
     def rule_set(self) -> RuleSet:
         return RuleSet(self.state.effective, self.rules_revision, self.position)
 
+    @property
+    def record_rule_set(self) -> RecordRuleSet:
+        return RecordRuleSet(self.record_rules, self.state.effective.clusters)
+
 
 def apply(view: MeshView, event: events.Event) -> MeshView:
     """The view after `event`; events it has seen change nothing, a gap raises LogGapError."""
@@ -59,7 +66,8 @@ def apply(view: MeshView, event: events.Event) -> MeshView:
         view,
         state=state,
         stream_versions={**view.stream_versions, event.stream: event.stream_version},
-        routing_position=view.routing_position if _about_instances(event) else event.position,
+        routing_position=event.position if _about_routing(event) else view.routing_position,
+        record_rules=fold_record_rules(view.record_rules, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -108,5 +116,5 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
     return replace(view, rule_origins=origins, rules_revision=change.position)
 
 
-def _about_instances(event: events.Event) -> bool:
-    return event.stream.startswith("instances/")
+def _about_routing(event: events.Event) -> bool:
+    return not event.stream.startswith(("instances/", STREAM_PREFIX))

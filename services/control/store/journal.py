@@ -41,6 +41,13 @@ PAYLOADS: dict[type[Message], str] = {
     events.RolloutAborted: "rollout_aborted",
     events.ConsumerInstanceRegistered: "consumer_instance_registered",
     events.ConsumerInstanceRemoved: "consumer_instance_removed",
+    events.RecordRuleCreated: "record_rule_created",
+    events.RecordRuleUpdated: "record_rule_updated",
+    events.RecordRulePaused: "record_rule_paused",
+    events.RecordRuleResumed: "record_rule_resumed",
+    events.RecordRuleRewound: "record_rule_rewound",
+    events.RecordRuleRemoved: "record_rule_removed",
+    events.GroupOffsetsSyncOrdered: "group_offsets_sync_ordered",
 }
 
 log = structlog.get_logger(__name__)
