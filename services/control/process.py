@@ -27,6 +27,8 @@ from services.control.decisions.rules import RuleDecisions
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
 from services.control.settings import ControlSettings
+from services.control.store.audit import AuditTrail
+from services.control.store.audit_outbox import AuditPublisher
 from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.journal import Journal
 from services.control.store.leader import Leader
@@ -34,7 +36,7 @@ from services.control.store.outbox import Home, Publisher
 from services.control.upstream.connections import Connections
 
 FORGET_EVERY = 3600.0
-"""Seconds between two clean-ups of answers that no client asks for any more."""
+"""Seconds between two clean-ups of answers that no client asks for any more, and of old audit events."""
 FIRST_LOOK = 5.0
 """Seconds that readiness waits to hear whether mesh.events is this mesh's own."""
 SETTLE_EVERY = 2.0
@@ -57,6 +59,13 @@ class Control:
             Home(settings.home_bootstrap_servers, settings.home_properties, settings.events_topic),
             on_foreign=lambda reason: lifecycle.not_ready(reason) if reason else lifecycle.ready(),
         )
+        self.audit = AuditTrail(self._database)
+        self._audit_publisher = AuditPublisher(
+            self._database,
+            self.audit,
+            Home(settings.home_bootstrap_servers, settings.home_properties, settings.audit_topic),
+            settings.audit_kept_days,
+        )
         self.members = Members()
         self.connections = Connections()
         self._turns = Turns()
@@ -71,11 +80,11 @@ class Control:
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
             "RuleService": RuleService(self.journal, self._rules),
-            "DecisionService": DecisionService(self.journal, self.members, self._probes, self.publisher),
+            "DecisionService": DecisionService(self.journal, self.members, self._probes, self.publisher, self.audit),
             "InstanceService": InstanceService(self.journal, InstanceDecisions(self.journal), self.members),
             "RolloutService": RolloutService(self.members, settings.hold_ms + SWITCH_MARGIN_MS),
         }
-        self.server = RpcServer(settings.listen, self._adders(), [Calls()])
+        self.server = RpcServer(settings.listen, self._adders(), [Calls(self.audit)])
         self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -89,7 +98,8 @@ class Control:
         await self.server.start()
         self._spawn("leader", self._leader.run())
         self._spawn("probes", self._probes.run(self._clusters.learn))
-        self._spawn("forgetting", self._forget_old_answers())
+        self._spawn("forgetting", self._forget())
+        self._spawn("audit", self.audit.run())
         self._spawn("settling", self._settle_strays())
 
     async def stop(self) -> None:
@@ -104,10 +114,12 @@ class Control:
                     await self.publisher.caught_up(self.journal.view.position)
             except TimeoutError:
                 log.warning("stopped before everything was published; the next start goes on there")
+        await self.audit.flush(grace / 8)
         for task in self._tasks.values():
             task.cancel()
         await asyncio.wait(self._tasks.values(), timeout=grace / 4)
         self.publisher.close()
+        self._audit_publisher.close()
         self.connections.close()
         await self._database.close()
         self._broken.cancel()
@@ -129,6 +141,7 @@ class Control:
         except (Refusal, StoreUnavailableError) as error:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
         self._spawn("publisher", self.publisher.run())
+        self._spawn("audit publisher", self._audit_publisher.run())
         await self.server.set_serving(True)
         with suppress(TimeoutError):  # a home cluster that is away keeps nobody from deciding
             async with asyncio.timeout(FIRST_LOOK):
@@ -137,9 +150,10 @@ class Control:
             self._lifecycle.ready()
 
     def _lost_the_lead(self, reason: str) -> None:
-        publisher = self._tasks.pop("publisher", None)
-        if publisher is not None:
-            publisher.cancel()
+        for name in ("publisher", "audit publisher"):
+            publisher = self._tasks.pop(name, None)
+            if publisher is not None:
+                publisher.cancel()
         self._lifecycle.not_ready(reason)
         self._spawn("serving", self.server.set_serving(False))
 
@@ -156,13 +170,14 @@ class Control:
             except (Refusal, StoreUnavailableError) as error:
                 log.info("a pending rollout is looked at again later", reason=str(error))
 
-    async def _forget_old_answers(self) -> None:
+    async def _forget(self) -> None:
         while True:
             await asyncio.sleep(FORGET_EVERY)
             try:
                 await self.journal.store.forget_old_answers()
+                await self.audit.forget(self._settings.audit_kept_days)
             except StoreUnavailableError as error:
-                log.warning("old answers are kept until the next clean-up", reason=str(error))
+                log.warning("old answers and audit events are kept until the next clean-up", reason=str(error))
 
     def _spawn(self, name: str, work: Any) -> None:
         task = self._tasks[name] = asyncio.create_task(work, name=f"control {name}")

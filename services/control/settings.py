@@ -20,6 +20,10 @@ class ControlSettings(ServiceSettings, service="control"):
     """librdkafka properties for security of the home cluster; secrets as ${env:NAME} or ${file:/path}."""
     events_topic: str = "mesh.events"
     """Topic of the log on the home cluster."""
+    audit_topic: str = "mesh.audit"
+    """Topic of audit events on the home cluster."""
+    audit_kept_days: int = Field(default=365, ge=1, le=36_500)
+    """Days that audit events are kept, in PostgreSQL and in the topic."""
     listen: Address = "127.0.0.1:7070"
     """gRPC."""
     metrics_listen: Address = "127.0.0.1:7170"

@@ -1,4 +1,4 @@
-"""Around every call: who asks, what it comes to, how long it took, and one audit line."""
+"""Around every call: who asks, what it comes to, how long it took, one line in the log, one audit event."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from prometheus_client import Histogram
 
 from mesh.routing import InvalidRuleError
 from mesh.rpc import errors
+from services.control.api.auditing import UNKNOWN, Introduction, audit_event, is_command
 from services.control.decisions.answers import ReplayedFailure, as_rpc_error, replayed
 from services.control.domain.errors import InvalidField, Refusal
+from services.control.store.audit import AuditTrail
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import AlreadyAnswered, Caller
 
@@ -29,14 +31,12 @@ CALL_TIMEOUT = 60.0
 """Seconds for a unary call: turn, checks, rollout and all; each part has a bound of its own, far below."""
 LONGEST_ACTOR = 200
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
-QUIET = ("/Get", "/List", "/Explain", "/Watch", "/Test", "/Beat", "/Report")
-"""Calls that decide nothing are not in the audit log, unless they fail."""
 
 M = TypeVar("M", bound=Message)
 
 log = structlog.get_logger("audit")
 call_seconds = Histogram("control_call_seconds", "gRPC calls.", ["method", "code"])
-_caller: ContextVar[tuple[str, str]] = ContextVar("caller", default=("unknown", ""))
+_caller: ContextVar[Introduction] = ContextVar("caller", default=UNKNOWN)
 
 
 def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
@@ -48,10 +48,10 @@ def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
             raise InvalidField(
                 "request_id", f"{request_id!r} is not a UUID; leave it out, or make one per request"
             ) from None
-    actor, trace_id = _caller.get()
+    who = _caller.get()
     kind = request.DESCRIPTOR.full_name.encode()
     digest = hashlib.sha256(kind + request.SerializeToString(deterministic=True)).digest()
-    return Caller(actor, reason, trace_id, request_id, digest)
+    return Caller(who.actor, reason, who.trace_id, request_id, digest)
 
 
 async def once(kind: type[M], decision: Awaitable[M]) -> M:
@@ -65,6 +65,9 @@ async def once(kind: type[M], decision: Awaitable[M]) -> M:
 class Calls(grpc.aio.ServerInterceptor):
     """Wraps every handler of mesh.v1; health and reflection go through untouched."""
 
+    def __init__(self, trail: AuditTrail) -> None:
+        self._trail = trail
+
     async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         handler = await continuation(details)
         if handler is None or not details.method.startswith("/mesh.v1."):
@@ -73,30 +76,50 @@ class Calls(grpc.aio.ServerInterceptor):
             return _with(handler, stream_stream=_stream(details.method, handler.stream_stream))
         if handler.response_streaming:
             return _with(handler, unary_stream=_stream(details.method, handler.unary_stream))
-        return _with(handler, unary_unary=_unary(details.method, handler.unary_unary))
+        return _with(handler, unary_unary=self._unary(details.method, handler.unary_unary))
+
+    def _unary(self, method: str, behaviour: Callable[..., Awaitable[M]]) -> Callable[..., Awaitable[M]]:
+        async def call(request: Message, context: Any) -> M:
+            _introduce(context)
+            started = time.monotonic()
+            try:
+                async with asyncio.timeout(CALL_TIMEOUT):
+                    response = await behaviour(request, context)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets a status and the log a line
+                status = _status(method, error)
+                await self._noted(method, request, None, status.code, status.details, time.monotonic() - started)
+                await context.abort(status.code, status.details, status.trailing_metadata or ())
+                raise AssertionError("abort raises") from None
+            await self._noted(method, request, response, grpc.StatusCode.OK, "", time.monotonic() - started)
+            return response
+
+        return call
+
+    async def _noted(
+        self,
+        method: str,
+        request: Message,
+        response: Message | None,
+        code: grpc.StatusCode,
+        problem: str,
+        seconds: float,
+    ) -> None:
+        """On record before the caller hears of it."""
+        call_seconds.labels(method, code.name).observe(seconds)
+        command = is_command(method)
+        if not command and code is grpc.StatusCode.OK:
+            return
+        event = audit_event(method, _caller.get(), request, response, code.name, problem, seconds)
+        log.info(
+            "call", method=method, actor=event.actor, trace_id=event.trace_id, resource=event.resource,
+            code=event.code, problem=problem, milliseconds=event.milliseconds,
+        )  # fmt: skip
+        if command:
+            await self._trail.keep(event)
 
 
 def _with(handler: Any, **behaviour: Any) -> Any:
     return handler._replace(**behaviour)
-
-
-def _unary(method: str, behaviour: Callable[..., Awaitable[Message]]) -> Callable[..., Awaitable[Message]]:
-    async def call(request: Message, context: Any) -> Message:
-        _introduce(context)
-        started = time.monotonic()
-        code, problem = grpc.StatusCode.OK, ""
-        try:
-            async with asyncio.timeout(CALL_TIMEOUT):
-                return await behaviour(request, context)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets a status and the log a line
-            status = _status(method, error)
-            code, problem = status.code, status.details
-            await context.abort(status.code, status.details, status.trailing_metadata or ())
-            raise AssertionError("abort raises") from None
-        finally:
-            _audit(method, request, code, problem, time.monotonic() - started)
-
-    return call
 
 
 def _stream(method: str, behaviour: Callable[..., AsyncIterator[Message]]) -> Callable[..., AsyncIterator[Message]]:
@@ -116,7 +139,7 @@ def _introduce(context: Any) -> None:
     metadata = dict(context.invocation_metadata() or ())
     actor = str(metadata.get("x-mesh-actor") or context.peer())[:LONGEST_ACTOR]
     trace = TRACEPARENT.fullmatch(str(metadata.get("traceparent", "")))
-    _caller.set((actor, trace[1] if trace else ""))
+    _caller.set(Introduction(actor, context.peer() or "", trace[1] if trace else ""))
 
 
 def _status(method: str, error: Exception) -> Any:
@@ -138,16 +161,3 @@ def _status(method: str, error: Exception) -> Any:
         case _:
             log.exception("call failed", method=method)
             return errors.RpcError(grpc.StatusCode.INTERNAL, "control failed at this call; its log says how").status()
-
-
-def _audit(method: str, request: Message, code: grpc.StatusCode, problem: str, seconds: float) -> None:
-    call_seconds.labels(method, code.name).observe(seconds)
-    verb = method[method.rindex("/") :]
-    if verb.startswith(QUIET) and code is grpc.StatusCode.OK:
-        return
-    actor, trace_id = _caller.get()
-    resource = getattr(request, "name", "")  # never the request itself: it may hold what must not be written down
-    log.info(
-        "call", method=method, actor=actor, trace_id=trace_id, resource=resource, code=code.name, problem=problem,
-        milliseconds=round(seconds * 1000, 1),
-    )  # fmt: skip

@@ -15,6 +15,7 @@ from services.control.domain.errors import InvalidField
 from services.control.domain.explanations import tried_rules, why_unrouted, without_rule
 from services.control.domain.moves import located
 from services.control.domain.rule_checks import TOPIC_CHARACTERS
+from services.control.store.audit import AuditTrail
 from services.control.store.journal import Journal
 from services.control.store.outbox import Publisher
 
@@ -22,7 +23,10 @@ from services.control.store.outbox import Publisher
 class DecisionService(admin_grpc.DecisionServiceServicer):
     """See DecisionService in admin.proto."""
 
-    def __init__(self, journal: Journal, members: Members, probes: Probes, publisher: Publisher) -> None:
+    def __init__(
+        self, journal: Journal, members: Members, probes: Probes, publisher: Publisher, audit: AuditTrail
+    ) -> None:
+        self._audit = audit
         self._journal = journal
         self._members = members
         self._probes = probes
@@ -94,6 +98,16 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
                 if len(found) == limit:
                     return found
         return found if not recent or recent[0].position == 1 else None
+
+    async def ListAuditEvents(
+        self, request: admin.ListAuditEventsRequest, context: Any
+    ) -> admin.ListAuditEventsResponse:
+        size = pages.page_size(request.page_size)
+        listing = f"audit events {request.actor} {request.refused_only}"
+        below = pages.number_of(listing, request.page_token)
+        found = await self._audit.before(below, request.actor, request.refused_only, size + 1)
+        token = pages.token(listing, found[size - 1].sequence) if len(found) > size else ""
+        return admin.ListAuditEventsResponse(audit_events=found[:size], next_page_token=token)
 
     async def WatchEvents(self, request: admin.WatchEventsRequest, context: Any) -> AsyncIterator[events.Event]:
         """A watcher has a place in the log, not a queue: a slow one costs nothing and reads on where it is."""

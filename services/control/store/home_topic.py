@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -13,6 +14,17 @@ from services.control.upstream.connections import knock
 
 KAFKA_TIMEOUT = 5.0
 """Seconds for one request to the home cluster, or for one batch to be acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeTopic:
+    """A topic as it was found."""
+
+    cluster_id: str
+    start: int
+    """Offset of its first record."""
+    end: int
+    """Offset behind its last record."""
 
 
 class PublishError(RuntimeError):
@@ -30,8 +42,8 @@ def ordered_producer(settings: dict[str, Any]) -> Producer:
     return Producer({**settings, **own})
 
 
-def prepare_topic(settings: dict[str, Any], topic: str, config: Mapping[str, str]) -> tuple[str, bool]:
-    """Makes sure that the topic is there; the cluster's id, and whether the topic holds nothing."""
+def prepare_topic(settings: dict[str, Any], topic: str, config: Mapping[str, str]) -> HomeTopic:
+    """Makes sure that the topic is there, with one partition."""
     where = settings["bootstrap.servers"]
     try:
         knock(where.split(","))
@@ -56,7 +68,7 @@ def prepare_topic(settings: dict[str, Any], topic: str, config: Mapping[str, str
         raise PublishError(f"the home cluster at {where} does not answer: {error.args[0].str()}") from None
     except TimeoutError as error:
         raise PublishError(f"the home cluster at {where} does not answer: {error}") from None
-    return metadata.cluster_id, last == 0 or first > 0
+    return HomeTopic(metadata.cluster_id, first, last)
 
 
 def _created(future: Any) -> None:

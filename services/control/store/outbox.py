@@ -118,7 +118,9 @@ class Publisher:
             "client.id": "kafka-mesh-control-outbox",
             "log_level": 0,
         }
-        cluster_id, is_empty = await self._in_thread(lambda: prepare_topic(settings, self._home.topic, TOPIC_SETTINGS))
+        topic = await self._in_thread(lambda: prepare_topic(settings, self._home.topic, TOPIC_SETTINGS))
+        cluster_id = topic.cluster_id
+        is_empty = topic.end == 0 or topic.start > 0  # a log without its beginning is none
         if not is_empty:
             await self._refuse_foreign(await self._in_thread(lambda: _last_event(settings, self._home.topic)))
         if self.foreign:

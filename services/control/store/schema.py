@@ -9,6 +9,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Double,
+    Identity,
     Integer,
     LargeBinary,
     MetaData,
@@ -118,4 +119,30 @@ consumer_instances = Table(
     Column("sidecar", Text, nullable=False),
     Column("instance", JSONB, nullable=False),
     Column("revision", BigInteger, nullable=False),
+)
+
+audit_events = Table(
+    "audit_events",
+    metadata,
+    Column("sequence", BigInteger, Identity(always=True), primary_key=True),
+    Column("audit_id", Text, nullable=False, unique=True),
+    Column("time", DateTime(timezone=True), nullable=False, index=True),
+    Column("actor", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    # the mesh.v1.AuditEvent, without its sequence
+    Column("body", LargeBinary, nullable=False),
+)
+
+audit_outbox = Table(
+    "audit_outbox",
+    metadata,
+    Column(
+        "id",
+        SmallInteger,
+        CheckConstraint("id = 1", name="audit_outbox_one_row"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("sequence", BigInteger, nullable=False),
 )

@@ -65,6 +65,7 @@ class World:
             database_url=database_url,  # type: ignore[arg-type]  # pydantic makes it a secret
             home_bootstrap_servers=(home,),
             events_topic=events_topic,
+            audit_topic=f"{events_topic}.audit",
             listen="127.0.0.1:0",
             **{"hold_ms": 1000, "stop_grace_s": 4.0, **settings},
         )

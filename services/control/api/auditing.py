@@ -1,0 +1,76 @@
+"""What an audit event says of a call. Never the request itself: it may hold what must not be written down."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from google.protobuf.message import Message
+
+from mesh.rpc import admin
+
+QUESTIONS = ("/Get", "/List", "/Explain", "/Watch", "/Test", "/Diff", "/DryRun", "/Beat", "/Report")
+"""How methods begin that decide nothing."""
+LONGEST_PROBLEM = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """Who calls."""
+
+    actor: str = "unknown"
+    peer: str = ""
+    trace_id: str = ""
+
+
+UNKNOWN = Introduction()
+
+
+def is_command(method: str) -> bool:
+    """Whether the method wants to change something."""
+    return not method[method.rindex("/") :].startswith(QUESTIONS)
+
+
+def audit_event(
+    method: str, who: Introduction, request: Message, response: Message | None, code: str, problem: str, seconds: float
+) -> admin.AuditEvent:
+    """The event for a command that was answered like this."""
+    options = getattr(request, "options", None) or request
+    event = admin.AuditEvent(
+        audit_id=str(uuid.uuid4()),
+        actor=who.actor,
+        peer=who.peer,
+        method=method,
+        resource=_resource(request),
+        reason=str(getattr(options, "reason", "")),
+        request_id=str(getattr(options, "request_id", "")),
+        trace_id=who.trace_id,
+        code=code,
+        problem=problem[:LONGEST_PROBLEM],
+        revision=int(getattr(response, "revision", 0)),
+        milliseconds=round(seconds * 1000, 1),
+        validate_only=bool(getattr(options, "validate_only", False)),
+    )
+    event.time.FromDatetime(datetime.now(UTC))
+    return event
+
+
+def _resource(request: Message) -> str:
+    """Its name; for what has none yet, the one it is to have."""
+    if name := str(getattr(request, "name", "")):
+        return name
+    match request:
+        case admin.RegisterClusterRequest():
+            return f"clusters/{request.spec.cluster_name}"
+        case admin.CreateRuleRequest() if request.rule.rule_id:
+            return f"rules/{request.rule.rule_id}"
+        case admin.SetRuleRequest():
+            kind = request.match.WhichOneof("kind") or ""
+            return f"rules with {kind} {getattr(request.match, kind)}" if kind else "rules"
+        case (
+            admin.CreateRuleRequest() | admin.ReplaceRulesRequest() | admin.ChangeRulesRequest() | admin.RevertRequest()
+        ):
+            return "rules"
+        case _:
+            return ""

@@ -1,0 +1,156 @@
+"""Audit events in PostgreSQL: every call that wanted to change something, refused ones included.
+
+Theory of operation
+1. `keep` is called before a call is answered, and returns when the event is stored: who has an answer is on record.
+2. One writer stores what waits, in one transaction. A lock over that transaction makes sequence numbers visible in
+   their order, also with several replicas of control: a reader who is at n never misses a lower one.
+3. While PostgreSQL is away nobody waits: changes are refused anyway. Their events wait in memory, up to a bound, and
+   are stored when it is back; beyond the bound the oldest are dropped and counted. Each call is a log line in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from prometheus_client import Counter, Gauge
+from sqlalchemy import delete, insert, select, text
+
+from mesh.rpc import admin
+from services.control.store import schema
+from services.control.store.database import Database, StoreUnavailableError
+
+MOST_WAITING = 10_000
+"""Events in memory; about 5 MB."""
+AT_ONCE = 500
+"""Events stored in one transaction."""
+KEEP_TIMEOUT = 2.0
+"""Seconds that a call waits for its event to be stored."""
+FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
+WRITERS_LOCK = 0x6D657368_61756474
+"""Key of the advisory lock that orders writers ("meshaudt")."""
+
+log = structlog.get_logger(__name__)
+kept_total = Counter("control_audit_events_total", "Audit events stored.")
+dropped_total = Counter("control_audit_dropped_total", "Audit events dropped: PostgreSQL was away for too long.")
+waiting_gauge = Gauge("control_audit_waiting", "Audit events that are not stored yet.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    event: admin.AuditEvent
+    stored: asyncio.Future[None]
+
+
+class AuditTrail:
+    """Stores audit events while `run` runs, and reads them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: deque[_Waiting] = deque()
+        self._grown = asyncio.Event()
+        self._trouble = False
+        self.stored = asyncio.Condition()
+        """Notified when there are new events."""
+        waiting_gauge.set_function(lambda: len(self._waiting))
+
+    async def keep(self, event: admin.AuditEvent) -> None:
+        """Returns when the event is stored, or can't be soon."""
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.popleft().stored.cancel()
+            dropped_total.inc()
+        waiting = _Waiting(event, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
+        self._grown.set()
+        if not self._trouble:
+            await asyncio.wait([waiting.stored], timeout=KEEP_TIMEOUT)
+
+    async def run(self) -> None:
+        """Stores what waits, until cancelled."""
+        backoff = FIRST_BACKOFF
+        while True:
+            await self._grown.wait()
+            try:
+                await self._store_waiting()
+            except StoreUnavailableError as error:
+                if not self._trouble:
+                    log.warning("audit events wait in memory", reason=str(error))
+                self._trouble = True
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, LONGEST_BACKOFF)
+            else:
+                self._trouble, backoff = False, FIRST_BACKOFF
+
+    async def flush(self, seconds: float) -> None:
+        """Before a stop: waits, bounded, until everything is stored."""
+        if self._waiting:
+            await asyncio.wait([each.stored for each in self._waiting], timeout=seconds)
+
+    async def after(self, sequence: int, limit: int = AT_ONCE) -> list[admin.AuditEvent]:
+        """The next events after `sequence`, oldest first."""
+        table = schema.audit_events
+        query = select(table).where(table.c.sequence > sequence).order_by(table.c.sequence).limit(limit)
+        async with self._database.transaction() as connection:
+            return [_event(row.sequence, row.body) for row in await connection.execute(query)]
+
+    async def before(self, sequence: int | None, actor: str, refused_only: bool, limit: int) -> list[admin.AuditEvent]:
+        """Events below `sequence` (None: all), newest first."""
+        table = schema.audit_events
+        query = select(table).order_by(table.c.sequence.desc()).limit(limit)
+        if sequence is not None:
+            query = query.where(table.c.sequence < sequence)
+        if actor:
+            query = query.where(table.c.actor == actor)
+        if refused_only:
+            query = query.where(table.c.code != "OK")
+        async with self._database.transaction() as connection:
+            return [_event(row.sequence, row.body) for row in await connection.execute(query)]
+
+    async def forget(self, days: int) -> None:
+        """Deletes events older than that."""
+        table = schema.audit_events
+        async with self._database.transaction() as connection:
+            await connection.execute(delete(table).where(table.c.time < datetime.now(UTC) - timedelta(days=days)))
+
+    async def _store_waiting(self) -> None:
+        self._grown.clear()
+        while batch := [self._waiting[index] for index in range(min(AT_ONCE, len(self._waiting)))]:
+            try:
+                await self._store([each.event for each in batch])
+            except StoreUnavailableError:
+                self._grown.set()
+                raise
+            for each in batch:
+                if self._waiting and self._waiting[0] is each:  # not dropped meanwhile
+                    self._waiting.popleft()
+                if not each.stored.done():
+                    each.stored.set_result(None)
+            kept_total.inc(len(batch))
+            async with self.stored:
+                self.stored.notify_all()
+
+    async def _store(self, batch: Sequence[admin.AuditEvent]) -> None:
+        rows = [
+            {
+                "audit_id": event.audit_id,
+                "time": event.time.ToDatetime(UTC),
+                "actor": event.actor,
+                "method": event.method,
+                "code": event.code,
+                "body": event.SerializeToString(deterministic=True),
+            }
+            for event in batch
+        ]
+        async with self._database.transaction() as connection:
+            await connection.execute(text("select pg_advisory_xact_lock(:key)"), {"key": WRITERS_LOCK})
+            await connection.execute(insert(schema.audit_events), rows)
+
+
+def _event(sequence: int, body: bytes) -> admin.AuditEvent:
+    event = admin.AuditEvent.FromString(body)
+    event.sequence = sequence
+    return event

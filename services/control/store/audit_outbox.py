@@ -1,0 +1,106 @@
+"""Carries audit events, in order, to the topic `mesh.audit` on the home cluster; by the leader alone.
+
+A topic that holds nothing gets all that PostgreSQL keeps. As with the outbox of events, a position in PostgreSQL moves
+on when a batch is acknowledged: events may come twice after a failure, and none is left out while PostgreSQL keeps it.
+Readers drop repeats by `sequence`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import structlog
+from prometheus_client import Counter
+from sqlalchemy import select, update
+
+from services.control.domain.errors import Refusal
+from services.control.store import schema
+from services.control.store.audit import AuditTrail
+from services.control.store.database import Database, StoreUnavailableError
+from services.control.store.home_topic import KAFKA_TIMEOUT, PublishError, ordered_producer, prepare_topic, publish
+from services.control.store.outbox import Home
+from services.control.upstream.references import resolved_all
+
+FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
+LOOK_EVERY = 5.0
+"""Seconds between two looks at what other replicas stored."""
+DAY_MS = 86_400_000
+
+log = structlog.get_logger(__name__)
+published_total = Counter("control_audit_published_total", "Audit events carried to mesh.audit.")
+errors_total = Counter("control_audit_publish_errors_total", "Times that the audit publisher had to start again.")
+
+
+class AuditPublisher:
+    """Publishes while `run` runs. `home` names the cluster and the topic."""
+
+    def __init__(self, database: Database, trail: AuditTrail, home: Home, kept_days: int) -> None:
+        self._database = database
+        self._trail = trail
+        self._home = home
+        self._config = {"cleanup.policy": "delete", "retention.ms": str(kept_days * DAY_MS)}
+        self._sequence = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit outbox")
+
+    async def run(self) -> None:
+        """Publishes until cancelled; starts again after each failure."""
+        backoff = FIRST_BACKOFF
+        while True:
+            before = self._sequence
+            try:
+                await self._session()
+            except (PublishError, StoreUnavailableError, Refusal, TimeoutError) as error:
+                errors_total.inc()
+                reason = str(error) or "the home cluster did not answer in time"
+                log.warning("audit publisher starts again", reason=reason, seconds=backoff)
+            backoff = FIRST_BACKOFF if self._sequence > before else backoff
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, LONGEST_BACKOFF)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _session(self) -> None:
+        settings: dict[str, Any] = {
+            **resolved_all("home_properties", self._home.properties),
+            "bootstrap.servers": ",".join(self._home.bootstrap_servers),
+            "client.id": "kafka-mesh-control-audit",
+            "log_level": 0,
+        }
+        topic = await self._in_thread(lambda: prepare_topic(settings, self._home.topic, self._config))
+        self._sequence = await self._position() if topic.end else 0
+        producer = await self._in_thread(lambda: ordered_producer(settings))
+        try:
+            while True:
+                batch = await self._trail.after(self._sequence)
+                if not batch:
+                    await self._wait_for_more()
+                    continue
+                records = [(str(event.sequence), event.SerializeToString(deterministic=True)) for event in batch]
+                await self._in_thread(lambda records=records: publish(producer, self._home.topic, records))
+                await self._store_position(batch[-1].sequence)
+                self._sequence = batch[-1].sequence
+                published_total.inc(len(batch))
+        finally:
+            producer.purge()
+
+    async def _wait_for_more(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_EVERY), self._trail.stored:
+                await self._trail.stored.wait()
+        except TimeoutError:
+            return
+
+    async def _position(self) -> int:
+        async with self._database.transaction() as connection:
+            return int(await connection.scalar(select(schema.audit_outbox.c.sequence)) or 0)
+
+    async def _store_position(self, sequence: int) -> None:
+        async with self._database.transaction() as connection:
+            await connection.execute(update(schema.audit_outbox).values(sequence=sequence))
+
+    async def _in_thread(self, work: Any) -> Any:
+        async with asyncio.timeout(KAFKA_TIMEOUT * 3):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
