@@ -71,4 +71,5 @@ def _report(settings: RouterSettings, bulletin: Bulletin, roster: Roster) -> dis
             phase=admin.MEMBER_PHASE_APPLIED if latest else admin.MEMBER_PHASE_UNSPECIFIED,
         ),
         members=roster.members(),
+        departed=roster.departed(),
     )

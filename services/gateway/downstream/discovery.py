@@ -11,6 +11,8 @@ Theory of operation
 4. A table that moves topics and was not held until all was answered (the gateway was cut off, or came late) is held
    here on its own before it is put in force, for `DRAIN_S` at most or until the next order.
 5. Who is connected is reported every few seconds while it changes.
+6. At a stop in order the last word is goodbye, said when no client is served any more: without it nobody could tell this
+   gateway from one that is cut off and serves on, and changes that move topics would wait for it.
 """
 
 import asyncio
@@ -39,6 +41,8 @@ CONNECT_TIMEOUT_S = 5.0
 CLIENTS_EVERY_S = 3.0
 MAX_CLIENTS_REPORTED = 1000
 MAX_QUEUED_ANSWERS = 1000
+GOODBYE_S = 2.0
+"""For the last word; a router that does not take it in time will do without."""
 DRAIN_S = 5.0
 """As long as control lets a hold last by default."""
 KEEPALIVE = (
@@ -86,12 +90,34 @@ class Discovery:
         self._arriving: RoutingTable | None = None
         """To be put in force when the old clusters have answered."""
         self._expiry: asyncio.TimerHandle | None = None
+        self._watching = False
+        self._leaving = False
+        self._left = asyncio.Event()
+
+    def follow_no_more(self) -> None:
+        """From now on orders are not carried out: the gateway closes."""
+        self._leaving = True
+        self._stop_waiting()
+
+    async def say_goodbye(self) -> None:
+        """To the router, if there is one; the watch ends with it."""
+        if not self._watching:
+            return
+        self._left.clear()
+        self._answer(discovery.WatchRequest(goodbye=discovery.Goodbye()))
+        try:
+            async with asyncio.timeout(GOODBYE_S):
+                await self._left.wait()
+        except TimeoutError:
+            log.warning("no router took the goodbye: changes that move topics may wait for this gateway")
 
     async def run(self) -> None:
-        """Watch for ever; ends when cancelled."""
+        """Watch until the gateway leaves; or ends when cancelled."""
         pause = FIRST_PAUSE_S
-        while True:
+        while not self._leaving:
             for router in self._routers:
+                if self._leaving:
+                    break
                 told = await self._watch(router)
                 pause = FIRST_PAUSE_S if told else min(MAX_PAUSE_S, pause * 2)
                 await asyncio.sleep(pause)
@@ -108,6 +134,7 @@ class Discovery:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await _connected(channel)
                 stream = discovery_grpc.DiscoveryServiceStub(channel).Watch(self._requests())
+                self._watching = True
                 async for response in stream:
                     if not told:
                         metrics.discovery_connected.set(1)
@@ -123,6 +150,8 @@ class Discovery:
         except Exception:  # a fault of ours must not end the watch for good
             log.exception("an order could not be carried out", router=router)
         finally:
+            self._watching = False
+            self._left.set()
             metrics.discovery_connected.set(0)
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
@@ -143,6 +172,8 @@ class Discovery:
     # --- orders --------------------------------------------------------------------------------------------------
 
     def _carry_out(self, order: discovery.WatchResponse) -> None:
+        if self._leaving:
+            return
         self._arrive()
         match order.WhichOneof("kind"):
             case "apply":

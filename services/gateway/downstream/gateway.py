@@ -47,6 +47,7 @@ class Gateway:
         self.connections: set[ClientConnection] = set()
         self._listening: list[Listening] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._discovery: Discovery | None = None
         self.port = 0
         """Of the first listener."""
 
@@ -61,7 +62,7 @@ class Gateway:
         for listener in settings.listeners:
             self._listening.append(Listening(listener, tls))
         self.port = self._listening[0].port
-        discovery = Discovery(
+        discovery = self._discovery = Discovery(
             settings.name,
             str(settings.listeners[0]),
             settings.router_addresses,
@@ -102,11 +103,15 @@ class Gateway:
             log.warning("clients were cut off at the stop", connections=len(self.connections))
         for connection in list(self.connections):
             connection.abort("the gateway stops")
+        if self._discovery is not None:
+            self._discovery.follow_no_more()
+        await self._conversions.stop()
+        await self._clusters.stop()
+        if self._discovery is not None:
+            await self._discovery.say_goodbye()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._conversions.stop()
-        await self._clusters.stop()
 
 
 async def _either(*events: asyncio.Event) -> None:

@@ -16,6 +16,12 @@ from services.router.discovery.orders import PHASES
 from services.router.discovery.session import Ending, Session
 
 
+DEPARTURES_KEPT_S = 120.0
+"""Seconds for which control is told of a goodbye: enough for it to be away for a restart meanwhile."""
+MAX_DEPARTURES = 1000
+"""More than gateways of one mesh that stop within that time; of more, the last ones are told."""
+
+
 @dataclass(slots=True)
 class HoldBound:
     """How long data planes may hold, in milliseconds. Control says; the settings say until then."""
@@ -33,6 +39,7 @@ class Roster:
         self._clock = clock
         self._hold = hold
         self._sessions: dict[str, Session] = {}
+        self._departures: dict[str, float] = {}
         bulletin.on_notice(self._spread)
 
     def enter(self, identity: admin.Member) -> Session:
@@ -44,6 +51,7 @@ class Roster:
             reason = f"{identity.name} opened another watch, which replaces this one"
             replaced.end(Ending(grpc.StatusCode.ABORTED, "replaced", reason))
         self._sessions[identity.name] = session
+        self._departures.pop(identity.name, None)
         self._changed()
         return session
 
@@ -53,6 +61,15 @@ class Roster:
         if self._sessions.get(session.identity.name) is session:
             del self._sessions[session.identity.name]
             self._changed()
+
+    def depart(self, session: Session) -> None:
+        """It stops in order and serves nobody any more: no change has to wait for it."""
+        session.end(Ending(grpc.StatusCode.OK, "left", "it said goodbye"))
+        if self._sessions.get(session.identity.name) is session:
+            self._departures[session.identity.name] = self._clock()
+            while len(self._departures) > MAX_DEPARTURES:
+                del self._departures[next(iter(self._departures))]
+        self.leave(session)
 
     def heard(self, session: Session, message: Message) -> None:
         """The member said something."""
@@ -73,6 +90,12 @@ class Roster:
     def members(self) -> list[admin.Member]:
         """Everyone as of now, for control."""
         return [self._described(session) for session in self._sessions.values()]
+
+    def departed(self) -> dict[str, int]:
+        """Who said goodbye lately, and how many milliseconds ago, for control."""
+        now = self._clock()
+        self._departures = {name: at for name, at in self._departures.items() if now - at <= DEPARTURES_KEPT_S}
+        return {name: round(1000 * (now - at)) for name, at in self._departures.items()}
 
     def _described(self, session: Session) -> admin.Member:
         standing, identity = session.member.standing, session.identity

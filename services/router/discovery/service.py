@@ -63,8 +63,10 @@ class DiscoveryService(discovery_grpc.DiscoveryServiceServicer):
                         self._roster.heard(session, answered(request, time.time()))
                     case "clients":
                         self._roster.count_clients(session, request.clients.total)
+                    case "goodbye":
+                        self._roster.depart(session)
                     case kind:
-                        raise ProtocolError(f"{kind} came in the middle of a watch; due is an ack, a nack or clients")
+                        raise ProtocolError(f"{kind} came in the middle of a watch; due is an ack, a nack, clients or goodbye")
         except ProtocolError as error:
             left = Ending(grpc.StatusCode.FAILED_PRECONDITION, "protocol", str(error))
         except grpc.RpcError as error:
