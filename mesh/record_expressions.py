@@ -151,7 +151,7 @@ _ABSENT = re.compile(
     "Key not found in map|Applying SELECT to non-message type|Invalid container type|Index error"
     "|No matching overloads found : (?:@in|<iter_range>)"
 )
-"""What CEL says of a field, header or element that is not there, or is looked for in what can't have any: null, a text."""
+"""What CEL says of a field, header or element that is not there, or looked for in what can't have any: null, a text."""
 _UNKNOWN_NAME = re.compile(r'No value with name "(\w+)" found')
 _WRONG_TYPES = re.compile(r"No matching overloads found : (.+)")
 _OTHERS = (
