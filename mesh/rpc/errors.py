@@ -69,3 +69,8 @@ def aborted(reason: str, message: str, metadata: dict[str, str] | None = None) -
 def unavailable(reason: str, message: str, metadata: dict[str, str] | None = None) -> RpcError:
     """UNAVAILABLE: something that the call needs is gone for now; the same call may succeed later."""
     return _with_info(grpc.StatusCode.UNAVAILABLE, reason, message, metadata)
+
+
+def deadline_exceeded(reason: str, message: str, metadata: dict[str, str] | None = None) -> RpcError:
+    """DEADLINE_EXCEEDED: what was decided stands, and what the call waited for did not come in time."""
+    return _with_info(grpc.StatusCode.DEADLINE_EXCEEDED, reason, message, metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -22,6 +23,7 @@ from services.control.decisions.clusters import ClusterDecisions
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
+from services.control.decisions.registering import Registering
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS, Rollouts
 from services.control.decisions.rules import RuleDecisions
 from services.control.decisions.turns import Turns
@@ -33,6 +35,7 @@ from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.journal import Journal
 from services.control.store.leader import Leader
 from services.control.store.outbox import Home, Publisher
+from services.control.store.register import GatewayRegister
 from services.control.upstream.connections import Connections
 
 FORGET_EVERY = 3600.0
@@ -66,7 +69,8 @@ class Control:
             Home(settings.home_bootstrap_servers, settings.home_properties, settings.audit_topic),
             settings.audit_kept_days,
         )
-        self.members = Members()
+        self.members = Members(timedelta(seconds=settings.gateway_gone_s))
+        self._registering = Registering(self.journal, self.members, GatewayRegister(self._database))
         self.connections = Connections()
         self._turns = Turns()
         self._probes = Probes(self.journal, self.connections, settings.probe_interval_s)
@@ -100,6 +104,7 @@ class Control:
         self._spawn("probes", self._probes.run(self._clusters.learn))
         self._spawn("forgetting", self._forget())
         self._spawn("audit", self.audit.run())
+        self._spawn("registering", self._registering.run())
         self._spawn("settling", self._settle_strays())
 
     async def stop(self) -> None:
@@ -137,6 +142,7 @@ class Control:
 
     async def _began_to_lead(self) -> None:
         try:
+            await self._registering.recall()
             await self._rules.settle()
         except (Refusal, StoreUnavailableError) as error:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))

@@ -30,6 +30,10 @@ class ControlSettings(ServiceSettings, service="control"):
     """/metrics, /live, /ready."""
     hold_ms: int = Field(default=5000, ge=100, le=30_000)
     """How long a change that moves topics waits for all gateways to hold them, before it is given up."""
+    gateway_gone_s: float = Field(default=300.0, ge=1, le=31_536_000)
+    """Seconds for which a gateway that went away without a goodbye stops changes that move topics; then it counts as
+    gone.
+    """
     probe_interval_s: float = Field(default=10.0, ge=0.1, le=3600)
     """Seconds between two looks at whether the registered clusters answer."""
     stop_grace_s: float = Field(default=8.0, ge=0, le=60)

@@ -32,11 +32,15 @@ CALL_TIMEOUT = 60.0
 LONGEST_ACTOR = 200
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
 
+ANSWER_MARGIN = 0.5
+"""Seconds before its caller's deadline in which a call answers at the latest, so that the answer still arrives."""
+
 M = TypeVar("M", bound=Message)
 
 log = structlog.get_logger("audit")
 call_seconds = Histogram("control_call_seconds", "gRPC calls.", ["method", "code"])
 _caller: ContextVar[Introduction] = ContextVar("caller", default=UNKNOWN)
+_answer_by: ContextVar[float] = ContextVar("answer_by", default=0.0)
 
 
 def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
@@ -52,6 +56,11 @@ def caller(request: Message, request_id: str = "", reason: str = "") -> Caller:
     kind = request.DESCRIPTOR.full_name.encode()
     digest = hashlib.sha256(kind + request.SerializeToString(deterministic=True)).digest()
     return Caller(who.actor, reason, who.trace_id, request_id, digest)
+
+
+def time_left() -> float:
+    """Seconds that the present call may still take."""
+    return max(0.0, _answer_by.get() - time.monotonic())
 
 
 async def once(kind: type[M], decision: Awaitable[M]) -> M:
@@ -140,6 +149,8 @@ def _introduce(context: Any) -> None:
     actor = str(metadata.get("x-mesh-actor") or context.peer())[:LONGEST_ACTOR]
     trace = TRACEPARENT.fullmatch(str(metadata.get("traceparent", "")))
     _caller.set(Introduction(actor, context.peer() or "", trace[1] if trace else ""))
+    given = context.time_remaining()
+    _answer_by.set(time.monotonic() + min(CALL_TIMEOUT, CALL_TIMEOUT if given is None else given) - ANSWER_MARGIN)
 
 
 def _status(method: str, error: Exception) -> Any:

@@ -30,7 +30,7 @@ class RolloutService(discovery_grpc.RolloutServiceServicer):
                 if not name:
                     name = report.router.name
                     log.info("router connected", router=name, peer=context.peer())
-                self._members.report(stream, report.router, report.members)
+                self._members.report(stream, report.router, report.members, report.departed)
         finally:
             self._members.left(stream)
             log.info("router left", router=name)

@@ -6,12 +6,12 @@ from typing import Any
 
 from mesh.rpc import admin, admin_grpc
 from services.control.api import pages, shapes
-from services.control.api.calls import caller, once
+from services.control.api.calls import caller, once, time_left
 from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
 from services.control.decisions.moving import ChangeWishes
 from services.control.decisions.rules import RuleChange, RuleDecisions
-from services.control.domain.errors import Refusal
+from services.control.domain.errors import InvalidField, Refusal
 from services.control.domain.view import MeshView
 from services.control.store.journal import Journal
 from services.control.store.log import StoredAnswer
@@ -69,6 +69,8 @@ class RuleService(admin_grpc.RuleServiceServicer):
         self._journal.require_loaded()
         command = command_of(request)
         options: admin.ChangeOptions = request.options
+        if options.HasField("canary"):
+            raise InvalidField("options.canary", "canaries are not carried out yet; leave it out: all members follow")
         who = caller(request, options.request_id, options.reason)
         wishes = ChangeWishes(
             options.expected_revision,
@@ -76,6 +78,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
             options.create_missing_topics,
             options.allow_unreachable,
             options.accept_skip,
+            frozenset(name.removeprefix("members/") for name in options.without_members),
         )
 
         def remember(result: RuleChange | Refusal, view: MeshView) -> StoredAnswer | None:
@@ -89,4 +92,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
             result = await self._decisions.change(command, wishes, who, remember)
             return shapes.change(result, self._journal.view)
 
-        return await once(admin.RuleChangeResponse, decide())
+        response = await once(admin.RuleChangeResponse, decide())
+        if options.wait_for == admin.WAIT_FOR_ALL_MEMBERS and not options.validate_only:
+            await self._decisions.followed(response.revision, wishes, time_left())
+        return response

@@ -87,6 +87,7 @@ def change(result: RuleChange, view: MeshView) -> admin.RuleChangeResponse:
         switch_ms=result.switch_ms,
         created_topics=[move.target.upstream_topic for move in result.moving.absent if move.target is not None],
         effects=[_effect(each) for each in result.moving.effects],
+        warnings=result.warnings,
     )
 
 

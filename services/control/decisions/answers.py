@@ -8,7 +8,16 @@ from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 
 from mesh.rpc import errors
-from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed, Refusal, Unavailable, Unknown
+from services.control.domain.errors import (
+    Conflict,
+    Exists,
+    InvalidField,
+    NotAllowed,
+    Refusal,
+    Unavailable,
+    Unfollowed,
+    Unknown,
+)
 from services.control.store.journal import Caller
 from services.control.store.log import StoredAnswer
 
@@ -32,6 +41,9 @@ def as_rpc_error(refusal: Refusal) -> errors.RpcError:
             return errors.aborted(refusal.reason, refusal.message, refusal.facts)
         case Unavailable():
             return errors.unavailable(refusal.reason, refusal.message, refusal.facts)
+        case Unfollowed():
+            facts = {"members": ", ".join(refusal.missing), "revision": str(refusal.revision)}
+            return errors.deadline_exceeded("MEMBERS_BEHIND", refusal.message, facts)
         case _:
             raise TypeError(f"no status for {type(refusal).__name__}")
 

@@ -1,21 +1,42 @@
-"""Who runs: routers and gateways from the routers' reports, sidecars from their beats. In memory; it heals with the
-next report.
+"""Who runs: routers and gateways from the routers' reports, sidecars from their beats.
+
+Gateways that are away
+1. A gateway that stops in order says goodbye to its router when it serves no client any more; the router passes that
+   on, and the gateway is forgotten.
+2. Any other that no router reports is *away*. Its process may have died, its link may be cut, its router may be gone:
+   nothing that control hears tells these apart (a connection that is reset may be the kernel of a dead process, or a
+   proxy between two living ones), and one that lives serves its clients on, under the table that it has. So it counts
+   as a member that does not answer: a change that moves topics does not begin, and names it.
+3. A living gateway looks for a router every few seconds, so one that is away for long is most likely dead, or without
+   any router. After `gone_after` a change no longer waits for it: a crashed gateway whose successor has another name
+   would otherwise stop all moves until an operator goes on without it by name. Should it live after all, it is the one
+   member that writes to old clusters; so it is told in the answer of each change and shown as left behind, until it
+   is heard of again, or for `KEPT`. As soon as it hears a router, it gets the table in force.
+4. All this must outlive control: the register (`store/register.py`) keeps it, and the next leader recalls it.
+   Everything else here heals with the next report.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from prometheus_client import Gauge
 
 from mesh.rpc import admin
 from services.control.domain.rollouts import Answer, Phase
 
-EXPIRY = 15.0
-"""Seconds without a word after which a member counts as gone; reports come every few seconds."""
+EXPIRY = timedelta(seconds=15)
+"""Without a word for so long a router or a sidecar counts as gone; reports come every few seconds."""
+GONE_AFTER = timedelta(minutes=5)
+"""Longer than a router, a machine or a network usually takes to come back, while gateways serve on without it."""
+KEPT = timedelta(days=1)
+"""For so long a gateway that is away is shown."""
+MAX_AWAY = 1000
+"""Gateways that are shown as away; of more, those heard of last."""
 MAX_SIDECARS = 10_000
 
 PHASES = {
@@ -24,7 +45,17 @@ PHASES = {
     admin.MEMBER_PHASE_REFUSED: Phase.REFUSED,
 }
 
-members_gauge = Gauge("control_members", "Members that control hears of.", ["kind"])
+members_gauge = Gauge("control_members", "Members that control hears of; gateways that are away.", ["kind"])
+
+Clock = Callable[[], datetime]
+
+
+_SINCE = datetime.now(UTC) - timedelta(seconds=time.monotonic())
+
+
+def steady_clock() -> datetime:
+    """The time of day that no one sets: nobody is gone because a clock was put right."""
+    return _SINCE + timedelta(seconds=time.monotonic())
 
 
 @dataclass(slots=True)
@@ -32,78 +63,146 @@ class _Router:
     """One open report stream."""
 
     member: admin.Member
-    data_planes: dict[str, admin.Member] = field(default_factory=dict)
-    heard: float = 0.0
+    data_planes: dict[str, admin.Member]
+    heard: datetime
 
 
+@dataclass(slots=True)
 class Members:
     """The registry of members."""
 
-    def __init__(self) -> None:
-        self._routers: dict[object, _Router] = {}
-        self._sidecars: dict[str, tuple[admin.Member, float]] = {}
-        self._changed = asyncio.Event()
-        self.ever_reported = False
-        """Whether any router has reported since this process started."""
+    gone_after: timedelta = GONE_AFTER
+    clock: Clock = steady_clock
+    ever_reported: bool = False
+    """Whether any router has reported since this process started."""
+    _routers: dict[object, _Router] = field(default_factory=dict)
+    _sidecars: dict[str, admin.Member] = field(default_factory=dict)
+    _gateways: dict[str, admin.Member] = field(default_factory=dict)
+    """All that have not said goodbye, as they were last heard of."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def report(self, stream: object, router: admin.Member, members: Iterable[admin.Member]) -> None:
-        """What a router says about itself and its data planes: complete, so it replaces what it said before."""
-        now = time.monotonic()
-        me = _seen(router, admin.MEMBER_KIND_ROUTER)
+    def report(
+        self,
+        stream: object,
+        router: admin.Member,
+        members: Iterable[admin.Member],
+        departed: Mapping[str, int] | None = None,
+    ) -> None:
+        """What a router says about itself and its data planes: complete, so it replaces what it said before.
+        `departed`: who said goodbye to it, and how many milliseconds ago.
+        """
+        me = self._seen(router, admin.MEMBER_KIND_ROUTER)
         planes = {}
         for each in members:
-            member = _seen(each, each.kind or admin.MEMBER_KIND_GATEWAY)
-            member.router = member.router or router.name.removeprefix("members/")
+            member = self._seen(each, each.kind or admin.MEMBER_KIND_GATEWAY)
+            member.router = member.router or short(router.name)
             planes[member.name] = member
-        self._routers[stream] = _Router(me, planes, now)
+            if member.kind == admin.MEMBER_KIND_GATEWAY:
+                self._gateways[member.name] = member
+        self._routers[stream] = _Router(me, planes, self.clock())
         self.ever_reported = True
+        self._say_goodbye(departed or {})
         self._tell()
 
     def left(self, stream: object) -> None:
-        """A router's stream has ended: what hangs on it is not known any more."""
+        """A router's stream has ended: what hangs on it is not heard of any more."""
         if self._routers.pop(stream, None) is not None:
             self._tell()
 
     def beat(self, sidecar: admin.Member) -> bool:
         """A sidecar lives; False when there are more of them than can be."""
-        member = _seen(sidecar, admin.MEMBER_KIND_SIDECAR)
+        member = self._seen(sidecar, admin.MEMBER_KIND_SIDECAR)
         if member.name not in self._sidecars and len(self._sidecars) >= MAX_SIDECARS:
             return False
-        self._sidecars[member.name] = (member, time.monotonic())
+        self._sidecars[member.name] = member
         self._tell()
         return True
 
+    def recall(self, gateways: Iterable[admin.Member]) -> None:
+        """Gateways that another process had heard of; what this one has heard itself counts."""
+        for member in gateways:
+            self._gateways.setdefault(member.name, member)
+        self._tell()
+
     def all(self) -> list[admin.Member]:
-        """Every member, by kind and name."""
+        """Every member, by kind and name; those that are away, too."""
         self._expire()
-        found: dict[str, admin.Member] = {}
-        for router in self._fresh_last():
-            found[router.member.name] = router.member
-            found.update(router.data_planes)
-        found.update({name: member for name, (member, _) in self._sidecars.items()})
+        found = {member.name: _left_behind(member) for member in self._away()} | self._connected()
+        found |= {router.member.name: router.member for router in self._routers.values()}
+        found |= self._sidecars
         return sorted(found.values(), key=lambda member: (member.kind, member.name))
 
     def gateways(self) -> dict[str, Answer]:
         """Connected gateways with what they answered last."""
+        self._expire()
         return {
-            member.name.removeprefix("members/"): Answer(
-                member.revision, PHASES.get(member.phase, Phase.UNKNOWN), member.phase_reason
-            )
-            for member in self.all()
+            short(member.name): Answer(member.revision, PHASES.get(member.phase, Phase.UNKNOWN), member.phase_reason)
+            for member in self._connected().values()
             if member.kind == admin.MEMBER_KIND_GATEWAY
         }
+
+    def away(self) -> dict[str, float]:
+        """Gateways that may still serve clients, and that no router hears: seconds since they were heard of."""
+        self._expire()
+        now = self.clock()
+        return {short(member.name): (now - _time(member)).total_seconds() for member in self._away()}
+
+    def revision_of(self, name: str) -> int | None:
+        """Revision of the table that a gateway was last known to run or hold; None when nobody knows the gateway."""
+        member = self._gateways.get(f"members/{name}")
+        return None if member is None else member.revision
+
+    def known(self) -> frozenset[str]:
+        """Gateways that have not said goodbye."""
+        return frozenset(short(name) for name in self._gateways)
+
+    def register(self) -> dict[str, tuple[admin.Member, bool]]:
+        """All that have not said goodbye, and whether they are connected: what the next leader has to know."""
+        self._expire()
+        connected = self._connected()
+        return {name: (member, name in connected) for name, member in self._gateways.items()}
 
     async def changed(self) -> None:
         """Returns at the next change."""
         await self._changed.wait()
 
-    def _fresh_last(self) -> list[_Router]:
-        return sorted(self._routers.values(), key=lambda router: router.heard)
+    def _connected(self) -> dict[str, admin.Member]:
+        """Data planes that hang on a router; one that changed routers is believed where it was heard of last."""
+        found: dict[str, admin.Member] = {}
+        for router in sorted(self._routers.values(), key=lambda router: router.heard):
+            found.update(router.data_planes)
+        return found
+
+    def _away(self) -> list[admin.Member]:
+        connected = self._connected()
+        return [member for name, member in self._gateways.items() if name not in connected]
+
+    def _say_goodbye(self, departed: Mapping[str, int]) -> None:
+        """Not for those that came back since, to this router or another one."""
+        now, connected = self.clock(), self._connected()
+        for name, milliseconds in departed.items():
+            member, at = self._gateways.get(name), now - timedelta(milliseconds=milliseconds)
+            if member is not None and name not in connected and _time(member) <= at:
+                del self._gateways[name]
 
     def _expire(self) -> None:
-        oldest = time.monotonic() - EXPIRY
-        self._routers = {stream: router for stream, router in self._routers.items() if router.heard >= oldest}
-        self._sidecars = {name: beat for name, beat in self._sidecars.items() if beat[1] >= oldest}
+        now = self.clock()
+        self._routers = {stream: each for stream, each in self._routers.items() if now - each.heard <= EXPIRY}
+        self._sidecars = {name: each for name, each in self._sidecars.items() if now - _time(each) <= EXPIRY}
+        away = sorted(self._away(), key=_time, reverse=True)
+        for member in away:
+            if now - _time(member) > KEPT:
+                del self._gateways[member.name]
+        for member in away[MAX_AWAY:]:
+            self._gateways.pop(member.name, None)
+
+    def _seen(self, member: admin.Member, kind: admin.MemberKind.ValueType) -> admin.Member:
+        seen = admin.Member()
+        seen.CopyFrom(member)
+        seen.name = f"members/{short(member.name)}"
+        seen.kind = kind
+        seen.last_seen_time.FromDatetime(self.clock())
+        return seen
 
     def _tell(self) -> None:
         self._changed.set()
@@ -111,12 +210,21 @@ class Members:
         members_gauge.labels("router").set(len(self._routers))
         members_gauge.labels("sidecar").set(len(self._sidecars))
         members_gauge.labels("gateway").set(sum(len(router.data_planes) for router in self._routers.values()))
+        members_gauge.labels("gateway away").set(len(self._away()))
 
 
-def _seen(member: admin.Member, kind: admin.MemberKind.ValueType) -> admin.Member:
-    seen = admin.Member()
-    seen.CopyFrom(member)
-    seen.name = member.name if member.name.startswith("members/") else f"members/{member.name}"
-    seen.kind = kind
-    seen.last_seen_time.GetCurrentTime()
-    return seen
+def short(name: str) -> str:
+    """The member of `members/{member}`."""
+    return name.removeprefix("members/")
+
+
+def _time(member: admin.Member) -> datetime:
+    return member.last_seen_time.ToDatetime(UTC)
+
+
+def _left_behind(member: admin.Member) -> admin.Member:
+    shown = admin.Member()
+    shown.CopyFrom(member)
+    shown.left_behind = True
+    shown.phase_reason = f"no router has heard of it since {_time(member):%H:%M:%S} UTC, and it said no goodbye"
+    return shown

@@ -47,6 +47,8 @@ class ChangeWishes:
     create_missing_topics: bool = False
     allow_unreachable: bool = False
     accept_skip: bool = False
+    without_members: frozenset[str] = frozenset()
+    """Gateways that do not answer and without which topics move."""
 
 
 @dataclass(frozen=True, slots=True)

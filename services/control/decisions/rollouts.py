@@ -1,20 +1,23 @@
 """A rule change that moves topics, seen through: hold everywhere, then switch everywhere, or give up and say because
 of whom.
+
+It does not begin while a gateway is away that may still serve clients (`members.py` says which): nobody is held for a
+change that can't land. The operator may go on without it, by name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import structlog
 from prometheus_client import Counter, Histogram
 
 from mesh.rpc import events
 from services.control.decisions.members import Members
-from services.control.domain.errors import Conflict
-from services.control.domain.rollouts import Verdict, answered, laggards, verdict
+from services.control.domain.errors import Conflict, InvalidField, Unfollowed
+from services.control.domain.rollouts import Verdict, answered, behind, laggards, runs, verdict
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
@@ -24,6 +27,10 @@ APPLY_TIMEOUT = 3.0
 SETTLE_TIME = 5.0
 """Seconds after the start in which routers come back with their gateways; until one does, no change that must be
 held begins.
+"""
+COMEBACK_TIME = 5.0
+"""Seconds that a change waits for gateways that were heard of so lately that they may be on their way to another
+router: they look for one at least every 5 seconds.
 """
 SWITCH_MARGIN_MS = 3000
 """Members may hold this much longer than control waits for them, so that a switch that was decided in the last moment
@@ -76,22 +83,63 @@ class Rollouts:
         log.warning("gave up a rollout that was left pending", revision=pending.position)
         return pending
 
-    async def wait_for_routers(self) -> None:
+    async def _wait_for_routers(self) -> None:
         """Just after the start: routers are on their way back, and their gateways must not be passed over."""
         deadline = self._started + SETTLE_TIME
         while not self._members.ever_reported and (left := deadline - time.monotonic()) > 0:
             await _changed_within(self._members, left)
 
-    async def run(self, change: events.Event, caller: Caller) -> float:
+    def check_known(self, without: Collection[str]) -> None:
+        """Refuses to go on without members that nobody has heard of: a slip of the pen would pass for a decision."""
+        known = self._members.known()
+        for name in without:
+            if name not in known:
+                names = ", ".join(sorted(known)) or "none"
+                raise InvalidField(
+                    "options.without_members", f"control knows no gateway {name!r} (it knows {names}); see the status"
+                )
+
+    async def wait_for_members(self, without: Collection[str]) -> list[str]:
+        """Before a change that moves topics: no gateway may be away that may still serve clients. Who is passed over:
+        those that the operator goes on without, and those that count as gone.
+        """
+        await self._wait_for_routers()
+        while awaited := self._awaited(without):
+            left = COMEBACK_TIME - min(awaited.values())
+            if left <= 0:
+                rollouts_total.labels("not begun").inc()
+                raise _away(awaited, self._members.gone_after.total_seconds())
+            await _changed_within(self._members, left)
+        return sorted({*without, *self._members.away()})
+
+    def left_behind(self, revision: int, passed_over: Collection[str]) -> list[str]:
+        """What is to be said of members without which the change of `revision` was made, and that do not run it."""
+        answers = self._members.gateways()
+        return [
+            f"gateway {name!r} was left behind at revision {self._members.revision_of(name) or 0}: if it serves "
+            "clients, it leaves topics where they were until it hears a router; see the status"
+            for name in passed_over
+            if name in self._members.known() and not (name in answers and runs(answers[name], revision))
+        ]
+
+    async def followed(self, revision: int, without: Collection[str], seconds: float) -> None:
+        """Returns when every gateway that control knows of runs `revision`; Unfollowed names those that do not."""
+        deadline = time.monotonic() + seconds
+        while missing := behind(revision, self._members.gateways(), self._awaited(without), without):
+            if not await _changed_within(self._members, deadline - time.monotonic()):
+                raise Unfollowed(revision, missing)
+
+    async def run(self, change: events.Event, caller: Caller, without: Collection[str] = ()) -> float:
         """Sees an appended RuleSetChanged through. Milliseconds until all had switched; RolloutAbandoned when they
         did not.
         """
         started = time.monotonic()
         revision = change.position
         expected = frozenset(self._members.gateways())
-        decision = await self._held(revision, expected, started + self.hold_ms / 1000)
+        decision = await self._held(revision, expected, without, started + self.hold_ms / 1000)
         if decision is not Verdict.SWITCH:
-            late = laggards(revision, expected, self._members.gateways())
+            expected &= self._members.known()
+            late = laggards(revision, expected, self._members.gateways(), without)
             cause = "; ".join(f"{name} {what}" for name, what in late.items()) or "not all members held in time"
             payload = events.RolloutAborted(revision=revision, members=sorted(late), cause=cause)
             await self._append(payload, caller)
@@ -99,22 +147,33 @@ class Rollouts:
             raise RolloutAbandoned(revision, late, cause)
         await self._append(events.RolloutSwitched(revision=revision), caller)
         rollouts_total.labels("switched").inc()
-        await self.applied(revision)
+        await self.applied(revision, without)
         elapsed = time.monotonic() - started
         switch_seconds.observe(elapsed)
         return elapsed * 1000
 
-    async def applied(self, revision: int) -> bool:
+    async def applied(self, revision: int, without: Collection[str] = ()) -> bool:
         """Waits, bounded, until connected gateways run `revision` or a later one, or have refused it."""
         deadline = time.monotonic() + APPLY_TIMEOUT
-        while not all(answered(answer, revision) for answer in self._members.gateways().values()):
+        while not all(
+            name in without or answered(answer, revision) for name, answer in self._members.gateways().items()
+        ):
             if not await _changed_within(self._members, deadline - time.monotonic()):
                 return False
         return True
 
-    async def _held(self, revision: int, expected: frozenset[str], deadline: float) -> Verdict:
+    def _awaited(self, without: Collection[str]) -> dict[str, float]:
+        """Gateways that are away and do not count as gone yet: seconds since they were heard of."""
+        gone_after = self._members.gone_after.total_seconds()
+        away = self._members.away().items()
+        return {name: seconds for name, seconds in away if seconds <= gone_after and name not in without}
+
+    async def _held(
+        self, revision: int, expected: frozenset[str], without: Collection[str], deadline: float
+    ) -> Verdict:
         while True:
-            decision = verdict(revision, expected, self._members.gateways())
+            still_there = expected & self._members.known()  # who said goodbye serves nobody
+            decision = verdict(revision, still_there, self._members.gateways(), without)
             if decision is not Verdict.WAIT:
                 return decision
             if not await _changed_within(self._members, deadline - time.monotonic()):
@@ -150,6 +209,18 @@ def as_conflict(abandoned: RolloutAbandoned) -> Conflict:
     return Conflict(
         "ROLLOUT_ABORTED",
         f"the change (revision {abandoned.revision}) was given up, the rules are as before: {abandoned.cause}. "
-        "See to these members, or stop them, then retry",
+        "See to these members, or stop them, then retry; to go on without them set without_members",
         {"members": names, "revision": str(abandoned.revision)},
+    )
+
+
+def _away(awaited: Mapping[str, float], gone_after: float) -> Conflict:
+    """ABORTED before anything was held, with the members' names."""
+    said = ", ".join(f"{name} has not been heard of for {seconds:.0f} s" for name, seconds in sorted(awaited.items()))
+    return Conflict(
+        "ROLLOUT_ABORTED",
+        f"topics would move, and not all gateways answer: {said}, and may still serve clients under the rules as they "
+        "are. Nothing was changed. See to these members, or stop them, then retry; to go on without them set "
+        f"without_members (a gateway counts as gone after {gone_after:.0f} s)",
+        {"members": ", ".join(sorted(awaited))},
     )

@@ -33,6 +33,7 @@ class RuleChange:
     moving: Moving = field(default_factory=Moving)
     """Topics that move; absent ones have been created, or would be."""
     switch_ms: float = field(default=0.0)
+    warnings: Sequence[str] = ()
 
 
 Command = Callable[[RuleSet], RuleSetDecision]
@@ -62,6 +63,10 @@ class RuleDecisions:
             return await self._checked(command, wishes, create=False)
         return await self._turns.take(self._change(command, wishes, caller, remember))
 
+    async def followed(self, revision: int, wishes: ChangeWishes, seconds: float) -> None:
+        """See Rollouts.followed: the change that made `revision` stands, whatever comes of this."""
+        await self._rollouts.followed(revision, wishes.without_members, seconds)
+
     async def settle(self) -> None:
         """See Rollouts.settle; also corrects what the caller of that change will be told when it asks again."""
         await self._turns.take(self._settle())
@@ -88,7 +93,8 @@ class RuleDecisions:
                 )
             return planned
         if decision.event.needs_hold:
-            await self._rollouts.wait_for_routers()
+            passed_over = await self._rollouts.wait_for_members(wishes.without_members)
+            decision.event.without_members.extend(passed_over)
 
         def outcome(new: Sequence[events.Event]) -> RuleChange:
             return RuleChange(new[0].position, decision, planned.moving)
@@ -103,16 +109,18 @@ class RuleDecisions:
             await self._rollouts.applied(new[0].position)
             return outcome(new)
         try:
-            switch_ms = await self._rollouts.run(new[0], caller)
+            switch_ms = await self._rollouts.run(new[0], caller, wishes.without_members)
         except RolloutAbandoned as abandoned:
             conflict = as_conflict(abandoned)
             await self._correct(remember(conflict, self._journal.view))
             raise conflict from None
-        change = RuleChange(new[0].position, decision, planned.moving, switch_ms)
+        warnings = self._rollouts.left_behind(new[0].position, decision.event.without_members)
+        change = RuleChange(new[0].position, decision, planned.moving, switch_ms, warnings)
         await self._correct(remember(change, self._journal.view))
         return change
 
     async def _checked(self, command: Command, wishes: ChangeWishes, *, create: bool) -> RuleChange:
+        self._rollouts.check_known(wishes.without_members)
         rule_set = self._journal.view.rule_set
         rule_set.expect(wishes.expected_revision)
         decision = command(rule_set)

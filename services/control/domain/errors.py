@@ -65,3 +65,18 @@ class Unavailable(Refusal):
         super().__init__(message)
         self.reason = reason
         self.facts = dict(facts or {})
+
+
+class Unfollowed(Refusal):
+    """The change stands, and members have not followed within the time that the caller gives; `missing` says how far
+    each of them is.
+    """
+
+    def __init__(self, revision: int, missing: Mapping[str, str]) -> None:
+        said = ", ".join(f"{name} {how}" for name, how in missing.items())
+        super().__init__(
+            f"revision {revision} is in force, and not all gateways run it in the time of this call: {said}. "
+            "They follow as soon as they can; see the status"
+        )
+        self.revision = revision
+        self.missing = dict(missing)

@@ -146,3 +146,14 @@ audit_outbox = Table(
     ),
     Column("sequence", BigInteger, nullable=False),
 )
+
+gateways = Table(
+    "gateways",
+    metadata,
+    # members/{member}
+    Column("name", Text, primary_key=True),
+    # the mesh.v1.Member as it was last heard of
+    Column("member", JSONB, nullable=False),
+    Column("connected", Boolean, nullable=False),
+    Column("seen", DateTime(timezone=True), nullable=False),
+)

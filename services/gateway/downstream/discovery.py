@@ -11,8 +11,8 @@ Theory of operation
 4. A table that moves topics and was not held until all was answered (the gateway was cut off, or came late) is held
    here on its own before it is put in force, for `DRAIN_S` at most or until the next order.
 5. Who is connected is reported every few seconds while it changes.
-6. At a stop in order the last word is goodbye, said when no client is served any more: without it nobody could tell this
-   gateway from one that is cut off and serves on, and changes that move topics would wait for it.
+6. At a stop in order the last word is goodbye, said when no client is served any more: without it nobody could tell
+   this gateway from one that is cut off and serves on, and changes that move topics would wait for it.
 """
 
 import asyncio

@@ -15,7 +15,6 @@ from services.router.discovery.member import Answer, Message, News
 from services.router.discovery.orders import PHASES
 from services.router.discovery.session import Ending, Session
 
-
 DEPARTURES_KEPT_S = 120.0
 """Seconds for which control is told of a goodbye: enough for it to be away for a restart meanwhile."""
 MAX_DEPARTURES = 1000

@@ -66,7 +66,8 @@ class DiscoveryService(discovery_grpc.DiscoveryServiceServicer):
                     case "goodbye":
                         self._roster.depart(session)
                     case kind:
-                        raise ProtocolError(f"{kind} came in the middle of a watch; due is an ack, a nack, clients or goodbye")
+                        due = "an ack, a nack, clients or goodbye"
+                        raise ProtocolError(f"{kind} came in the middle of a watch; due is {due}")
         except ProtocolError as error:
             left = Ending(grpc.StatusCode.FAILED_PRECONDITION, "protocol", str(error))
         except grpc.RpcError as error:

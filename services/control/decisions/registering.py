@@ -1,0 +1,65 @@
+"""Keeps the register of gateways in step with what routers report, while this process leads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import structlog
+
+from mesh.rpc import admin
+from services.control.decisions.members import Members
+from services.control.store.database import StoreUnavailableError
+from services.control.store.journal import Journal
+from services.control.store.register import GatewayRegister
+
+LOOK_EVERY = 5.0
+"""Seconds after which the register is compared, changed or not: members go away without a word, too."""
+RETRY_AFTER = 1.0
+
+Entry = tuple[str, int, int, bool]
+"""What is worth a row: address, revision, phase, and whether it is connected. Numbers of clients are not."""
+
+log = structlog.get_logger(__name__)
+
+
+class Registering:
+    """`recall` when the lead begins, `run` always."""
+
+    def __init__(self, journal: Journal, members: Members, register: GatewayRegister) -> None:
+        self._journal = journal
+        self._members = members
+        self._register = register
+        self._written: dict[str, Entry] = {}
+
+    async def recall(self) -> None:
+        """What the leader before had heard. StoreUnavailableError when PostgreSQL does not answer."""
+        known = await self._register.load(self._members.clock())
+        self._written = {member.name: ("", -1, -1, False) for member in known}
+        self._members.recall(known)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            try:
+                if not self._journal.why_not_leading:
+                    await self._write()
+            except StoreUnavailableError as error:
+                log.info("gateways are written down later", reason=str(error))
+                await asyncio.sleep(RETRY_AFTER)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await self._members.changed()
+
+    async def _write(self) -> None:
+        heard = self._members.register()
+        entries = {name: _entry(member, connected) for name, (member, connected) in heard.items()}
+        new = {name: heard[name] for name, entry in entries.items() if self._written.get(name) != entry}
+        gone = self._written.keys() - entries.keys()
+        if new or gone:
+            await self._register.change(new, gone)
+            self._written = entries
+
+
+def _entry(member: admin.Member, connected: bool) -> Entry:
+    return member.address, member.revision, member.phase, connected
