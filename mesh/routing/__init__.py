@@ -1,5 +1,6 @@
 """The routing domain: clusters, ordered rules, the numbered table, and how the table follows from events. No I/O."""
 
+from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.fold import LogGapError, RoutingState, fold
 from mesh.routing.rules import (
@@ -12,12 +13,16 @@ from mesh.routing.rules import (
     NodeView,
     RuleVersion,
     Subject,
+    UnmatchedTopics,
     field_of,
 )
 from mesh.routing.table import Place, Route, RoutingTable, Stay, UpstreamCluster, may_move_topics
 
 __all__ = [
+    "ANONYMOUS",
     "MAX_NAME",
+    "ClientIdentity",
+    "ClientMatch",
     "ExactName",
     "ForwardingRule",
     "InvalidRuleError",
@@ -33,6 +38,7 @@ __all__ = [
     "RuleVersion",
     "Stay",
     "Subject",
+    "UnmatchedTopics",
     "UpstreamCluster",
     "field_of",
     "fold",

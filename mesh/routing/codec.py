@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.rules import (
+    UNMATCHED_TOPICS,
     ExactName,
     ForwardingRule,
     Match,
@@ -12,10 +14,11 @@ from mesh.routing.rules import (
     NodeView,
     RuleVersion,
     Subject,
+    UnmatchedTopics,
     field_of,
 )
 from mesh.routing.table import RoutingTable, UpstreamCluster
-from mesh.rpc import routing
+from mesh.rpc import admin, routing
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
     f"{subject.value}{kind.suffix}": (kind, subject)
@@ -33,14 +36,54 @@ _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 def match_from_proto(message: routing.RuleMatch) -> Match:
     """The match; InvalidRuleError when none is set or it can't be."""
     field = message.WhichOneof("kind")
-    if field is None:
-        raise InvalidRuleError("match", f"a rule needs a match that is known here: one of {', '.join(_KINDS)}")
+    client = client_match_from_proto(message.client) if message.HasField("client") else None
+    if field == UNMATCHED_TOPICS:
+        if not message.unmatched_topics:
+            raise InvalidRuleError("match.unmatched_topics", "is always true; set it, or set another kind of match")
+        return UnmatchedTopics(client)
+    if field not in _KINDS:
+        known = ", ".join((*_KINDS, UNMATCHED_TOPICS))
+        raise InvalidRuleError("match", f"a rule needs a match that is known here: one of {known}")
     kind, subject = _KINDS[field]
-    return kind(getattr(message, field), subject)
+    return kind(getattr(message, field), subject, client)
 
 
 def match_to_proto(match: Match) -> routing.RuleMatch:
-    return routing.RuleMatch(**{field_of(match).removeprefix("match."): match.text})
+    client = None if match.client is None else client_match_to_proto(match.client)
+    message = routing.RuleMatch(client=client)
+    kind = field_of(match).removeprefix("match.")
+    setattr(message, kind, True if isinstance(match, UnmatchedTopics) else match.text)
+    return message
+
+
+def client_match_from_proto(message: routing.ClientMatch) -> ClientMatch:
+    return ClientMatch(
+        message.principal,
+        message.client_id,
+        message.client_id_prefix,
+        message.software_name,
+        tuple(message.source_networks),
+    )
+
+
+def client_match_to_proto(client: ClientMatch) -> routing.ClientMatch:
+    return routing.ClientMatch(
+        principal=client.principal,
+        client_id=client.client_id,
+        client_id_prefix=client.client_id_prefix,
+        software_name=client.software_name,
+        source_networks=client.source_networks,
+    )
+
+
+def client_from_proto(message: admin.ClientIdentity) -> ClientIdentity:
+    return ClientIdentity(
+        message.principal or ANONYMOUS,
+        message.client_id,
+        message.software_name,
+        message.software_version,
+        message.address,
+    )
 
 
 def rule_from_proto(message: routing.RuleSpec) -> ForwardingRule:

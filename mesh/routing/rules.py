@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import re2
 
+from mesh.routing.clients import ClientMatch
 from mesh.routing.errors import InvalidRuleError
 from mesh.routing.templates import TOPIC, TopicTemplate
 
@@ -45,10 +46,13 @@ class ExactName:
 
     text: str
     subject: Subject = Subject.TOPIC
+    client: ClientMatch | None = None
+    """Only for these clients; None: for all."""
     suffix: ClassVar[str] = ""
     """Of the field of RuleMatch, after the subject's."""
 
     def __post_init__(self) -> None:
+        _check_client(self)
         if not _has_fitting_length(self):
             subject = self.subject.value.replace("_", " ")
             raise InvalidRuleError(field_of(self), f"{subject} must have {_length(self.subject)}, got {self.text!r}")
@@ -62,7 +66,7 @@ class ExactName:
         return name == self.text
 
     def __str__(self) -> str:
-        return f"{self.subject.value} {self.text}"
+        return f"{self.subject.value} {self.text}{_only_for(self.client)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,11 @@ class NamePrefix:
 
     text: str
     subject: Subject = Subject.TOPIC
+    client: ClientMatch | None = None
     suffix: ClassVar[str] = "_prefix"
 
     def __post_init__(self) -> None:
+        _check_client(self)
         if not _has_fitting_length(self):
             raise InvalidRuleError(
                 field_of(self), f"prefix must have {_length(self.subject)}, got {self.text!r}; for all use regex '.*'"
@@ -88,7 +94,7 @@ class NamePrefix:
         return name.startswith(self.text)
 
     def __str__(self) -> str:
-        return f"{_of(self.subject)}prefix {self.text}"
+        return f"{_of(self.subject)}prefix {self.text}{_only_for(self.client)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +103,11 @@ class NameRegex:
 
     text: str
     subject: Subject = Subject.TOPIC
+    client: ClientMatch | None = None
     suffix: ClassVar[str] = "_regex"
 
     def __post_init__(self) -> None:
+        _check_client(self)
         try:
             _compiled(self.text)
         except re2.error as error:
@@ -119,18 +127,51 @@ class NameRegex:
         return _compiled(self.text).fullmatch(name) is not None
 
     def __str__(self) -> str:
-        return f"{_of(self.subject)}regex {self.text}"
+        return f"{_of(self.subject)}regex {self.text}{_only_for(self.client)}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnmatchedTopics:
+    """Matches every topic. It is tried after all rules of other kinds, whatever its rank: the default cluster."""
+
+    client: ClientMatch | None = None
+    text: ClassVar[str] = ""
+    subject: ClassVar[Subject] = Subject.TOPIC
+    suffix: ClassVar[str] = ""
+    head: ClassVar[str] = ""
+
+    def matches(self, _name: str) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return f"topics that no other rule matches{_only_for(self.client)}"
 
 
 _PLAIN_START = re.compile(r"(?:(?:[A-Za-z0-9_-]|\\[._-])(?![*?{]))*")
 """Text of names at the start of an expression, without a last character that need not be there."""
 
-Match = ExactName | NamePrefix | NameRegex
+Match = ExactName | NamePrefix | NameRegex | UnmatchedTopics
+UNMATCHED_TOPICS = "unmatched_topics"
+"""Field of RuleMatch."""
 
 
 def field_of(match: Match) -> str:
     """The match's field in a rule, as error messages name it."""
-    return f"match.{match.subject.value}{match.suffix}"
+    kind = UNMATCHED_TOPICS if isinstance(match, UnmatchedTopics) else f"{match.subject.value}{match.suffix}"
+    return f"match.{kind}"
+
+
+def _check_client(match: ExactName | NamePrefix | NameRegex) -> None:
+    if match.client is not None and match.subject is Subject.CLIENT_SOFTWARE:
+        raise InvalidRuleError(
+            "match.client",
+            f"a rule about client software ({field_of(match).removeprefix('match.')} {match.text!r}) says by that "
+            "which clients it is about; leave client out",
+        )
+
+
+def _only_for(client: ClientMatch | None) -> str:
+    return "" if client is None else f", only clients with {client}"
 
 
 def _has_fitting_length(match: ExactName | NamePrefix) -> bool:
@@ -192,7 +233,8 @@ class ForwardingRule:
             return None
         prefix = self.match.text if isinstance(self.match, NamePrefix) else None
         pattern = self.match.text if isinstance(self.match, NameRegex) else None
-        return TopicTemplate.of(self.upstream_topic, prefix=prefix, pattern=pattern)
+        single = isinstance(self.match, ExactName)
+        return TopicTemplate.of(self.upstream_topic, prefix=prefix, pattern=pattern, single=single)
 
     @property
     def upstream_head(self) -> str:
@@ -229,6 +271,11 @@ class RuleVersion:
     @property
     def alive(self) -> bool:
         return self.until_revision is None
+
+    @property
+    def order(self) -> tuple[bool, float]:
+        """The lowest is tried first."""
+        return isinstance(self.rule.match, UnmatchedTopics), self.rank
 
     def counts_at(self, revision: int) -> bool:
         return self.from_revision <= revision and (self.until_revision is None or revision < self.until_revision)

@@ -14,20 +14,32 @@ Theory of operation
    the same table come to the same number. Time without a route does not end a visit: nothing can be written then.
    Why visits count: a broker remembers a producer's last sequence per partition. A producer that comes back with its
    topic has a gap there, so from the second visit on its batches carry another producer id.
+5. Some rules are about some clients only. Each client has a table of its own (`for_client`): the rules whose conditions
+   hold for it and those without, its visits counted by these alone. Clients for whom the same conditions hold share
+   one. The table itself, asked for a name, answers as for a client of whom nothing is known.
+6. The rule about unmatched topics is tried after all others, whatever its rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
-from mesh.routing.rules import ExactName, ForwardingRule, Match, RuleVersion, Subject
+from mesh.routing.clients import ClientIdentity, ClientMatch, Conditions
+from mesh.routing.index import Index, Renames
+from mesh.routing.rules import ForwardingRule, Match, RuleVersion, Subject, UnmatchedTopics
 from mesh.topics import is_topic_name
 
-ROUTE_CACHE_LIMIT = 200_000
-"""Topics whose route one table remembers; the cache starts afresh when it is full (bounds memory to about 50 MB)."""
+ROUTE_CACHE_LIMIT = 500_000
+"""Answers that one table and all that clients see of it remember; then they start afresh (about 100 MB)."""
+CLIENT_TABLES_KEPT = 100
+"""Tables of clients that are kept for the next one of their kind; those in use are there anyway."""
+EVERYONE: frozenset[ClientMatch] = frozenset()
+"""The conditions that hold for a client of whom nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,68 +83,144 @@ class Route:
     upstream_topic: str
 
 
-class _Index:
-    """Rule versions by what they match on: exact names, and how other names begin."""
+class _Common:
+    """What a table has in common with those that single clients see of it: rules about everyone are looked up in one
+    place, and all of them together remember so many answers."""
 
-    __slots__ = ("_by_head", "_exact", "_lengths")
+    __slots__ = (
+        "_about_some", "_conditions", "_indexes", "_kept", "_remembered", "_renaming", "_tables", "clusters",
+        "revision", "versions",
+    )  # fmt: skip
 
-    def __init__(self, versions: Iterable[RuleVersion]) -> None:
-        self._exact: dict[str, list[RuleVersion]] = {}
-        self._by_head: dict[str, list[RuleVersion]] = {}
-        for version in versions:
-            match = version.rule.match
-            by_text = self._exact if isinstance(match, ExactName) else self._by_head
-            by_text.setdefault(match.head, []).append(version)
-        self._lengths = sorted({len(head) for head in self._by_head})
+    def __init__(self, revision: int, clusters: dict[str, UpstreamCluster], versions: tuple[RuleVersion, ...]) -> None:
+        self.revision = revision
+        self.clusters = clusters
+        self.versions = versions
+        # all of these are made when first asked: most tables that a fold passes through never are
+        self._conditions: Conditions | None = None
+        self._about_some: dict[ClientMatch, list[RuleVersion]] = {}
+        self._indexes: dict[Subject, Index] = {}
+        self._renaming: tuple[RuleVersion, ...] | None = None
+        self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
+        self._kept: deque[RoutingTable] = deque(maxlen=CLIENT_TABLES_KEPT)
+        self._remembered = 0
 
-    def matching(self, name: str) -> list[RuleVersion]:
-        """Every version, living or past, that matches the name."""
-        found = list(self._exact.get(name, ()))
-        for length in self._lengths:
-            if length > len(name):
-                break
-            of_this_head = self._by_head.get(name[:length], ())
-            found.extend(version for version in of_this_head if version.rule.match.matches(name))
-        return found
+    @property
+    def conditions(self) -> Conditions:
+        """Those of all rule versions, past ones too: they count visits."""
+        if self._conditions is None:
+            for version in self.versions:
+                client = version.rule.match.client
+                if client is not None:
+                    self._about_some.setdefault(client, []).append(version)
+            self._conditions = Conditions(self._about_some)
+        return self._conditions
 
+    @property
+    def renaming(self) -> tuple[RuleVersion, ...]:
+        """Living versions that give topics another name."""
+        if self._renaming is None:
+            self._renaming = tuple(v for v in self.versions if v.alive and v.rule.template is not None)
+        return self._renaming
 
-class _Renames:
-    """A cluster's living rules that give topics other names there, by how those names begin."""
+    def index(self, subject: Subject) -> Index:
+        """Of the rules about every client."""
+        index = self._indexes.get(subject)
+        if index is None:
+            index = self._indexes[subject] = Index(
+                v for v in self.versions if v.rule.match.subject is subject and v.rule.match.client is None
+            )
+        return index
 
-    __slots__ = ("_by_head", "_lengths")
+    def index_for(self, holding: frozenset[ClientMatch], subject: Subject) -> Index:
+        """Of the rules that are there because these conditions hold."""
+        versions = (version for each in holding for version in self._about_some[each])
+        return Index(version for version in versions if version.rule.match.subject is subject)
 
-    def __init__(self, rules: Iterable[ForwardingRule]) -> None:
-        self._by_head: dict[str, list[tuple[int, ForwardingRule]]] = {}
-        for order, rule in enumerate(rules):
-            self._by_head.setdefault(rule.upstream_head, []).append((order, rule))
-        self._lengths = sorted({len(head) for head in self._by_head})
+    def joined_by(self, table: RoutingTable, holding: frozenset[ClientMatch]) -> None:
+        self._tables[holding] = table
 
-    def leading_to(self, upstream_topic: str) -> Iterator[tuple[ForwardingRule, str]]:
-        """Rules with the name that each would call this topic, first rule first."""
-        heads = (upstream_topic[:length] for length in self._lengths if length <= len(upstream_topic))
-        for _, rule in sorted((each for head in heads for each in self._by_head.get(head, ())), key=itemgetter(0)):
-            name = rule.virtual_name(upstream_topic)
-            if name is not None:
-                yield rule, name
+    def table(self, holding: frozenset[ClientMatch]) -> RoutingTable:
+        """What clients see for whom exactly these conditions hold."""
+        table = self._tables.get(holding)
+        if table is None:
+            table = RoutingTable.__new__(RoutingTable)
+            table._begin(self, holding)  # its second constructor
+            self._kept.append(table)
+        return table
+
+    def remember_one_more(self) -> None:
+        if self._remembered >= ROUTE_CACHE_LIMIT:
+            self._remembered = 0
+            for table in self._tables.values():
+                table.forget()
+        self._remembered += 1
 
 
 class RoutingTable:
     """Clusters and rules at one revision. Build a new one to change anything."""
 
-    __slots__ = ("_cache", "_indexes", "_renames", "_virtual", "clusters", "revision", "versions")
+    __slots__ = (
+        "__weakref__", "_cache", "_common", "_holding", "_indexes", "_renames", "_versions", "_virtual", "clusters",
+        "revision",
+    )  # fmt: skip
+
+    revision: int
+    clusters: dict[str, UpstreamCluster]
 
     def __init__(
         self, revision: int = 0, clusters: Iterable[UpstreamCluster] = (), versions: Iterable[RuleVersion] = ()
     ) -> None:
-        self.revision = revision
-        self.clusters: dict[str, UpstreamCluster] = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
-        self.versions: tuple[RuleVersion, ...] = tuple(sorted(versions, key=attrgetter("rank", "from_revision")))
-        self._indexes: dict[Subject, _Index] = {}
-        """Made when first asked: most tables that a fold passes through never are."""
+        by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
+        ordered = _in_order(versions)
+        self._begin(_Common(revision, by_ordinal, ordered), EVERYONE, ordered)
+
+    def _begin(
+        self, common: _Common, holding: frozenset[ClientMatch], versions: tuple[RuleVersion, ...] | None = None
+    ) -> None:
+        self.revision = common.revision
+        self.clusters = common.clusters
+        self._common = common
+        self._holding = holding
+        self._versions = versions
+        self._indexes: dict[Subject, Index] = {}
+        """Of the rules that only some clients have."""
+        self._renames: dict[str, Renames] | None = None
+        """Of each cluster that has some."""
         self._cache: dict[str, Route | None] = {}
         self._virtual: dict[Place, str | None] = {}
-        self._renames: dict[str, _Renames] | None = None
-        """Of each cluster that has some; made when first asked, too."""
+        common.joined_by(self, holding)
+
+    @property
+    def versions(self) -> tuple[RuleVersion, ...]:
+        """All rule versions, living and past ones, in their order."""
+        if self._versions is None:
+            self._versions = tuple(v for v in self._common.versions if self._sees(v))
+        return self._versions
+
+    def for_client(self, client: ClientIdentity) -> RoutingTable:
+        """The table that this client sees."""
+        conditions = self._common.conditions
+        return self._common.table(conditions.holding_for(client)) if conditions.all else self
+
+    def for_clients(self, clients: ClientMatch | None) -> RoutingTable:
+        """The table that a client sees of whom no more is known than this; None: nothing."""
+        holding = EVERYONE if clients is None else self._common.conditions.implied_by(clients)
+        return self._common.table(holding) if self._common.conditions.all else self
+
+    @property
+    def conditions(self) -> tuple[ClientMatch, ...]:
+        """What rules ask of clients, living ones and past ones, in their order."""
+        return self._common.conditions.all
+
+    def _sees(self, version: RuleVersion) -> bool:
+        client = version.rule.match.client
+        return client is None or client in self._holding
+
+    def forget(self) -> None:
+        """What was looked up; it can be looked up again."""
+        self._cache.clear()
+        self._virtual.clear()
 
     @property
     def rules(self) -> tuple[ForwardingRule, ...]:
@@ -155,8 +243,7 @@ class RoutingTable:
             return self._cache[topic]
         except KeyError:
             pass
-        if len(self._cache) >= ROUTE_CACHE_LIMIT:
-            self._cache.clear()
+        self._common.remember_one_more()
         route = self._cache[topic] = self._look_up(topic)
         return route
 
@@ -172,8 +259,7 @@ class RoutingTable:
             return self._virtual[place]
         except KeyError:
             pass
-        if len(self._virtual) >= ROUTE_CACHE_LIMIT:
-            self._virtual.clear()
+        self._common.remember_one_more()
         name = self._renamed(place)
         if name is None:
             route = self.route(upstream_topic)
@@ -205,11 +291,13 @@ class RoutingTable:
         return _winner(self._matching(subject, name))
 
     def _matching(self, subject: Subject, name: str) -> list[RuleVersion]:
-        index = self._indexes.get(subject)
-        if index is None:
-            index = _Index(version for version in self.versions if version.rule.match.subject is subject)
-            self._indexes[subject] = index
-        return index.matching(name)
+        found = self._common.index(subject).matching(name)
+        if self._holding:
+            own = self._indexes.get(subject)
+            if own is None:
+                own = self._indexes[subject] = self._common.index_for(self._holding, subject)
+            found += own.matching(name)
+        return found
 
     def _look_up(self, topic: str) -> Route | None:
         matching = self._matching(Subject.TOPIC, topic)
@@ -246,13 +334,13 @@ class RoutingTable:
         )
 
     @property
-    def _renaming(self) -> dict[str, _Renames]:
+    def _renaming(self) -> dict[str, Renames]:
         if self._renames is None:
             by_cluster: dict[str, list[ForwardingRule]] = {}
-            for rule in self.rules:
-                if rule.template is not None:
-                    by_cluster.setdefault(rule.target_cluster, []).append(rule)
-            self._renames = {cluster: _Renames(rules) for cluster, rules in by_cluster.items()}
+            for version in self._common.renaming:
+                if self._sees(version):
+                    by_cluster.setdefault(version.rule.target_cluster, []).append(version.rule)
+            self._renames = {cluster: Renames(rules) for cluster, rules in by_cluster.items()}
         return self._renames
 
     def __eq__(self, other: object) -> bool:
@@ -266,9 +354,17 @@ class RoutingTable:
         return f"RoutingTable(revision={self.revision}, clusters={list(self.clusters)}, rules={len(self.living)})"
 
 
+def _in_order(versions: Iterable[RuleVersion]) -> tuple[RuleVersion, ...]:
+    ordered = sorted(versions, key=attrgetter("rank", "from_revision"))
+    tried_last = [version for version in ordered if isinstance(version.rule.match, UnmatchedTopics)]
+    if tried_last:
+        ordered = [version for version in ordered if not isinstance(version.rule.match, UnmatchedTopics)] + tried_last
+    return tuple(ordered)
+
+
 def _winner(matching: Iterable[RuleVersion]) -> ForwardingRule | None:
-    """The living rule of lowest rank."""
-    version = min((version for version in matching if version.alive), key=attrgetter("rank"), default=None)
+    """The living rule that is tried first."""
+    version = min((version for version in matching if version.alive), key=attrgetter("order"), default=None)
     return None if version is None else version.rule
 
 
@@ -284,7 +380,7 @@ def _visits(matching: list[RuleVersion], topic: str) -> list[Place]:
     revisions |= {v.until_revision for v in matching if v.until_revision is not None}
     sequence: list[Place] = []
     for revision in sorted(revisions):
-        winner = min((v for v in matching if v.counts_at(revision)), key=attrgetter("rank"), default=None)
+        winner = min((v for v in matching if v.counts_at(revision)), key=attrgetter("order"), default=None)
         place = None if winner is None else _place(winner.rule, topic)
         if place is not None and (not sequence or sequence[-1] != place):
             sequence.append(place)
@@ -292,7 +388,8 @@ def _visits(matching: list[RuleVersion], topic: str) -> list[Place]:
 
 
 def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:
-    """Whether any topic name could live on another cluster after the change than before, or under another name.
+    """Whether any topic name could live on another cluster after the change than before, or under another name, for
+    any client: what a rule asks of clients is part of its match.
 
     Exact for the common case, a rule added behind all others, and careful otherwise: a hold costs milliseconds,
     a wrong "no" costs records.

@@ -41,8 +41,9 @@ class TopicTemplate:
     """How clients' names are made of the groups: text and placeholders in turn, as `pieces`."""
 
     @classmethod
-    def of(cls, text: str, *, prefix: str | None, pattern: str | None) -> TopicTemplate:
-        """The template of a rule with this prefix or expression, if it has one. Raises InvalidRuleError."""
+    def of(cls, text: str, *, prefix: str | None, pattern: str | None, single: bool) -> TopicTemplate:
+        """The template of a rule with this prefix or expression, if it has one, or about a single topic. Raises
+        InvalidRuleError."""
         pieces = tuple(_PLACEHOLDER.split(text))
         for literal in pieces[::2]:
             if not _LITERAL.fullmatch(literal):
@@ -58,7 +59,7 @@ class TopicTemplate:
             return cls(pieces, "", None, _backward(pieces, {TOPIC: ".+"}), ("", TOPIC, ""))
         if names == (SUFFIX,) and prefix is not None:
             return cls(pieces, prefix, None, _backward(pieces, {SUFFIX: ".*"}), (prefix, SUFFIX, ""))
-        if not names and prefix is None and pattern is None:
+        if not names and single:
             # the rule of one topic: `origin` is not needed, its name is the match's own
             return cls(pieces, "", None, _backward(pieces, {}), ())
         if pattern is not None and names and all(name.isdigit() for name in names):
