@@ -10,19 +10,22 @@ from typing import Any
 import structlog
 
 from mesh.lifecycle import Lifecycle
-from mesh.rpc import admin_grpc, discovery_grpc, instances_grpc
+from mesh.rpc import admin_grpc, discovery_grpc, instances_grpc, record_rules_grpc
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
 from services.control.api.calls import Calls
 from services.control.api.cluster_service import ClusterService
 from services.control.api.decision_service import DecisionService
 from services.control.api.instance_service import InstanceService
+from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
 from services.control.decisions.clusters import ClusterDecisions
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
+from services.control.decisions.record_progress import RecordProgress
+from services.control.decisions.record_rules import RecordRuleDecisions
 from services.control.decisions.registering import Registering
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS, Rollouts
 from services.control.decisions.rules import RuleDecisions
@@ -81,12 +84,17 @@ class Control:
         self._clusters = ClusterDecisions(
             self.journal, self._turns, self.connections, self._probes, self.publisher.is_home
         )
+        record_rules = RecordRuleDecisions(self.journal, self._turns, self.connections)
+        self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
             "RuleService": RuleService(self.journal, self._rules),
-            "DecisionService": DecisionService(self.journal, self.members, self._probes, self.publisher, self.audit),
+            "DecisionService": DecisionService(
+                self.journal, self.members, self._probes, self.publisher, self.audit, self.record_progress
+            ),
             "InstanceService": InstanceService(self.journal, InstanceDecisions(self.journal), self.members),
-            "RolloutService": RolloutService(self.members, settings.hold_ms + SWITCH_MARGIN_MS),
+            "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
+            "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
         }
         self.server = RpcServer(settings.listen, self._adders(), [Calls(self.audit)])
         self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)
@@ -201,6 +209,7 @@ class Control:
             "DecisionService": admin_grpc.add_DecisionServiceServicer_to_server,
             "InstanceService": instances_grpc.add_InstanceServiceServicer_to_server,
             "RolloutService": discovery_grpc.add_RolloutServiceServicer_to_server,
+            "RecordRuleService": record_rules_grpc.add_RecordRuleServiceServicer_to_server,
         }
         return {
             f"mesh.v1.{name}": lambda server, name=name, add=add: add(self._services[name], server)

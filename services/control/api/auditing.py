@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from mesh.rpc import admin
+from mesh.rpc import admin, record_rules
 
 QUESTIONS = ("/Get", "/List", "/Explain", "/Watch", "/Test", "/Diff", "/DryRun", "/Beat", "/Report")
 """How methods begin that decide nothing."""
@@ -65,6 +65,8 @@ def _resource(request: Message) -> str:
             return f"clusters/{request.spec.cluster_name}"
         case admin.CreateRuleRequest() if request.rule.rule_id:
             return f"rules/{request.rule.rule_id}"
+        case record_rules.CreateRecordRuleRequest():
+            return f"recordrules/{request.record_rule.record_rule_id}"
         case admin.SetRuleRequest():
             kind = request.match.WhichOneof("kind") or ""
             return f"rules with {kind} {getattr(request.match, kind)}" if kind else "rules"

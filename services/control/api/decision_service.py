@@ -11,6 +11,7 @@ from mesh.rpc import admin, admin_grpc, events
 from services.control.api import pages, shapes
 from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
+from services.control.decisions.record_progress import RecordProgress
 from services.control.domain.errors import InvalidField
 from services.control.domain.explanations import tried_rules, why_unrouted, without_rule
 from services.control.domain.moves import located
@@ -24,9 +25,16 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
     """See DecisionService in admin.proto."""
 
     def __init__(
-        self, journal: Journal, members: Members, probes: Probes, publisher: Publisher, audit: AuditTrail
+        self,
+        journal: Journal,
+        members: Members,
+        probes: Probes,
+        publisher: Publisher,
+        audit: AuditTrail,
+        record_progress: RecordProgress,
     ) -> None:
         self._audit = audit
+        self._record_progress = record_progress
         self._journal = journal
         self._members = members
         self._probes = probes
@@ -136,6 +144,10 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
             members=self._members.all(),
             clusters=[shapes.cluster(view, name, self._probes.last(name)) for name in view.state.effective.clusters],
             instances=[view.instances[name] for name in sorted(view.instances)],
+            record_rules=[
+                shapes.record_rule(view.record_rules[rule_id], self._record_progress)
+                for rule_id in sorted(view.record_rules)
+            ],
         )
 
 

@@ -9,6 +9,7 @@ import structlog
 
 from mesh.rpc import discovery, discovery_grpc
 from services.control.decisions.members import Members
+from services.control.decisions.record_progress import RecordProgress
 
 log = structlog.get_logger(__name__)
 
@@ -16,8 +17,9 @@ log = structlog.get_logger(__name__)
 class RolloutService(discovery_grpc.RolloutServiceServicer):
     """See RolloutService in discovery.proto."""
 
-    def __init__(self, members: Members, hold_ms: int) -> None:
+    def __init__(self, members: Members, record_progress: RecordProgress, hold_ms: int) -> None:
         self._members = members
+        self._record_progress = record_progress
         self._hold_ms = hold_ms
 
     async def Report(
@@ -31,6 +33,8 @@ class RolloutService(discovery_grpc.RolloutServiceServicer):
                     name = report.router.name
                     log.info("router connected", router=name, peer=context.peer())
                 self._members.report(stream, report.router, report.members, report.departed)
+                self._record_progress.report(stream, report.router.name, report.record_rules)
         finally:
             self._members.left(stream)
+            self._record_progress.left(stream)
             log.info("router left", router=name)

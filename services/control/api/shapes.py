@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC
 from typing import Any
 
+from mesh.record_rules import RecordRule
 from mesh.routing import RoutingTable
 from mesh.routing.codec import cluster_to_proto, rule_to_proto
-from mesh.rpc import admin, routing
+from mesh.rpc import admin, record_rules, routing
 from services.control.decisions.probes import Probe
+from services.control.decisions.record_progress import RecordProgress
 from services.control.decisions.rules import RuleChange
 from services.control.domain.edits import Before, Place
 from services.control.domain.effects import Effect, Fate
@@ -23,6 +25,10 @@ EFFECT_KINDS = {
     Fate.READS_AGAIN: admin.MOVE_EFFECT_KIND_READS_AGAIN,
     Fate.SILENT_SKIP: admin.MOVE_EFFECT_KIND_SILENT_SKIP,
 }
+
+
+RECORD_RULES = "recordrules"
+"""The collection of mirrors and content rules, in resource names."""
 
 
 def id_of(collection: str, name: str, field: str = "name") -> str:
@@ -110,6 +116,23 @@ def _effect(effect: Effect) -> admin.MoveEffect:
         to_end=effect.new_log.end,
         records=effect.records,
     )
+
+
+def record_rule(rule: RecordRule, progress: RecordProgress) -> record_rules.RecordRule:
+    """A mirror or content rule, with how far it is."""
+    paused = rule.paused
+    shape = record_rules.RecordRule(
+        name=f"{RECORD_RULES}/{rule.rule_id}",
+        spec=rule.spec,
+        state=record_rules.RECORD_RULE_STATE_PAUSED if paused else record_rules.RECORD_RULE_STATE_RUNNING,
+        revision=rule.revision,
+        actor=rule.actor,
+    )
+    shape.update_time.FromDatetime(rule.time)
+    last = progress.of(rule.rule_id, paused=paused)
+    if last is not None:
+        shape.progress.CopyFrom(last)
+    return shape
 
 
 def place(message: admin.RulePlace) -> Place | Before | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mesh.routing import RoutingTable, UpstreamCluster
@@ -98,15 +98,21 @@ class Clusters:
         updated = routing.UpstreamCluster(spec=spec, ordinal=known.ordinal, kafka_cluster_id=kafka_id, home=home)
         return None if updated == cluster_to_proto(known) else events.ClusterUpdated(cluster=updated)
 
-    def remove(self, name: str) -> events.ClusterRemoved:
+    def remove(self, name: str, record_rules: Sequence[str] = ()) -> events.ClusterRemoved:
+        """`record_rules`: ids of those that read from the cluster or write to it."""
         cluster = self.get(name)
         rules = [rule.rule_id for rule in self.table.rules if rule.target_cluster == name]
         if rules:
-            shown = ", ".join(rules[:20]) + (f" and {len(rules) - 20} more" if len(rules) > 20 else "")
             raise NotAllowed(
                 "CLUSTER_IN_USE",
                 f"clusters/{name}",
-                f"cluster {name!r} is the target of rules: {shown}; retarget or remove them first",
+                f"cluster {name!r} is the target of rules: {_listed(rules)}; retarget or remove them first",
+            )
+        if record_rules:
+            raise NotAllowed(
+                "CLUSTER_IN_USE",
+                f"clusters/{name}",
+                f"cluster {name!r} is read or written by record rules: {_listed(record_rules)}; remove them first",
             )
         if cluster.home:
             raise NotAllowed(
@@ -125,6 +131,10 @@ class Clusters:
                     f"{other.name!r}; a cluster has one name in the mesh: call it {other.name!r} here too, or give the "
                     "addresses of another one",
                 )
+
+
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def expect_revision(name: str, expected: int, actual: int) -> None:

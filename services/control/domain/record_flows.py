@@ -77,7 +77,7 @@ def template_of(mirror: record_rules.MirrorSpec) -> TopicTemplate:
     """How topics of a mirror are called on its target. InvalidRuleError says what is wrong with it."""
     text = (mirror.target_topic or SAME_NAME).replace(SOURCE_CLUSTER, mirror.source_cluster)
     prefix = mirror.topic_prefix if mirror.WhichOneof("topics") == "topic_prefix" else None
-    return TopicTemplate.of(text, prefix=prefix, pattern=None)
+    return TopicTemplate.of(text, prefix=prefix, pattern=None, single=prefix is None)
 
 
 def target_names(mirror: record_rules.MirrorSpec) -> Names:

@@ -1,0 +1,132 @@
+"""Commands about record rules: ask the clusters what is there, decide, append. Routers carry it out by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mesh.record_rules import STREAM_PREFIX
+from mesh.rpc import events
+from services.control.decisions.turns import Turns
+from services.control.domain.errors import InvalidField, Unavailable
+from services.control.domain.record_needs import TopicNeed, needs_of, needs_of_offsets
+from services.control.domain.record_rules import RecordRuleSet
+from services.control.domain.view import MeshView, apply
+from services.control.store.journal import PAYLOADS, Caller, Draft, Journal
+from services.control.store.log import StoredAnswer
+from services.control.upstream.connections import Connections, UnreachableError
+
+RecordRuleEvent = (
+    events.RecordRuleCreated
+    | events.RecordRuleUpdated
+    | events.RecordRulePaused
+    | events.RecordRuleResumed
+    | events.RecordRuleRewound
+    | events.RecordRuleRemoved
+    | events.GroupOffsetsSyncOrdered
+)
+Command = Callable[[RecordRuleSet], RecordRuleEvent | None]
+"""What to decide about a rule; None when it is so already."""
+AnswerRule = Callable[[MeshView, int], StoredAnswer | None]
+"""What to remember for a request_id, given the view after the decision and the position of its event (0: none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRuleWishes:
+    """How a change is wanted."""
+
+    expected_revision: int = 0
+    validate_only: bool = False
+    allow_unreachable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRuleChange:
+    """What came of a command: the mesh after it (as it would be, with validate_only), and the event's position."""
+
+    after: MeshView
+    revision: int
+
+
+class RecordRuleDecisions:
+    """Commands about mirrors and content rules."""
+
+    def __init__(self, journal: Journal, turns: Turns, connections: Connections) -> None:
+        self._journal = journal
+        self._turns = turns
+        self._connections = connections
+
+    async def change(
+        self, rule_id: str, command: Command, wishes: RecordRuleWishes, caller: Caller, answer: AnswerRule
+    ) -> RecordRuleChange:
+        """Carries a command about one rule out. A new rule has no revision to compare with."""
+
+        def decided() -> RecordRuleEvent | None:
+            rules = self._journal.view.record_rule_set
+            if wishes.expected_revision:
+                rules.expect(rule_id, wishes.expected_revision)
+            return command(rules)
+
+        async def decide() -> RecordRuleChange:
+            await self._journal.first_time(caller)
+            event = decided()
+            drafts = [] if event is None else [Draft(f"{STREAM_PREFIX}{rule_id}", event)]
+            if not drafts and not caller.request_id:
+                return RecordRuleChange(self._journal.view, 0)
+            new = await self._journal.append(
+                drafts, caller, rests_on=_basis, answer=lambda new, after: answer(after, _position(new))
+            )
+            return RecordRuleChange(self._journal.view, _position(new))
+
+        if not wishes.validate_only:
+            await self._journal.first_time(caller)
+        first = decided()  # what needs no look at the clusters is refused without one
+        if first is not None:
+            await self._look(first, wishes)
+        if wishes.validate_only:
+            return RecordRuleChange(self._would_be(rule_id, first, caller), 0)
+        return await self._turns.take(decide())
+
+    async def _look(self, event: RecordRuleEvent, wishes: RecordRuleWishes) -> None:
+        for need in self._needs(event):
+            await self._check(need, wishes)
+
+    def _needs(self, event: RecordRuleEvent) -> Sequence[TopicNeed]:
+        match event:
+            case events.RecordRuleCreated() | events.RecordRuleUpdated():
+                return needs_of(event.rule)
+            case events.RecordRuleRewound():
+                rule = self._journal.view.record_rule_set.get(event.record_rule_id)
+                return needs_of_offsets("start", rule.spec, event.start)
+            case _:
+                return ()
+
+    async def _check(self, need: TopicNeed, wishes: RecordRuleWishes) -> None:
+        cluster = self._journal.view.state.effective.clusters[need.cluster]
+        try:
+            topics = await self._connections.topics(cluster)
+        except UnreachableError as error:
+            if wishes.allow_unreachable:
+                return
+            text = f"{error}; to go on without a look at its topics set allow_unreachable"
+            raise Unavailable("CLUSTER_UNREACHABLE", text) from None
+        problem = need.unmet(topics)
+        if problem:
+            raise InvalidField(need.field, problem)
+
+    def _would_be(self, rule_id: str, event: RecordRuleEvent | None, caller: Caller) -> MeshView:
+        view = self._journal.view
+        if event is None:
+            return view
+        would = events.Event(position=view.position + 1, stream=f"{STREAM_PREFIX}{rule_id}", actor=caller.actor)
+        would.time.GetCurrentTime()
+        getattr(would, PAYLOADS[type(event)]).CopyFrom(event)
+        return apply(view, would)
+
+
+def _basis(view: MeshView) -> object:
+    return view.routing_position, view.record_rules
+
+
+def _position(new: Sequence[events.Event]) -> int:
+    return new[0].position if new else 0
