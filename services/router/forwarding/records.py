@@ -68,6 +68,13 @@ class UnjudgedError(Exception):
     """
 
 
+class NotNowError(Exception):
+    """What judging a record takes does not answer, as a schema registry that is down; the message says what.
+
+    The rule waits with this as its problem, and asks again of the same record until it can be said.
+    """
+
+
 class Judge(Protocol):
     """A compiled filter: whether a record is taken."""
 
@@ -86,4 +93,4 @@ class Plan(Protocol):
     """What a rule makes of its records."""
 
     def __call__(self, record: Record) -> Sequence[Write]:
-        """Zero or more writes, the same ones whenever it is asked. UnjudgedError: the rule stops here."""
+        """Zero or more writes, the same ones whenever it is asked. UnjudgedError: the rule stops here. NotNowError: it waits."""
