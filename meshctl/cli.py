@@ -7,6 +7,7 @@ from importlib.metadata import version
 import click
 
 from meshctl.commands.apply import apply
+from meshctl.commands.audit import audit
 from meshctl.commands.cluster import cluster
 from meshctl.commands.completion import completion
 from meshctl.commands.decision import explain, history, instances, status, watch
@@ -27,7 +28,7 @@ def cli() -> None:
     """See `_HELP`: a docstring can't be composed."""
 
 
-for _command in (cluster, rule, explain, apply, history, status, watch, instances, completion):
+for _command in (cluster, rule, explain, apply, history, audit, status, watch, instances, completion):
     cli.add_command(_command)
 
 

@@ -98,13 +98,14 @@ class AuditTrail:
             return [_event(row.sequence, row.body) for row in await connection.execute(query)]
 
     async def before(self, sequence: int | None, actor: str, refused_only: bool, limit: int) -> list[admin.AuditEvent]:
-        """Events below `sequence` (None: all), newest first."""
+        """Events below `sequence` (None: all), newest first; of an actor, or of a user on any host."""
         table = schema.audit_events
         query = select(table).order_by(table.c.sequence.desc()).limit(limit)
         if sequence is not None:
             query = query.where(table.c.sequence < sequence)
         if actor:
-            query = query.where(table.c.actor == actor)
+            of_user = table.c.actor.startswith(f"{actor}@", autoescape=True)
+            query = query.where((table.c.actor == actor) | of_user)
         if refused_only:
             query = query.where(table.c.code != "OK")
         async with self._database.transaction() as connection:

@@ -93,6 +93,21 @@ def test_refusals_have_their_exit_codes(meshctl: Meshctl, clusters: None, unique
     meshctl("rule", "remove", "--prefix", prefix)
 
 
+def test_who_was_refused_is_on_record(meshctl: Meshctl, clusters: None, unique_name: Callable[[str], str]) -> None:
+    topic = unique_name("figs")
+    meshctl("rule", "set", "--topic", topic, "--to", "nowhere", "--reason", "no such place", check=False)
+
+    printed = meshctl("audit", "--refused", "--by", "ada").stdout
+    [line] = [each for each in printed.splitlines() if topic in each] or [printed]
+    assert "SetRule" in line
+    assert "failed precondition" in line
+    assert "no such place" in line
+
+    [event, *_] = json.loads(meshctl("audit", "-n", "1", "-o", "json").stdout)["audit_events"]
+    assert event["actor"].startswith("ada@")
+    assert (event["code"], event["resource"]) == ("FAILED_PRECONDITION", f"rules with topic {topic}")
+
+
 def test_the_envoy_example_is_applied_as_it_stands(
     meshctl: Meshctl, clusters: None, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster
 ) -> None:

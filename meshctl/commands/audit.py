@@ -1,0 +1,65 @@
+"""`meshctl audit`: who called what, refused calls included."""
+
+from __future__ import annotations
+
+import click
+
+from mesh.rpc import admin
+from meshctl.connection import PAGE_SIZE, Connection
+from meshctl.output import as_dict, moment, print_json, print_table
+from meshctl.session import Command, Session, pass_session
+
+DEFAULT_COUNT = 20
+
+
+@click.command(cls=Command)
+@click.option("--by", "by", default="", metavar="ACTOR", help="Only what this actor (alice, or alice@host) called.")
+@click.option("--refused", is_flag=True, help="Only what was refused.")
+@click.option(
+    "-n",
+    "--count",
+    "number",
+    type=click.IntRange(min=1),
+    default=DEFAULT_COUNT,
+    show_default=True,
+    help="How many, counted from the newest.",
+)
+@pass_session
+def audit(session: Session, by: str, refused: bool, number: int) -> None:
+    """Show who called what, refused commands included, newest first.
+
+    The log of decisions (`meshctl history`) says what was decided; this says who tried.
+
+    \b
+    Examples:
+      meshctl audit                       the last 20 commands
+      meshctl audit --refused -n 100      what was refused, and why
+      meshctl audit --by alice -o json    what alice did, as JSON
+    """
+    found = _last(session.connect(), by, refused, number)
+    if session.as_json:
+        print_json({"audit_events": [as_dict(each) for each in found]})
+        return
+    print_table(
+        ("TIME", "BY", "CALL", "ABOUT", "OUTCOME", "REVISION", "REASON", "PROBLEM"),
+        (
+            (
+                moment(each.time), each.actor, each.method.rsplit("/", 1)[-1], each.resource,
+                "checked" if each.validate_only and each.code == "OK" else each.code.lower().replace("_", " "),
+                each.revision or "-", each.reason, each.problem,
+            )
+            for each in found
+        ),
+        empty="Nobody called anything yet." if not (by or refused) else "Nothing of that kind is on record.",
+    )  # fmt: skip
+
+
+def _last(connection: Connection, by: str, refused: bool, number: int) -> list[admin.AuditEvent]:
+    request = admin.ListAuditEventsRequest(page_size=min(number, PAGE_SIZE), actor=by, refused_only=refused)
+    found: list[admin.AuditEvent] = []
+    while True:
+        page = connection.call(connection.decisions.ListAuditEvents, request)
+        found += page.audit_events
+        if not page.next_page_token or len(found) >= number:
+            return found[:number]
+        request.page_token = page.next_page_token
