@@ -85,7 +85,8 @@ def test_clusters_have_to_be_registered() -> None:
         ({"group_offsets": record_rules.GroupOffsets(group_regex="(")}, "is not an RE2 expression"),
         ({"group_offsets": record_rules.GroupOffsets(sync_interval_ms=5)}, "5 is not between 100"),
         ({"transforms": [record_rules.Transform()]}, "say which"),
-        ({"transforms": [record_rules.Transform(drop_header="")]}, "needs 1 to"),
+        ({"transforms": [record_rules.Transform(drop_header="")]}, r"transforms\[0\].drop_header: needs 1 to"),
+        ({"filter": "headers.kind = 'order'"}, "mirror.filter: .*at character"),
     ],
 )
 def test_a_mirror_that_can_not_be_is_refused(fields: dict[str, Any], reason: str) -> None:
