@@ -14,6 +14,7 @@ from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
 from services.router.agents.bulletin import Bulletin
 from services.router.agents.follower import Follower
+from services.router.agents.rule_book import RuleBook
 from services.router.change import Readiness
 from services.router.discovery.reports import Reporter
 from services.router.discovery.roster import HoldBound, Roster
@@ -42,7 +43,8 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     )
     management = serve_management(settings.metrics_listen, lifecycle)
     readiness = Readiness(lifecycle)
-    follower = Follower(settings, bulletin, readiness)
+    rule_book = RuleBook()
+    follower = Follower(settings, bulletin, rule_book, readiness)
     reporter = Reporter(settings.control_address, lambda: _report(settings, bulletin, roster), roster.change, hold)
     await server.start()
     running = [asyncio.create_task(part) for part in (follower.run(), reporter.run(), readiness.mirror(server))]

@@ -28,6 +28,7 @@ from services.router.agents.event_log import EventLog
 from services.router.agents.home import HomeAccess, HomeAccessError, home_access, why_kept_out
 from services.router.agents.ledger import Folded, Ledger
 from services.router.agents.log_topic import EventLogError, ensure_topic
+from services.router.agents.rule_book import RuleBook, RulePage
 from services.router.change import Readiness
 from services.router.settings import RouterSettings
 
@@ -49,9 +50,10 @@ log = structlog.get_logger(__name__)
 class Follower:
     """The reading of the log. `run` until cancelled."""
 
-    def __init__(self, settings: RouterSettings, bulletin: Bulletin, readiness: Readiness) -> None:
+    def __init__(self, settings: RouterSettings, bulletin: Bulletin, rule_book: RuleBook, readiness: Readiness) -> None:
         self._settings = settings
         self._bulletin = bulletin
+        self._rule_book = rule_book
         self._readiness = readiness
         self._live: Ledger | None = None
         self._silent = False
@@ -140,4 +142,5 @@ class Follower:
             self._readiness.ready()
         elif folded is not None and folded.moves:
             self._bulletin.post(ledger.state, folded.decided_at)
+        self._rule_book.post(RulePage(ledger.record_rules, ledger.state.effective.clusters, ledger.state.position))
         metrics.position.set(ledger.state.position)

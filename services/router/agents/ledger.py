@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.routing import RoutingState, fold
 from mesh.rpc import events
 
@@ -25,6 +26,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.state = RoutingState()
+        self.record_rules: RecordRules = {}
         self.next_offset = 0
         self.end_at_start: int | None = None
         """The offset that the log ended at when this reading began; None until that is known."""
@@ -38,6 +40,8 @@ class Ledger:
         """The state after this record. LogGapError, DecodeError or ValueError: this reading can't go on."""
         event = events.Event.FromString(value)
         before, self.state = self.state, fold(self.state, event)
+        if self.state is not before:
+            self.record_rules = fold_record_rules(self.record_rules, event)
         self.next_offset = offset + 1
         moves = self.state is not before and event.WhichOneof("payload") in ROUTING_PAYLOADS
         return Folded(self.state, event.time.ToNanoseconds() / 1e9, moves)
