@@ -14,13 +14,17 @@ from mesh.rpc import admin_grpc, discovery_grpc, instances_grpc, record_rules_gr
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
 from services.control.api.calls import Calls
+from services.control.api.change_service import ChangeService
 from services.control.api.cluster_service import ClusterService
 from services.control.api.decision_service import DecisionService
+from services.control.api.freeze_gate import FreezeGate
 from services.control.api.instance_service import InstanceService
 from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
+from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.decisions.clusters import ClusterDecisions
+from services.control.decisions.freezing import Freezing
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
@@ -29,6 +33,7 @@ from services.control.decisions.record_rules import RecordRuleDecisions
 from services.control.decisions.registering import Registering
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS, Rollouts
 from services.control.decisions.rules import RuleDecisions
+from services.control.decisions.schedules import Schedules
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
 from services.control.settings import ControlSettings
@@ -86,9 +91,13 @@ class Control:
         )
         record_rules = RecordRuleDecisions(self.journal, self._turns, self.connections)
         self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)
+        calls = Calls(self.audit, FreezeGate(self.journal))
+        rule_service = RuleService(self.journal, self._rules)
+        self.schedules = Schedules(self.journal, ScheduledCalls(calls, rule_service))
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
-            "RuleService": RuleService(self.journal, self._rules),
+            "RuleService": rule_service,
+            "ChangeService": ChangeService(self.journal, Freezing(self.journal), self.schedules),
             "DecisionService": DecisionService(
                 self.journal, self.members, self._probes, self.publisher, self.audit, self.record_progress
             ),
@@ -96,7 +105,7 @@ class Control:
             "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
         }
-        self.server = RpcServer(settings.listen, self._adders(), [Calls(self.audit)])
+        self.server = RpcServer(settings.listen, self._adders(), [calls])
         self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -113,6 +122,7 @@ class Control:
         self._spawn("forgetting", self._forget())
         self._spawn("audit", self.audit.run())
         self._spawn("registering", self._registering.run())
+        self._spawn("schedules", self.schedules.run())
         self._spawn("settling", self._settle_strays())
 
     async def stop(self) -> None:
@@ -206,6 +216,7 @@ class Control:
         adders = {
             "ClusterService": admin_grpc.add_ClusterServiceServicer_to_server,
             "RuleService": admin_grpc.add_RuleServiceServicer_to_server,
+            "ChangeService": admin_grpc.add_ChangeServiceServicer_to_server,
             "DecisionService": admin_grpc.add_DecisionServiceServicer_to_server,
             "InstanceService": instances_grpc.add_InstanceServiceServicer_to_server,
             "RolloutService": discovery_grpc.add_RolloutServiceServicer_to_server,

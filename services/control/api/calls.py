@@ -21,6 +21,7 @@ from prometheus_client import Histogram
 from mesh.routing import InvalidRuleError
 from mesh.rpc import errors
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event, is_command
+from services.control.api.freeze_gate import FreezeGate
 from services.control.decisions.answers import ReplayedFailure, as_rpc_error, replayed
 from services.control.domain.errors import InvalidField, Refusal
 from services.control.store.audit import AuditTrail
@@ -74,8 +75,9 @@ async def once(kind: type[M], decision: Awaitable[M]) -> M:
 class Calls(grpc.aio.ServerInterceptor):
     """Wraps every handler of mesh.v1; health and reflection go through untouched."""
 
-    def __init__(self, trail: AuditTrail) -> None:
+    def __init__(self, trail: AuditTrail, gate: FreezeGate) -> None:
         self._trail = trail
+        self._gate = gate
 
     async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         handler = await continuation(details)
@@ -90,19 +92,33 @@ class Calls(grpc.aio.ServerInterceptor):
     def _unary(self, method: str, behaviour: Callable[..., Awaitable[M]]) -> Callable[..., Awaitable[M]]:
         async def call(request: Message, context: Any) -> M:
             _introduce(context)
-            started = time.monotonic()
             try:
-                async with asyncio.timeout(CALL_TIMEOUT):
-                    response = await behaviour(request, context)
-            except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets a status and the log a line
+                return await self._made(method, behaviour, request, context)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the caller gets a status
                 status = _status(method, error)
-                await self._noted(method, request, None, status.code, status.details, time.monotonic() - started)
                 await context.abort(status.code, status.details, status.trailing_metadata or ())
                 raise AssertionError("abort raises") from None
-            await self._noted(method, request, response, grpc.StatusCode.OK, "", time.monotonic() - started)
-            return response
 
         return call
+
+    async def make(self, method: str, behaviour: Callable[..., Awaitable[M]], request: Message, who: Introduction) -> M:
+        """A call that control makes for somebody, with the record that every call has. Raises why it is refused."""
+        _caller.set(who)
+        _answer_by.set(time.monotonic() + CALL_TIMEOUT - ANSWER_MARGIN)
+        return await self._made(method, behaviour, request, None)
+
+    async def _made(self, method: str, behaviour: Callable[..., Awaitable[M]], request: Message, context: Any) -> M:
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT):
+                await self._gate.admit(method, request)
+                response = await behaviour(request, context)
+        except Exception as error:
+            status = _status(method, error)
+            await self._noted(method, request, None, status.code, status.details, time.monotonic() - started)
+            raise
+        await self._noted(method, request, response, grpc.StatusCode.OK, "", time.monotonic() - started)
+        return response
 
     async def _noted(
         self,

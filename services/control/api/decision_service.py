@@ -144,6 +144,8 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
             members=self._members.all(),
             clusters=[shapes.cluster(view, name, self._probes.last(name)) for name in view.state.effective.clusters],
             instances=[view.instances[name] for name in sorted(view.instances)],
+            frozen=None if view.frozen is None else shapes.frozen(view.frozen),
+            scheduled_changes=len(view.schedules),
             record_rules=[
                 shapes.record_rule(view.record_rules[rule_id], self._record_progress)
                 for rule_id in sorted(view.record_rules)

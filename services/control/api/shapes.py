@@ -8,7 +8,7 @@ from typing import Any
 from mesh.record_rules import RecordRule
 from mesh.routing import RoutingTable
 from mesh.routing.codec import cluster_to_proto, rule_to_proto
-from mesh.rpc import admin, record_rules, routing
+from mesh.rpc import admin, events, record_rules, routing
 from services.control.decisions.probes import Probe
 from services.control.decisions.record_progress import RecordProgress
 from services.control.decisions.rules import RuleChange
@@ -133,6 +133,19 @@ def record_rule(rule: RecordRule, progress: RecordProgress) -> record_rules.Reco
     if last is not None:
         shape.progress.CopyFrom(last)
     return shape
+
+
+def frozen(event: events.Event) -> admin.HistoryEntry:
+    """Who froze the mesh, when and why."""
+    return admin.HistoryEntry(
+        revision=event.position,
+        time=event.time,
+        actor=event.actor,
+        reason=event.reason,
+        request_id=event.request_id,
+        trace_id=event.trace_id,
+        changes=["changes are refused"],
+    )
 
 
 def place(message: admin.RulePlace) -> Place | Before | None:

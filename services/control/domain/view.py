@@ -9,8 +9,10 @@ from datetime import datetime
 from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
 from mesh.routing import RoutingState, fold
 from mesh.rpc import events
+from services.control.domain.freezing import FREEZE_STREAM
 from services.control.domain.record_rules import RecordRuleSet
 from services.control.domain.rules import RuleSet
+from services.control.domain.schedules import SCHEDULES
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
@@ -43,6 +45,10 @@ class MeshView:
     record_rules: RecordRules = field(default_factory=dict)
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
+    frozen: events.Event | None = None
+    """The MeshFrozen because of which changes are refused."""
+    schedules: Mapping[str, events.Event] = field(default_factory=dict)
+    """The ChangeScheduled events of what is still to come, by schedules/{id}."""
 
     @property
     def position(self) -> int:
@@ -96,6 +102,15 @@ def apply(view: MeshView, event: events.Event) -> MeshView:
         case "consumer_instance_removed":
             left = {n: i for n, i in view.instances.items() if n != event.consumer_instance_removed.name}
             return replace(after, instances=left)
+        case "mesh_frozen":
+            return replace(after, frozen=event)
+        case "mesh_thawed":
+            return replace(after, frozen=None)
+        case "change_scheduled":
+            return replace(after, schedules={**view.schedules, event.change_scheduled.name: event})
+        case "scheduled_change_ended":
+            coming = {n: e for n, e in view.schedules.items() if n != event.scheduled_change_ended.name}
+            return replace(after, schedules=coming)
         case _:
             return after
 
@@ -117,4 +132,4 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 
 
 def _about_routing(event: events.Event) -> bool:
-    return not event.stream.startswith(("instances/", STREAM_PREFIX))
+    return not event.stream.startswith(("instances/", STREAM_PREFIX, SCHEDULES, FREEZE_STREAM))

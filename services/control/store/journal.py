@@ -23,6 +23,7 @@ from prometheus_client import Counter, Gauge
 
 from mesh.rpc import events
 from services.control.domain.errors import Conflict, InvalidField, Unavailable
+from services.control.domain.freezing import refuse_while_frozen
 from services.control.domain.view import MeshView, apply
 from services.control.store.database import Database
 from services.control.store.log import PAGE, EventLog, LogMovedError, SameRequestError, StoredAnswer, new_event_id
@@ -41,6 +42,10 @@ PAYLOADS: dict[type[Message], str] = {
     events.RolloutAborted: "rollout_aborted",
     events.ConsumerInstanceRegistered: "consumer_instance_registered",
     events.ConsumerInstanceRemoved: "consumer_instance_removed",
+    events.ChangeScheduled: "change_scheduled",
+    events.ScheduledChangeEnded: "scheduled_change_ended",
+    events.MeshFrozen: "mesh_frozen",
+    events.MeshThawed: "mesh_thawed",
     events.RecordRuleCreated: "record_rule_created",
     events.RecordRuleUpdated: "record_rule_updated",
     events.RecordRulePaused: "record_rule_paused",
@@ -127,6 +132,7 @@ class Journal:
         basis = rests_on(self.view)
         async with self._growing:
             for _ in range(APPEND_TRIES):
+                refuse_while_frozen(self.view.frozen, (draft.payload for draft in drafts))
                 before = self.view
                 if rests_on(before) != basis:
                     raise Conflict(

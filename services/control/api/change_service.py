@@ -1,0 +1,94 @@
+"""ChangeService: when changes are taken. Freezing and thawing, and changes that wait for their time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mesh.rpc import admin, admin_grpc, events
+from services.control.api import shapes
+from services.control.api.calls import caller, once
+from services.control.decisions.answers import stored_response
+from services.control.decisions.freezing import Freezing
+from services.control.decisions.schedules import Schedules
+from services.control.domain.schedules import SCHEDULES, in_order
+from services.control.store.journal import Journal
+
+
+class ChangeService(admin_grpc.ChangeServiceServicer):
+    """See ChangeService in admin.proto."""
+
+    def __init__(self, journal: Journal, freezing: Freezing, schedules: Schedules) -> None:
+        self._journal = journal
+        self._freezing = freezing
+        self._schedules = schedules
+
+    async def Freeze(self, request: admin.FreezeRequest, context: Any) -> admin.FreezeResponse:
+        self._journal.require_loaded()
+        who = caller(request, request.request_id, request.reason)
+
+        async def decide() -> admin.FreezeResponse:
+            revision = await self._freezing.freeze(
+                who, lambda revision: stored_response(who, admin.FreezeResponse(revision=revision))
+            )
+            return admin.FreezeResponse(revision=revision)
+
+        return await once(admin.FreezeResponse, decide())
+
+    async def Thaw(self, request: admin.ThawRequest, context: Any) -> admin.ThawResponse:
+        self._journal.require_loaded()
+        who = caller(request, request.request_id, request.reason)
+
+        async def decide() -> admin.ThawResponse:
+            revision = await self._freezing.thaw(
+                who, lambda revision: stored_response(who, admin.ThawResponse(revision=revision))
+            )
+            return admin.ThawResponse(revision=revision)
+
+        return await once(admin.ThawResponse, decide())
+
+    async def ScheduleChange(self, request: admin.ScheduleChangeRequest, context: Any) -> admin.ScheduledChange:
+        self._journal.require_loaded()
+        who = caller(request, request.request_id, request.reason)
+
+        async def decide() -> admin.ScheduledChange:
+            event = await self._schedules.schedule(request, who, lambda event: stored_response(who, _shape(event)))
+            return _shape(event)
+
+        return await once(admin.ScheduledChange, decide())
+
+    async def ListScheduledChanges(
+        self, request: admin.ListScheduledChangesRequest, context: Any
+    ) -> admin.ListScheduledChangesResponse:
+        self._journal.require_loaded()
+        coming = in_order(self._journal.view.schedules)
+        return admin.ListScheduledChangesResponse(scheduled_changes=[_shape(event) for event in coming])
+
+    async def CancelScheduledChange(
+        self, request: admin.CancelScheduledChangeRequest, context: Any
+    ) -> admin.CancelScheduledChangeResponse:
+        self._journal.require_loaded()
+        shapes.id_of(SCHEDULES, request.name)
+        who = caller(request, request.request_id, request.reason)
+
+        async def decide() -> admin.CancelScheduledChangeResponse:
+            revision = await self._schedules.cancel(
+                request.name,
+                who,
+                lambda event: stored_response(who, admin.CancelScheduledChangeResponse(revision=event.position)),
+            )
+            return admin.CancelScheduledChangeResponse(revision=revision)
+
+        return await once(admin.CancelScheduledChangeResponse, decide())
+
+
+def _shape(event: events.Event) -> admin.ScheduledChange:
+    scheduled = event.change_scheduled
+    return admin.ScheduledChange(
+        name=scheduled.name,
+        time=scheduled.time,
+        command=scheduled.command,
+        may_be_late_s=scheduled.may_be_late_s,
+        revision=event.position,
+        actor=event.actor,
+        reason=event.reason,
+    )

@@ -1,0 +1,46 @@
+"""Calls of RuleService that a schedule makes: by the methods themselves, in the name of whoever scheduled them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import Message
+
+from mesh.rpc import admin, events
+from services.control.api.auditing import Introduction
+from services.control.api.calls import Calls
+from services.control.api.rule_service import RuleService
+from services.control.domain.schedules import request_id_of
+
+
+class ScheduledCalls:
+    """See `Commands` in decisions/schedules.py."""
+
+    def __init__(self, calls: Calls, rules: RuleService) -> None:
+        self._calls = calls
+        self._rules = rules
+
+    async def check(self, command: Message) -> None:
+        """In the call that schedules it."""
+        wanted = _copy(command)
+        wanted.options.validate_only = True
+        await self._method(command)(wanted, None)
+
+    async def carry_out(self, command: Message, scheduled: events.Event) -> admin.RuleChangeResponse:
+        """A call with a request_id and an audit event of its own."""
+        wanted = _copy(command)
+        wanted.options.request_id = request_id_of(scheduled)
+        wanted.options.reason = wanted.options.reason or scheduled.reason
+        who = Introduction(scheduled.actor, scheduled.change_scheduled.name, scheduled.trace_id)
+        method = self._method(command)
+        return await self._calls.make(f"/mesh.v1.RuleService/{method.__name__}", method, wanted, who)
+
+    def _method(self, command: Message) -> Any:
+        """`SetRule` for a SetRuleRequest."""
+        return getattr(self._rules, command.DESCRIPTOR.name.removesuffix("Request"))
+
+
+def _copy(command: Message) -> Any:
+    wanted = type(command)()
+    wanted.CopyFrom(command)
+    return wanted

@@ -1,0 +1,50 @@
+"""Freezing and thawing the mesh. They don't wait for running changes, which end as they would have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from google.protobuf.message import Message
+
+from mesh.rpc import events
+from services.control.domain.freezing import FREEZE_STREAM, freeze, thaw
+from services.control.domain.view import MeshView
+from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.log import StoredAnswer
+
+Answer = Callable[[int], StoredAnswer | None]
+"""What to remember for a request_id, given the position of the event."""
+
+
+class Freezing:
+    """Commands about the freeze switch."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def freeze(self, caller: Caller, answer: Answer) -> int:
+        """Position of the event; of the one before where the mesh is frozen already."""
+        await self._journal.first_time(caller)
+        frozen = self._journal.view.frozen
+        return await self._append(freeze(frozen, caller.reason), frozen.position if frozen else 0, caller, answer)
+
+    async def thaw(self, caller: Caller, answer: Answer) -> int:
+        """Position of the event; 0 where the mesh is not frozen."""
+        await self._journal.first_time(caller)
+        return await self._append(thaw(self._journal.view.frozen), 0, caller, answer)
+
+    async def _append(self, payload: Message | None, otherwise: int, caller: Caller, answer: Answer) -> int:
+        def position(new: list[events.Event]) -> int:
+            return new[0].position if new else otherwise
+
+        drafts = [] if payload is None else [Draft(FREEZE_STREAM, payload)]
+        if not drafts and not caller.request_id:
+            return otherwise
+        new = await self._journal.append(
+            drafts, caller, rests_on=_frozen_at, answer=lambda new, _: answer(position(list(new)))
+        )
+        return position(new)
+
+
+def _frozen_at(view: MeshView) -> int:
+    return view.frozen.position if view.frozen else 0

@@ -1,0 +1,175 @@
+"""Changes that are carried out at a time: kept in the log, checked when they are scheduled, decided when they are due.
+
+Theory of operation
+1. The control that leads looks every second, or sooner where something is due sooner, and carries out what is due, one
+   after the other, as a call of whoever scheduled it: the very code of a call, its checks, its rollout, its audit.
+2. That call has a request_id which follows from the schedule. Should control stop between the decision and
+   ScheduledChangeEnded, the next one makes the same call, is given the first one's answer, and writes the end down.
+3. What control could not do for reasons of its own (PostgreSQL is gone, it does not lead any more, other changes stand
+   in line) it tries again, for as long as the change may be late. Any other refusal is the outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+from google.protobuf.message import Message
+from prometheus_client import Counter
+
+from mesh.routing import InvalidRuleError
+from mesh.rpc import admin, events
+from services.control.decisions.answers import ReplayedFailure
+from services.control.decisions.rollouts import CONTROL
+from services.control.domain import schedules
+from services.control.domain.errors import Conflict, Refusal, Unavailable
+from services.control.domain.freezing import refusal
+from services.control.store.database import StoreUnavailableError
+from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.log import StoredAnswer
+
+LOOK_EVERY = 1.0
+"""Seconds at most between two looks; the clock may be set meanwhile."""
+PASSING = ("NOT_WRITABLE", "STOPPING", "STARTING", "TOO_MANY_WRITES", "BUSY")
+"""Reasons of refusals that are control's own, and pass."""
+
+Clock = Callable[[], datetime]
+Answer = Callable[[events.Event], StoredAnswer | None]
+"""What to remember for a request_id, given the event."""
+
+log = structlog.get_logger(__name__)
+ended_total = Counter("control_scheduled_changes_total", "Scheduled changes that came to an end.", ["outcome"])
+
+
+class Commands(Protocol):
+    """The calls that can be scheduled, as `api/scheduled_calls.py` makes them."""
+
+    async def check(self, command: Message) -> None:
+        """Raises what it would be refused with now."""
+
+    def carry_out(self, command: Message, scheduled: events.Event) -> Awaitable[admin.RuleChangeResponse]:
+        """Makes the call for whoever scheduled it."""
+
+
+class Schedules:
+    """Commands about scheduled changes, and what carries them out."""
+
+    def __init__(self, journal: Journal, commands: Commands, clock: Clock = lambda: datetime.now(UTC)) -> None:
+        self.clock = clock
+        self._journal = journal
+        self._commands = commands
+        self._running = ""
+
+    async def schedule(self, request: admin.ScheduleChangeRequest, caller: Caller, answer: Answer) -> events.Event:
+        """The event of a command that would be carried out if its time were now."""
+        await self._journal.first_time(caller)
+        event = schedules.schedule(self._journal.view.schedules, self._new_id(), request, self.clock())
+        await self._commands.check(schedules.command_of(request.command))
+        [new] = await self._journal.append(
+            [Draft(event.name, event)],
+            caller,
+            rests_on=lambda view: event.name in view.schedules,
+            answer=lambda new, _: answer(new[0]),
+        )
+        return new
+
+    async def cancel(self, name: str, caller: Caller, answer: Answer) -> int:
+        """Position of the event. Conflict when it is being carried out, or was."""
+        await self._journal.first_time(caller)
+        event = schedules.get(self._journal.view.schedules, name)
+        if name == self._running or await self._journal.store.answer_of(schedules.request_id_of(event)) is not None:
+            raise Conflict("BEING_CARRIED_OUT", f"{name} is being carried out: too late to cancel it; see the history")
+        new = await self._end(event, caller, events.SCHEDULE_OUTCOME_CANCELLED, answer=answer)
+        return new.position
+
+    async def run(self) -> None:
+        """For ever; does nothing while another control leads."""
+        while True:
+            await asyncio.sleep(self._until_next_look())
+            if self._journal.why_not_leading:
+                continue
+            try:
+                for event in schedules.due(self._journal.view.schedules, self.clock()):
+                    await self._see_through(event)
+            except (Refusal, StoreUnavailableError, TimeoutError) as error:
+                log.warning("a scheduled change is tried again", reason=str(error) or "it took too long")
+
+    def _until_next_look(self) -> float:
+        coming = schedules.in_order(self._journal.view.schedules)
+        if not coming:
+            return LOOK_EVERY
+        seconds = (coming[0].change_scheduled.time.ToDatetime(UTC) - self.clock()).total_seconds()
+        return seconds if 0 < seconds < LOOK_EVERY else LOOK_EVERY
+
+    async def _see_through(self, event: events.Event) -> None:
+        """Carries it out and writes down what came of it; raises what is to be tried again."""
+        name, caller = event.change_scheduled.name, Caller(CONTROL, "its time had come")
+        self._running = name
+        try:
+            known = await self._journal.store.answer_of(schedules.request_id_of(event))
+            frozen = self._journal.view.frozen
+            if known is None and schedules.is_missed(event, self.clock()):
+                await self._end(event, caller, events.SCHEDULE_OUTCOME_MISSED, problem="control was away at its time")
+            elif known is None and frozen is not None:
+                await self._end(event, caller, events.SCHEDULE_OUTCOME_REFUSED, problem=str(refusal(frozen)))
+            else:
+                await self._carry_out(event, caller)
+        finally:
+            self._running = ""
+
+    async def _carry_out(self, event: events.Event, caller: Caller) -> None:
+        command = schedules.command_of(event.change_scheduled.command)
+        try:
+            response = await self._commands.carry_out(command, event)
+        except (StoreUnavailableError, TimeoutError):
+            raise
+        except Exception as error:
+            if isinstance(error, Unavailable | Conflict) and error.reason in PASSING:
+                raise
+            await self._end(event, caller, events.SCHEDULE_OUTCOME_REFUSED, problem=_problem(event, error))
+        else:
+            await self._end(event, caller, events.SCHEDULE_OUTCOME_DONE, revision=response.revision)
+
+    async def _end(
+        self,
+        event: events.Event,
+        caller: Caller,
+        outcome: events.ScheduleOutcome.ValueType,
+        *,
+        revision: int = 0,
+        problem: str = "",
+        answer: Answer | None = None,
+    ) -> events.Event:
+        name = event.change_scheduled.name
+        [new] = await self._journal.append(
+            [Draft(name, schedules.ended(event, outcome, revision, problem))],
+            caller,
+            rests_on=lambda view: name in view.schedules,
+            answer=None if answer is None else lambda new, _: answer(new[0]),
+        )
+        label = events.ScheduleOutcome.Name(outcome).removeprefix("SCHEDULE_OUTCOME_").lower()
+        ended_total.labels(label).inc()
+        log.info("a scheduled change came to its end", name=name, outcome=label, revision=revision, problem=problem)
+        return new
+
+    def _new_id(self) -> str:
+        """Short, for it is typed; none that is pending."""
+        while True:
+            identifier = secrets.token_hex(4)
+            if f"{schedules.SCHEDULES}/{identifier}" not in self._journal.view.schedules:
+                return identifier
+
+
+def _problem(event: events.Event, error: Exception) -> str:
+    match error:
+        case Refusal() | InvalidRuleError():
+            return str(error)
+        case ReplayedFailure():
+            return str(error.status.message)
+        case _:
+            log.exception("a scheduled change failed", name=event.change_scheduled.name, exc_info=error)
+            return "control failed at this change; its log says how"

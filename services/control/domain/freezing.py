@@ -1,0 +1,53 @@
+"""A frozen mesh: every change is refused, and who froze it, when and why is said, until somebody thaws it.
+
+`FREED` is the one list of what may happen all the same: thawing, what sidecars tell of their consumers, and the end of
+what had begun before. Whatever is not there is refused, an event that is new to this file, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC
+
+from google.protobuf.message import Message
+
+from mesh.rpc import events
+from services.control.domain.errors import InvalidField, NotAllowed
+
+FREEZE_STREAM = "freeze"
+FREED: tuple[type[Message], ...] = (
+    events.MeshThawed,
+    events.ConsumerInstanceRegistered,
+    events.ConsumerInstanceRemoved,
+    events.RolloutSwitched,
+    events.RolloutAborted,
+    events.ScheduledChangeEnded,
+)
+
+
+def refuse_while_frozen(frozen: events.Event | None, payloads: Iterable[Message]) -> None:
+    """Refuses events that would change a frozen mesh."""
+    if frozen is not None and not all(isinstance(payload, FREED) for payload in payloads):
+        raise refusal(frozen)
+
+
+def refusal(frozen: events.Event) -> NotAllowed:
+    """What those are told who want to change something; `frozen` is the event of the freeze."""
+    return NotAllowed(
+        "MESH_FROZEN",
+        "mesh",
+        f"changes are refused: {frozen.actor} froze the mesh at {frozen.time.ToDatetime(UTC):%Y-%m-%d %H:%M:%S} UTC "
+        f"({frozen.reason}); `meshctl thaw`, or ChangeService.Thaw, takes changes again",
+    )
+
+
+def freeze(frozen: events.Event | None, reason: str) -> events.MeshFrozen | None:
+    """None when the mesh is frozen already."""
+    if not reason.strip():
+        raise InvalidField("reason", "say why: whoever is refused meanwhile will be told")
+    return events.MeshFrozen() if frozen is None else None
+
+
+def thaw(frozen: events.Event | None) -> events.MeshThawed | None:
+    """None when the mesh is not frozen."""
+    return None if frozen is None else events.MeshThawed()
