@@ -20,6 +20,8 @@ from typing import Any
 
 from cel_expr_python import cel
 
+from mesh.rpc import record_rules
+
 MAX_LENGTH = 4096
 """Characters of an expression; far more than a person reads in one go."""
 NAMES: Mapping[str, Any] = {
@@ -92,9 +94,14 @@ class Expression:
         return f"Expression({self.text!r})"
 
 
-def check_expression(text: str) -> None:
-    """Refuses a text that is no expression: InvalidExpressionError says what, where, and the way out."""
-    Expression(text)
+def check_expression(
+    text: str, value_format: record_rules.ValueFormat.ValueType = record_rules.VALUE_FORMAT_UNSPECIFIED
+) -> None:
+    """Refuses a text that is no expression about records of this format: InvalidExpressionError says what and where."""
+    if "value" in Expression(text).names and value_format == record_rules.VALUE_FORMAT_BYTES:
+        raise InvalidExpressionError(
+            f"{_short(text)} speaks of value, which nobody reads where values are BYTES; set another value format"
+        )
 
 
 def _environment(names: Mapping[str, Any]) -> Any:

@@ -1,0 +1,85 @@
+"""The plan of a content rule: to which topic each record goes, by what is in it.
+
+1. The first branch whose expression is true takes the record; what none takes goes to `otherwise`, and where there is
+   none, to the dead letters.
+2. A record that can't be read, judged or changed goes to the dead letters, with the reason in headers. So does one for
+   which an earlier branch can't be judged, though a later one would be true: it might have been the earlier one's.
+3. A dead letter keeps key, value, headers and time as they were on the source.
+4. A record's partition on its target follows from its key, so records of one key keep their order on each target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mesh.record_expressions import Expression, UndecidedError
+from mesh.record_transforms import check_transform
+from mesh.rpc import record_rules
+from services.router.forwarding.judging.sight import Sight, holds
+from services.router.forwarding.judging.transforms import Transforms
+from services.router.forwarding.judging.values import ValueReader
+from services.router.forwarding.records import BY_KEY, Content, Fate, Headers, Record, UnjudgedError, Write
+
+DEAD_LETTER_HEADERS = "mesh-dlq-"
+UNMATCHED = "no branch takes it"
+
+
+class Distribution:
+    """Makes one write of each record."""
+
+    def __init__(self, rule_id: str, rule: record_rules.ContentRuleSpec, read_value: ValueReader) -> None:
+        """ValueError where an expression or a transform can't be."""
+        source = rule.source_cluster
+        self._rule_id, self._cluster = rule_id.encode(), source.encode()
+        self._branches = [
+            (number, Expression(branch.when), branch.target.cluster or source, branch.target.topic)
+            for number, branch in enumerate(rule.branches, 1)
+        ]
+        self._otherwise = (
+            (rule.otherwise.cluster or source, rule.otherwise.topic) if rule.HasField("otherwise") else None
+        )
+        self._dead_letters = (
+            (rule.dead_letters.cluster or source, rule.dead_letters.topic)
+            if rule.HasField("dead_letters")
+            else (source, f"{rule.topic}.dlq")
+        )
+        for transform in rule.transforms:
+            check_transform(transform, rule.value_format)
+        self._transforms = Transforms(rule.transforms) if rule.transforms else None
+        self._sight = Sight([expression for _, expression, _, _ in self._branches], read_value)
+
+    def __call__(self, record: Record) -> Sequence[Write]:
+        """NotNowError where what reads the value needs something that does not answer."""
+        seen = self._sight(record)
+        target = self._otherwise
+        for number, expression, cluster, topic in self._branches:
+            try:
+                if holds(expression, seen):
+                    target = (cluster, topic)
+                    break
+            except UndecidedError as error:
+                return [self._dead_letter(record, f"branch {number} can't be judged: {error}")]
+        if target is None:
+            return [self._dead_letter(record, UNMATCHED)]
+        content = Content(record.value(), record.headers() or [])
+        if self._transforms:
+            try:
+                content = self._transforms(content)
+            except UnjudgedError as error:
+                return [self._dead_letter(record, str(error))]
+        time = record.timestamp()[1]
+        return [Write(*target, BY_KEY, record.key(), content.value, content.headers, time)]
+
+    def _dead_letter(self, record: Record, reason: str) -> Write:
+        headers: Headers = [each for each in record.headers() or () if not each[0].startswith(DEAD_LETTER_HEADERS)]
+        said = {
+            "reason": reason.encode(),
+            "rule": self._rule_id,
+            "cluster": self._cluster,
+            "topic": record.topic().encode(),
+            "partition": b"%d" % record.partition(),
+            "offset": b"%d" % record.offset(),
+        }
+        headers += [(DEAD_LETTER_HEADERS + name, value) for name, value in said.items()]
+        time = record.timestamp()[1]
+        return Write(*self._dead_letters, BY_KEY, record.key(), record.value(), headers, time, Fate.DEAD)

@@ -1,0 +1,26 @@
+"""The filter of a mirror, as a judge of its records."""
+
+from __future__ import annotations
+
+from mesh.record_expressions import Expression, UndecidedError
+from services.router.forwarding.judging.sight import Sight, holds
+from services.router.forwarding.judging.values import read_json
+from services.router.forwarding.records import Record, UnjudgedError
+
+
+class Filter:
+    """Takes the records for which an expression is true; a mirror's values are read as JSON where it speaks of them.
+
+    A value that is not JSON is an obstacle only where the rest of the expression does not decide.
+    """
+
+    def __init__(self, text: str) -> None:
+        """InvalidExpressionError when the text is none."""
+        self._expression = Expression(text)
+        self._sight = Sight([self._expression], read_json)
+
+    def __call__(self, record: Record) -> bool:
+        try:
+            return holds(self._expression, self._sight(record))
+        except UndecidedError as error:
+            raise UnjudgedError(f"the filter can't be applied: {error}") from None

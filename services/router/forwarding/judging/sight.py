@@ -1,0 +1,87 @@
+"""What an expression sees of a record: the names that it speaks about, and nothing that nobody asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from mesh.record_expressions import Expression, UndecidedError
+from services.router.forwarding.judging.values import UnreadableError, ValueReader
+from services.router.forwarding.records import Record
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Seen(NamedTuple):
+    """One record as expressions see it."""
+
+    known: dict[str, object]
+    obstacle: str
+    """Why `value` is not among what is known, though somebody speaks of it; else empty."""
+
+
+class Sight:
+    """Sees of each record what any of these expressions speaks about. What reads values may raise NotNowError."""
+
+    def __init__(self, expressions: Iterable[Expression], read_value: ValueReader) -> None:
+        names = frozenset(name for expression in expressions for name in expression.names)
+        self._parts = [(name, part) for name, part in _PARTS.items() if name in names]
+        self._read_value = read_value if "value" in names else None
+
+    def __call__(self, record: Record) -> Seen:
+        known: dict[str, object] = {}
+        for name, part in self._parts:
+            known[name] = part(record)
+        obstacle = ""
+        if self._read_value:
+            value = record.value()
+            try:
+                known["value"] = None if value is None else self._read_value(value)
+            except UnreadableError as error:
+                obstacle = str(error)
+        return Seen(known, obstacle)
+
+
+def holds(expression: Expression, seen: Seen) -> bool:
+    """Whether the expression is true of the record; UndecidedError says why it can't be said."""
+    try:
+        return expression(seen.known)
+    except UndecidedError as error:
+        if error.needs == "value" and seen.obstacle:
+            raise UndecidedError(seen.obstacle) from None
+        raise
+
+
+def _key(record: Record) -> str | bytes | None:
+    key = record.key()
+    if key is None:
+        return None
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key
+
+
+def _headers(record: Record) -> dict[str, str]:
+    """Name -> text; the last one of a name counts. Null is an empty text."""
+    headers: Sequence[tuple[str, bytes | None]] = record.headers() or ()
+    return {name: value.decode(errors="replace") if value else "" for name, value in headers}
+
+
+def _timestamp(record: Record) -> datetime:
+    try:
+        return EPOCH + timedelta(milliseconds=record.timestamp()[1])
+    except OverflowError:  # Kafka takes any 64 bits
+        return _LATEST if record.timestamp()[1] > 0 else _EARLIEST
+
+
+_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_PARTS: dict[str, Callable[[Record], object]] = {
+    "key": _key,
+    "headers": _headers,
+    "topic": lambda record: record.topic(),
+    "partition": lambda record: record.partition(),
+    "offset": lambda record: record.offset(),
+    "timestamp": _timestamp,
+}
