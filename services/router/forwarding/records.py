@@ -93,4 +93,4 @@ class Plan(Protocol):
     """What a rule makes of its records."""
 
     def __call__(self, record: Record) -> Sequence[Write]:
-        """Zero or more writes, the same ones whenever it is asked. UnjudgedError: the rule stops here. NotNowError: it waits."""
+        """Zero or more writes, the same whenever it is asked. UnjudgedError: the rule stops here; NotNowError: it waits."""
