@@ -1,4 +1,4 @@
-"""Page tokens, cluster features and member bookkeeping: small things at the edges."""
+"""Page tokens and cluster features: small things at the edges."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesh.rpc import admin
 from services.control.api import pages
-from services.control.decisions.members import Members
 from services.control.domain.errors import InvalidField
-from services.control.domain.rollouts import Answer, Phase
 from services.control.upstream.features import parse_features
 
 KAFKA_4_3 = bytes.fromhex(
@@ -54,26 +51,3 @@ def test_page_sizes(wanted: int, size: int) -> None:
 def test_features_of_a_cluster() -> None:
     assert parse_features(KAFKA_4_3) == {"metadata.version": "30"}
     assert parse_features(b"\0\0\0\1\0\x23") == {}
-
-
-async def test_a_report_replaces_what_the_router_said_before() -> None:
-    members, stream = Members(), object()
-    router = admin.Member(name="members/r1")
-    gateway = admin.Member(name="members/g1", kind=admin.MEMBER_KIND_GATEWAY, revision=4, phase=admin.MEMBER_PHASE_HELD)
-    members.report(stream, router, [gateway])
-    assert members.gateways() == {"g1": Answer(4, Phase.HELD)}
-    members.report(stream, router, [])
-    assert members.gateways() == {}
-    assert [member.name for member in members.all()] == ["members/r1"]
-    members.left(stream)
-    assert members.all() == []
-
-
-async def test_a_gateway_that_changed_routers_is_believed_where_it_is_now() -> None:
-    members, old, new = Members(), object(), object()
-    gateway = admin.Member(name="members/g1", kind=admin.MEMBER_KIND_GATEWAY, revision=4)
-    members.report(old, admin.Member(name="r1"), [gateway])
-    gateway.revision = 5
-    members.report(new, admin.Member(name="r2"), [gateway])
-    assert members.gateways()["g1"].revision == 5
-    assert next(m for m in members.all() if m.name == "members/g1").router == "r2"

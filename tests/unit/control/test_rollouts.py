@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.control.domain.rollouts import Answer, Phase, Verdict, laggards, verdict
+from services.control.domain.rollouts import Answer, Phase, Verdict, behind, laggards, verdict
 
 HELD, OLD = Answer(9, Phase.HELD), Answer(5, Phase.APPLIED)
 REFUSED = Answer(9, Phase.REFUSED, "too many topics")
@@ -36,3 +36,21 @@ def test_laggards_are_named_with_what_they_did() -> None:
 
 def test_a_refusal_is_the_cause_even_where_others_are_late() -> None:
     assert laggards(9, [], {"bad": REFUSED, "slow": OLD}) == {"bad": "refused: too many topics"}
+
+
+def test_the_operator_goes_on_without_members_by_name() -> None:
+    away_and_slow = ["away", "slow"]
+    assert verdict(9, ["good", "away", "slow"], {"good": HELD, "slow": OLD}) is Verdict.WAIT
+    assert verdict(9, ["good", "away", "slow"], {"good": HELD, "slow": OLD}, away_and_slow) is Verdict.SWITCH
+    assert verdict(9, ["good", "bad"], {"good": HELD, "bad": REFUSED}, ["bad"]) is Verdict.SWITCH
+    assert laggards(9, ["away", "slow"], {"slow": OLD}, ["away"]).keys() == {"slow"}
+
+
+def test_who_does_not_run_a_revision_yet() -> None:
+    answers = {"new": Answer(10, Phase.APPLIED), "same": Answer(9, Phase.APPLIED), "slow": OLD, "bad": REFUSED}
+    assert behind(9, answers, {"away": 12.3, "left out": 99}, ["left out"]) == {
+        "away": "has not been heard of for 12 s",
+        "bad": "refused revision 9: too many topics",
+        "slow": "runs revision 5",
+    }
+    assert behind(9, {"new": Answer(10, Phase.APPLIED)}, {}) == {}

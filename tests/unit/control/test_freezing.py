@@ -1,0 +1,39 @@
+"""A frozen mesh refuses every event but those on the list, and says who froze it, when and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from mesh.rpc import events
+from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.freezing import FREED, freeze, refuse_while_frozen, thaw
+from services.control.store.journal import PAYLOADS
+
+FROZEN = events.Event(position=7, actor="ada", reason="inventory", mesh_frozen=events.MeshFrozen())
+FROZEN.time.FromJsonString("2026-01-01T12:00:00Z")
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: payload.DESCRIPTOR.name)
+def test_every_event_is_refused_that_is_not_on_the_list(payload: type) -> None:
+    refuse_while_frozen(None, [payload()])
+    if payload in FREED:
+        refuse_while_frozen(FROZEN, [payload()])
+        return
+    with pytest.raises(NotAllowed) as refused:
+        refuse_while_frozen(FROZEN, [payload()])
+    assert refused.value.message == (
+        "changes are refused: ada froze the mesh at 2026-01-01 12:00:00 UTC (inventory); `meshctl thaw`, or "
+        "ChangeService.Thaw, takes changes again"
+    )
+
+
+def test_a_freeze_has_a_reason_and_comes_once() -> None:
+    assert freeze(None, "inventory") == events.MeshFrozen()
+    assert freeze(FROZEN, "again") is None
+    with pytest.raises(InvalidField, match="say why"):
+        freeze(None, " ")
+
+
+def test_only_what_is_frozen_is_thawed() -> None:
+    assert thaw(FROZEN) == events.MeshThawed()
+    assert thaw(None) is None
