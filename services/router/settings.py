@@ -38,6 +38,12 @@ class RouterSettings(ServiceSettings, service="router"):
     """Where control is (gRPC); the router does without while control is away."""
     hold_ms: int = Field(default=5000, ge=100, le=60_000)
     """How long data planes may hold, in milliseconds, until control says something else."""
+    schema_registry_url: str = Field(default="", pattern=r"^(https?://[^@\s?#]+)?$")
+    """Schema registry with Confluent's API, for content rules about Avro values; empty: none."""
+    schema_registry_user_info: str = Field(default="", pattern=r"^(\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^}]+)\})?$")
+    """Its `user:password`, as ${env:NAME} or ${file:/path}."""
+    schema_registry_ca_location: str = ""
+    """Who signs its certificate, in PEM; empty: the authorities of the system."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @field_validator("home_properties")
@@ -60,6 +66,12 @@ class RouterSettings(ServiceSettings, service="router"):
     def member_name(self) -> str:
         """The resource name, members/{member}."""
         return f"members/{self.name or f'router-{socket.gethostname()}-{host_port(self.listen)[1]}'}"
+
+    @property
+    def record_rules_group(self) -> str:
+        """Consumer group in which routers share the record rules: of one mesh, as the log is. "mesh.record-rules" for
+        the log "mesh.events"."""
+        return f"{self.events_topic.removesuffix('.events')}.record-rules"
 
     @property
     def app_id(self) -> str:
