@@ -27,6 +27,7 @@ from services.control.decisions.clusters import ClusterDecisions
 from services.control.decisions.freezing import Freezing
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
+from services.control.decisions.past import Past
 from services.control.decisions.probes import Probes
 from services.control.decisions.record_progress import RecordProgress
 from services.control.decisions.record_rules import RecordRuleDecisions
@@ -43,7 +44,9 @@ from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.journal import Journal
 from services.control.store.leader import Leader
 from services.control.store.outbox import Home, Publisher
+from services.control.store.past import PastStore
 from services.control.store.register import GatewayRegister
+from services.control.store.snapshots import SnapshotKeeper
 from services.control.upstream.connections import Connections
 
 FORGET_EVERY = 3600.0
@@ -70,6 +73,9 @@ class Control:
             Home(settings.home_bootstrap_servers, settings.home_properties, settings.events_topic),
             on_foreign=lambda reason: lifecycle.not_ready(reason) if reason else lifecycle.ready(),
         )
+        self._snapshots = SnapshotKeeper(
+            self.journal.snapshots, settings.snapshot_every, lambda: (self.journal.view, self.journal.chain)
+        )
         self.audit = AuditTrail(self._database)
         self._audit_publisher = AuditPublisher(
             self._database,
@@ -92,7 +98,8 @@ class Control:
         record_rules = RecordRuleDecisions(self.journal, self._turns, self.connections)
         self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)
         calls = Calls(self.audit, FreezeGate(self.journal))
-        rule_service = RuleService(self.journal, self._rules)
+        past = Past(self.journal, PastStore(self._database))
+        rule_service = RuleService(self.journal, self._rules, past)
         self.schedules = Schedules(self.journal, ScheduledCalls(calls, rule_service))
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
@@ -138,6 +145,10 @@ class Control:
             except TimeoutError:
                 log.warning("stopped before everything was published; the next start goes on there")
         await self.audit.flush(grace / 8)
+        if not self.journal.why_not_leading:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace / 8):
+                    await self._snapshots.keep()
         for task in self._tasks.values():
             task.cancel()
         await asyncio.wait(self._tasks.values(), timeout=grace / 4)
@@ -166,6 +177,7 @@ class Control:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
         self._spawn("publisher", self.publisher.run())
         self._spawn("audit publisher", self._audit_publisher.run())
+        self._spawn("snapshots", self._snapshots.run())
         await self.server.set_serving(True)
         with suppress(TimeoutError):  # a home cluster that is away keeps nobody from deciding
             async with asyncio.timeout(FIRST_LOOK):
@@ -174,10 +186,10 @@ class Control:
             self._lifecycle.ready()
 
     def _lost_the_lead(self, reason: str) -> None:
-        for name in ("publisher", "audit publisher"):
-            publisher = self._tasks.pop(name, None)
-            if publisher is not None:
-                publisher.cancel()
+        for name in ("publisher", "audit publisher", "snapshots"):
+            work = self._tasks.pop(name, None)
+            if work is not None:
+                work.cancel()
         self._lifecycle.not_ready(reason)
         self._spawn("serving", self.server.set_serving(False))
 

@@ -24,6 +24,8 @@ class ControlSettings(ServiceSettings, service="control"):
     """Topic of audit events on the home cluster."""
     audit_kept_days: int = Field(default=365, ge=1, le=36_500)
     """Days that audit events are kept, in PostgreSQL and in the topic."""
+    snapshot_every: int = Field(default=1000, ge=1, le=1_000_000)
+    """Events between two snapshots of the log: what a start reads beyond the last one."""
     listen: Address = "127.0.0.1:7070"
     """gRPC."""
     metrics_listen: Address = "127.0.0.1:7170"

@@ -32,7 +32,6 @@ class MeshView:
     """The mesh after `position`. Cheap to keep: a new view shares with the one before what did not change."""
 
     state: RoutingState = field(default_factory=RoutingState)
-    stream_versions: Mapping[str, int] = field(default_factory=dict)
     cluster_revisions: Mapping[str, int] = field(default_factory=dict)
     rule_origins: Mapping[str, Origin] = field(default_factory=dict)
     rules_revision: int = 0
@@ -56,7 +55,7 @@ class MeshView:
 
     @property
     def rule_set(self) -> RuleSet:
-        return RuleSet(self.state.effective, self.rules_revision, self.position)
+        return RuleSet(self.state.effective, self.rules_revision)
 
     @property
     def record_rule_set(self) -> RecordRuleSet:
@@ -71,7 +70,6 @@ def apply(view: MeshView, event: events.Event) -> MeshView:
     after = replace(
         view,
         state=state,
-        stream_versions={**view.stream_versions, event.stream: event.stream_version},
         routing_position=event.position if _about_routing(event) else view.routing_position,
         record_rules=fold_record_rules(view.record_rules, event),
     )

@@ -1,19 +1,24 @@
 """The log as this process knows it: a view in memory that follows PostgreSQL, and the only way to append.
 
 Theory of operation
-1. `view` is the fold of the log up to `view.position`; `recent` holds the last events. Both change only in `_take`,
-on the event loop.
-2. `append` builds the events on the view, and the store refuses when the log is not where the view is. Then the
+1. `view` is the fold of the log up to `view.position`, `chain` the hash of the event there; `recent` holds the last
+events. They change only in `_take`, on the event loop.
+2. A start takes the newest snapshot (`snapshots.py`) and the events after it. An older view (`view_at`) comes from the
+newest snapshot below it.
+3. `append` builds the events on the view, and the store refuses when the log is not where the view is. Then the
 journal catches up; if what the decision rests on is unchanged, it appends again, otherwise the caller loses with
 ABORTED.
-3. Readers never touch PostgreSQL for what is in memory, so they are answered while it is down.
+4. An event that does not fit the chain was changed by somebody. That is said, loudly; the mesh goes on with what the
+log says, for nobody is helped by a control that does not start. An end that is not what control wrote refuses appends:
+they would cover the change up.
+5. Readers never touch PostgreSQL for what is in memory, so they are answered while it is down.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,15 +26,29 @@ import structlog
 from google.protobuf.message import Message
 from prometheus_client import Counter, Gauge
 
+from mesh.event_log import FORMAT, Chain
 from mesh.rpc import events
 from services.control.domain.errors import Conflict, InvalidField, Unavailable
 from services.control.domain.freezing import refuse_while_frozen
 from services.control.domain.view import MeshView, apply
 from services.control.store.database import Database
-from services.control.store.log import PAGE, EventLog, LogMovedError, SameRequestError, StoredAnswer, new_event_id
+from services.control.store.log import (
+    PAGE,
+    Entry,
+    EventLog,
+    Growth,
+    LogChangedError,
+    LogMovedError,
+    SameRequestError,
+    StoredAnswer,
+    new_event_id,
+)
+from services.control.store.snapshots import Snapshots
 
 RECENT_EVENTS = 10_000
 """Events kept in memory for ListEvents and WatchEvents; about 5 MB."""
+EVENTS_PER_TURN = 20
+"""Events folded in a row, before others get their turn on the event loop."""
 APPEND_TRIES = 10
 """Appends lost in a row to others before the caller is told."""
 
@@ -57,6 +76,7 @@ PAYLOADS: dict[type[Message], str] = {
 
 log = structlog.get_logger(__name__)
 position_gauge = Gauge("control_log_position", "Position of the last event that this process knows.")
+changed_gauge = Gauge("control_log_changed_at", "Position by which the log was found to be changed; 0 while it is not.")
 appended = Counter("control_events_appended_total", "Events appended to the log.", ["kind"])
 lost_races = Counter("control_append_conflicts_total", "Appends that found the log moved and were tried again.")
 
@@ -94,11 +114,15 @@ class Journal:
 
     def __init__(self, database: Database) -> None:
         self.view = MeshView()
+        self.chain = Chain()
         self.recent: deque[events.Event] = deque(maxlen=RECENT_EVENTS)
+        self._bodies: deque[bytes] = deque(maxlen=RECENT_EVENTS)
+        """Of the events in `recent`."""
         self.loaded = False
         self.why_not_leading = "control is starting"
         """Why this process can't write; empty while it can."""
         self.store = EventLog(database)
+        self.snapshots = Snapshots(database)
         self._growing = asyncio.Lock()
         self._grown = asyncio.Event()
 
@@ -107,17 +131,45 @@ class Journal:
         is gone.
         """
         async with self._growing:
+            if not self.loaded:
+                await self._load()
             return await self._catch_up()
+
+    async def _load(self) -> None:
+        """From the newest snapshot; events before it are read too, as far as memory goes, for those who list them."""
+        if self.view.position == 0 and (found := await self.snapshots.newest()) is not None:
+            self.view, self.chain = found
+            start = max(0, self.view.position - RECENT_EVENTS)
+            self._remember(await self.store.entries_after(start, self.view.position - start))
+        await self._catch_up()
+        head = await self.store.head()
+        if head.position == self.chain.position and head.hash != self.chain.hash:
+            _tell_change(head.position)
+        self.loaded = True
 
     async def _catch_up(self) -> bool:
         start = self.view.position
         while True:
-            page = await self.store.after(self.view.position)
-            self._take(page)
+            page = await self.store.entries_after(self.view.position)
+            for first in range(0, len(page), EVENTS_PER_TURN):
+                self._take(page[first : first + EVENTS_PER_TURN])
+                await asyncio.sleep(0)
             if len(page) < PAGE:
-                self.loaded = True
                 return self.view.position > start
-            await asyncio.sleep(0)
+
+    async def view_at(self, position: int) -> MeshView:
+        """The mesh as it was after the event at `position`; as it is now, where the log does not reach that far."""
+        if position >= self.view.position:
+            return self.view
+        found = await self.snapshots.newest(position)
+        view = MeshView() if found is None else found[0]
+        while view.position < position:
+            page = await self.store.after(view.position, min(PAGE, position - view.position))
+            for number, event in enumerate(page):
+                view = apply(view, event)
+                if number % EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        return view
 
     async def append(
         self,
@@ -130,28 +182,39 @@ class Journal:
         """Appends `drafts`, decided on the present view; Conflict when `rests_on` is not what it was."""
         self.require_leading()
         basis = rests_on(self.view)
+
+        def grow(versions: Mapping[str, int]) -> Growth:
+            entries, chain = self._build(drafts, caller, versions)
+            view = self.view
+            for event, _ in entries:
+                view = apply(view, event)
+            return Growth(entries, view, chain, answer([event for event, _ in entries], view) if answer else None)
+
         async with self._growing:
             for _ in range(APPEND_TRIES):
                 refuse_while_frozen(self.view.frozen, (draft.payload for draft in drafts))
-                before = self.view
-                if rests_on(before) != basis:
+                if rests_on(self.view) != basis:
                     raise Conflict(
                         "CHANGED_MEANWHILE", "the mesh was changed by another call meanwhile: read again, then retry"
                     )
-                new = self._build(before, drafts, caller)
-                after = before
-                for event in new:
-                    after = apply(after, event)
                 try:
-                    await self.store.append(before, after, new, answer(new, after) if answer else None)
+                    growth = await self.store.append(self.view, self.chain, [draft.stream for draft in drafts], grow)
                 except LogMovedError:
                     lost_races.inc()
                     await self._catch_up()
                     continue
+                except LogChangedError as error:
+                    _tell_change(self.chain.position)
+                    raise Unavailable(
+                        "LOG_CHANGED",
+                        f"the log was changed outside of control: {error}; `kafka-mesh verify-log` says what differs. "
+                        "Restore the log from a backup or from mesh.events, then restart control",
+                    ) from None
                 except SameRequestError:
                     await self._catch_up()
                     break
-                self._take(new)
+                self._take(growth.entries)
+                new = [event for event, _ in growth.entries]
                 for event in new:
                     appended.labels(event.WhichOneof("payload")).inc()
                 return new
@@ -195,41 +258,66 @@ class Journal:
 
     def since(self, position: int, limit: int = PAGE) -> list[events.Event] | None:
         """Events after `position` from memory, oldest first; None when memory does not reach back that far."""
-        if position >= self.view.position:
-            return []
-        oldest = self.recent[0].position
-        if position + 1 < oldest:
-            return None
-        start = position + 1 - oldest
-        return [self.recent[index] for index in range(start, min(start + limit, len(self.recent)))]
+        places = self._places_after(position, limit)
+        return None if places is None else [self.recent[place] for place in places]
 
-    def _build(self, view: MeshView, drafts: Sequence[Draft], caller: Caller) -> list[events.Event]:
+    async def entries_after(self, position: int) -> list[Entry]:
+        """Events after `position` as they stand in the log, from memory where it reaches back that far."""
+        places = self._places_after(position, PAGE)
+        if places is None:
+            return await self.store.entries_after(position)
+        return [Entry(self.recent[place], self._bodies[place]) for place in places]
+
+    def _places_after(self, position: int, limit: int) -> range | None:
+        if position >= self.view.position:
+            return range(0)
+        start = position + 1 - (self.recent[0].position if self.recent else self.view.position + 1)
+        return None if start < 0 else range(start, min(start + limit, len(self.recent)))
+
+    def _build(self, drafts: Sequence[Draft], caller: Caller, versions: Mapping[str, int]) -> tuple[list[Entry], Chain]:
         now = datetime.now(UTC)
-        versions = dict(view.stream_versions)
-        new: list[events.Event] = []
-        for offset, draft in enumerate(drafts, 1):
-            versions[draft.stream] = versions.get(draft.stream, 0) + 1
+        last = dict(versions)
+        chain = self.chain
+        new: list[Entry] = []
+        for draft in drafts:
+            last[draft.stream] += 1
             event = events.Event(
-                position=view.position + offset,
+                position=chain.position + 1,
                 event_id=new_event_id(),
                 stream=draft.stream,
-                stream_version=versions[draft.stream],
+                stream_version=last[draft.stream],
                 actor=caller.actor,
                 reason=caller.reason,
                 request_id=caller.request_id,
                 trace_id=caller.trace_id,
+                format=FORMAT,
+                previous_hash=chain.hash,
             )
             event.time.FromDatetime(now)
             getattr(event, PAYLOADS[type(draft.payload)]).CopyFrom(draft.payload)
-            new.append(event)
-        return new
+            body = event.SerializeToString(deterministic=True)
+            chain = chain.after(event, body)
+            new.append(Entry(event, body))
+        return new, chain
 
-    def _take(self, new: Sequence[events.Event]) -> None:
-        for event in new:
+    def _take(self, new: Sequence[Entry]) -> None:
+        for entry in new:
+            event, body = entry
             if event.position > self.view.position:
-                self.view = apply(self.view, event)
-                self.recent.append(event)
+                if not self.chain.fits(event):
+                    _tell_change(self.chain.position)
+                self.view, self.chain = apply(self.view, event), self.chain.after(event, body)
+                self._remember([entry])
         position_gauge.set(self.view.position)
         if new:
             self._grown.set()
             self._grown = asyncio.Event()
+
+    def _remember(self, entries: Sequence[Entry]) -> None:
+        self.recent.extend(event for event, _ in entries)
+        self._bodies.extend(body for _, body in entries)
+
+
+def _tell_change(position: int) -> None:
+    changed_gauge.set(position)
+    log.error("the log was changed outside of control; `kafka-mesh verify-log` says more", position=position)

@@ -11,23 +11,27 @@ would never look for 7.
 `mesh.routing.fold` refuses to go on over one.
 The price, one append at a time, is right here: decisions are made by people.
 
-The log only grows: triggers refuse UPDATE, DELETE and TRUNCATE (migrations/versions/0001_event_log.py).
+The log only grows: triggers refuse UPDATE, DELETE and TRUNCATE (migrations/versions/0001_event_log.py). Who gets past
+them is told by the chain of hashes (`mesh.event_log`), whose end is kept in `log_head`: an append is refused when the
+last event is not what it was.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from google.protobuf.json_format import MessageToJson
-from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy import Select, delete, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mesh.event_log import Chain, upcast
 from mesh.rpc import events
 from services.control.domain.view import MeshView
 from services.control.store import schema
@@ -46,6 +50,10 @@ class LogMovedError(RuntimeError):
     """The log has grown since the decision was taken: look again, decide again."""
 
 
+class LogChangedError(RuntimeError):
+    """The log is where it was, but its last event is another one: somebody has changed it outside of control."""
+
+
 class SameRequestError(RuntimeError):
     """A call with this request_id was decided meanwhile; its answer is stored."""
 
@@ -58,6 +66,27 @@ class StoredAnswer:
     digest: bytes
     ok: bool
     answer: bytes
+
+
+class Entry(NamedTuple):
+    """An event, in the newest format, and its bytes as they stand in the log."""
+
+    event: events.Event
+    body: bytes
+
+    @classmethod
+    def read(cls, body: bytes) -> Entry:
+        return cls(upcast(body), body)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What an append adds: the events, what follows from them, and the caller's answer."""
+
+    entries: Sequence[Entry]
+    view: MeshView
+    chain: Chain
+    answer: StoredAnswer | None
 
 
 class EventLog:
@@ -73,37 +102,58 @@ class EventLog:
                 await connection.execute(select(table).limit(0))
 
     async def append(
-        self, before: MeshView, after: MeshView, new: Sequence[events.Event], answer: StoredAnswer | None
-    ) -> None:
-        """Appends `new`, decided on `before`, with projections and the caller's answer, all in one transaction.
+        self,
+        before: MeshView,
+        chain: Chain,
+        streams: Iterable[str],
+        grow: Callable[[Mapping[str, int]], Growth],
+    ) -> Growth:
+        """Appends what `grow` decides on `before`, given the versions of `streams`, with projections and the caller's
+        answer, all in one transaction.
 
-        LogMovedError when the log is not where `before` is; SameRequestError when the request was answered meanwhile.
+        LogMovedError when the log is not where `before` is, LogChangedError when it does not end as `chain` does;
+        SameRequestError when the request was answered meanwhile.
         """
+        request_id = ""
         try:
             async with self._database.transaction() as connection:
-                head = schema.log_head
-                position = await connection.scalar(select(head.c.position).with_for_update())
-                if position != before.position:
-                    raise LogMovedError(f"decided at {before.position}, the log is at {position}")
-                if answer is not None:
-                    await self._store_answer(connection, answer)
-                if new:
-                    await connection.execute(insert(schema.events), [_row(event) for event in new])
-                    await connection.execute(update(head).values(position=new[-1].position))
-                    await project(connection, before, after, new)
+                head = await _head(connection, lock=True)
+                if head.position != chain.position:
+                    raise LogMovedError(f"decided at {chain.position}, the log is at {head.position}")
+                if head.hash != chain.hash:
+                    raise LogChangedError(f"event {head.position} is not what it was when it was appended")
+                growth = grow(await _versions(connection, streams))
+                if growth.answer is not None:
+                    request_id = growth.answer.request_id
+                    await self._store_answer(connection, growth.answer)
+                if growth.entries:
+                    await connection.execute(insert(schema.events), [_row(entry) for entry in growth.entries])
+                    end = {"position": growth.chain.position, "hash": growth.chain.hash}
+                    await connection.execute(update(schema.log_head).values(end))
+                    await project(connection, before, growth.view, [event for event, _ in growth.entries])
                     await connection.execute(
-                        text(f"select pg_notify('{CHANNEL}', :last)"), {"last": str(new[-1].position)}
+                        text(f"select pg_notify('{CHANNEL}', :last)"), {"last": str(growth.chain.position)}
                     )
         except IntegrityError as error:
             constraint = getattr(getattr(error.orig, "diag", None), "constraint_name", "")
             if constraint == "requests_pkey":
-                raise SameRequestError(answer.request_id if answer else "") from None
+                raise SameRequestError(request_id) from None
             if constraint in ("events_stream_version", "events_pkey"):
                 raise LogMovedError(str(constraint)) from None
             raise
+        return growth
+
+    async def head(self) -> Chain:
+        """Where the log ends, as the last append said."""
+        async with self._database.transaction() as connection:
+            return await _head(connection)
 
     async def after(self, position: int, limit: int = PAGE) -> list[events.Event]:
         """The next events after `position`, oldest first."""
+        return [event for event, _ in await self.entries_after(position, limit)]
+
+    async def entries_after(self, position: int, limit: int = PAGE) -> list[Entry]:
+        """The same, with their bytes."""
         table = schema.events
         query = select(table.c.body).where(table.c.position > position).order_by(table.c.position).limit(limit)
         return await self._read(query)
@@ -116,7 +166,7 @@ class EventLog:
             query = query.where(table.c.position < position)
         if stream:
             query = query.where(table.c.stream == stream)
-        return await self._read(query)
+        return [event for event, _ in await self._read(query)]
 
     async def answer_of(self, request_id: str) -> StoredAnswer | None:
         table = schema.requests
@@ -138,10 +188,9 @@ class EventLog:
     async def _store_answer(self, connection: AsyncConnection, answer: StoredAnswer) -> None:
         await connection.execute(insert(schema.requests).values(**_answer_row(answer)))
 
-    async def _read(self, query: object) -> list[events.Event]:
+    async def _read(self, query: Select[bytes]) -> list[Entry]:
         async with self._database.transaction() as connection:
-            rows = await connection.execute(query)  # type: ignore[call-overload]  # any select of one column
-            return [events.Event.FromString(body) for (body,) in rows]
+            return [Entry.read(body) for (body,) in await connection.execute(query)]
 
 
 class OutboxPosition:
@@ -164,12 +213,30 @@ def new_event_id() -> str:
     return str(uuid.uuid4())
 
 
+async def _head(connection: AsyncConnection, *, lock: bool = False) -> Chain:
+    query = select(schema.log_head.c.position, schema.log_head.c.hash)
+    row = (await connection.execute(query.with_for_update() if lock else query)).one()
+    return Chain(row.position, row.hash)
+
+
+async def _versions(connection: AsyncConnection, streams: Iterable[str]) -> dict[str, int]:
+    """Version of the last event in each stream, 0 for a new one. They are not in the view: most streams are of
+    instances that are long gone.
+    """
+    table = schema.events
+    last = func.coalesce(func.max(table.c.stream_version), 0)
+    found = {}
+    for stream in set(streams):
+        found[stream] = int(await connection.scalar(select(last).where(table.c.stream == stream)) or 0)
+    return found
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _row(event: events.Event) -> dict[str, object]:
-    kind = event.WhichOneof("payload") or "unknown"
+def _row(entry: Entry) -> dict[str, object]:
+    event, kind = entry.event, entry.event.WhichOneof("payload") or "unknown"
     return {
         "position": event.position,
         "stream": event.stream,
@@ -177,7 +244,7 @@ def _row(event: events.Event) -> dict[str, object]:
         "kind": kind,
         "time": event.time.ToDatetime(UTC),
         "actor": event.actor,
-        "body": event.SerializeToString(deterministic=True),
+        "body": entry.body,
         "payload": json.loads(MessageToJson(getattr(event, kind), preserving_proto_field_name=True)),
     }
 

@@ -41,8 +41,10 @@ class MigrateSettings(ControlSettings, service="control"):
     """Not needed here."""
 
 
-def migrate(database_url: str, *, wait: float = WAIT_FOR_DATABASE) -> None:
-    """Migrates the database to the newest schema. Safe to call again, and from several processes at once."""
+def migrate(database_url: str, *, wait: float = WAIT_FOR_DATABASE, revision: str = "head") -> None:
+    """Migrates the database to the newest schema, or to that of a revision. Safe to call again, and from several
+    processes at once.
+    """
     url = make_url(database_url).set(drivername="postgresql+psycopg")
     _create_if_absent(url, wait)
     engine = create_engine(
@@ -54,7 +56,7 @@ def migrate(database_url: str, *, wait: float = WAIT_FOR_DATABASE) -> None:
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))
     with engine.connect() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
         connection.commit()
     engine.dispose()
 

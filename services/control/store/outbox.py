@@ -137,19 +137,18 @@ class Publisher:
         producer = await self._in_thread(lambda: ordered_producer(settings))
         try:
             while True:
-                batch = self._journal.since(self.position)
-                if batch is None:
-                    batch = await self._journal.store.after(self.position)
+                batch = await self._journal.entries_after(self.position)
                 if not batch:
                     self.trouble = ""
                     await self._journal.grown_beyond(self.position)
                     continue
-                records = [(str(event.position), event.SerializeToString(deterministic=True)) for event in batch]
+                records = [(str(event.position), body) for event, body in batch]
                 await self._in_thread(lambda records=records: publish(producer, self._home.topic, records))
                 published_total.inc(len(batch))
                 # told only when it is kept: who stops control on the strength of it must not see the events twice
-                await self._stored.store(batch[-1].position, cluster_id)
-                self.position = batch[-1].position
+                last = batch[-1].event.position
+                await self._stored.store(last, cluster_id)
+                self.position = last
                 position_gauge.set(self.position)
         finally:
             producer.purge()

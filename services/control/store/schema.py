@@ -45,6 +45,22 @@ log_head = Table(
         "id", SmallInteger, CheckConstraint("id = 1", name="log_head_one_row"), primary_key=True, autoincrement=False
     ),
     Column("position", BigInteger, nullable=False),
+    # of the event there (mesh.event_log): what the next one must hold
+    Column("hash", LargeBinary, nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    # of the body; another format is not read
+    Column("format", Text, primary_key=True),
+    # of the event at `position`: the snapshot counts for this log only
+    Column("event_hash", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    # SHA-256 of the body
+    Column("digest", LargeBinary, nullable=False),
+    Column("time", DateTime(timezone=True), nullable=False),
 )
 
 outbox = Table(

@@ -70,12 +70,11 @@ async def test_a_database_without_tables_is_named(
 
 
 async def test_a_database_of_an_older_version_is_named_and_brought_up_to_date(
-    database: str, kafka_c1: KafkaCluster, events_topic: str
+    postgres: PostgresServer, kafka_c1: KafkaCluster, events_topic: str
 ) -> None:
+    database = postgres()
+    migrate(database, revision="0001")
     with psycopg.connect(database, autocommit=True) as connection:
-        for column in ("upstream_topic", "node_view", "shadow_topics", "span_clusters"):
-            connection.execute(f"alter table forwarding_rules drop column {column}")
-        connection.execute("update alembic_version set version_num = '0001'")
         connection.execute(
             "insert into forwarding_rules values ('apples', 1024, 'topic', 'apples', 'c1', 1, 'ada', now())"
         )
