@@ -2,7 +2,7 @@
 
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.errors import InvalidRuleError
-from mesh.routing.fold import LogGapError, RoutingState, fold
+from mesh.routing.fold import Folding, LogGapError, RoutingState, fold
 from mesh.routing.rules import (
     MAX_NAME,
     ExactName,
@@ -16,7 +16,8 @@ from mesh.routing.rules import (
     UnmatchedTopics,
     field_of,
 )
-from mesh.routing.table import Place, Route, RoutingTable, Stay, UpstreamCluster, may_move_topics
+from mesh.routing.table import Route, RoutingTable, UpstreamCluster, may_move_topics
+from mesh.routing.visits import Past, Place, Stay
 
 __all__ = [
     "ANONYMOUS",
@@ -24,6 +25,7 @@ __all__ = [
     "ClientIdentity",
     "ClientMatch",
     "ExactName",
+    "Folding",
     "ForwardingRule",
     "InvalidRuleError",
     "LogGapError",
@@ -31,6 +33,7 @@ __all__ = [
     "NamePrefix",
     "NameRegex",
     "NodeView",
+    "Past",
     "Place",
     "Route",
     "RoutingState",

@@ -18,6 +18,7 @@ from mesh.routing.rules import (
     field_of,
 )
 from mesh.routing.table import RoutingTable, UpstreamCluster
+from mesh.routing.visits import Past, Stay
 from mesh.rpc import admin, routing
 
 _KINDS: dict[str, tuple[type[ExactName | NamePrefix | NameRegex], Subject]] = {
@@ -154,6 +155,7 @@ def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
         message.revision,
         map(cluster_from_proto, message.clusters),
         map(_version_from_proto, message.rule_versions),
+        map(_past_from_proto, message.pasts),
     )
 
 
@@ -177,5 +179,22 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
                 until_revision=v.until_revision or 0,
             )
             for v in table.versions
+        ),
+        pasts=map(_past_to_proto, table.pasts),
+    )
+
+
+def _past_from_proto(message: routing.TopicPast) -> Past:
+    stays = (Stay(stay.cluster, stay.visits, stay.upstream_topic) for stay in message.stays)
+    return Past(match_from_proto(message.match), message.until_revision, tuple(stays))
+
+
+def _past_to_proto(past: Past) -> routing.TopicPast:
+    return routing.TopicPast(
+        match=match_to_proto(past.match),
+        until_revision=past.until_revision,
+        stays=(
+            routing.PastStay(cluster=stay.cluster, upstream_topic=stay.upstream_topic, visits=stay.visit)
+            for stay in past.stays
         ),
     )

@@ -2,20 +2,21 @@
 
 Control uses it for its projections and router for the tables that it serves, so both agree by construction.
 A rule change that may move topics first makes a *pending* table; RolloutSwitched puts it in force, RolloutAborted
-drops it.
+drops it. One that is tried by some clients first (a canary) is pending just so.
+
+`fold` is for one event. Who has many of them gives them to a `Folding`, which changes its tables in place and builds
+the state when it is asked for: a million events take as long as a million small changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from mesh.routing.codec import cluster_from_proto, rule_from_proto
-from mesh.routing.rules import ForwardingRule, RuleVersion
+from mesh.routing.book import RuleBook
+from mesh.routing.codec import cluster_from_proto
 from mesh.routing.table import RoutingTable, UpstreamCluster
 from mesh.rpc import events
-
-Clusters = dict[str, UpstreamCluster]
 
 
 class LogGapError(RuntimeError):
@@ -33,77 +34,159 @@ class RoutingState:
 
 def fold(state: RoutingState, event: events.Event) -> RoutingState:
     """The state after `event`. Events at or before the state's position change nothing; a gap raises LogGapError."""
-    if event.position <= state.position:
-        return state
-    if event.position != state.position + 1:
-        missing = event.position - state.position - 1
-        raise LogGapError(f"event {event.position} follows {state.position}: {missing} are missing")
-    position, table = event.position, state.effective
-    match event.WhichOneof("payload"):
-        case "cluster_registered":
-            return _with_cluster(state, position, cluster_from_proto(event.cluster_registered.cluster))
-        case "cluster_updated":
-            return _with_cluster(state, position, cluster_from_proto(event.cluster_updated.cluster))
-        case "cluster_removed":
-            return _without_cluster(state, position, event.cluster_removed.cluster_name)
-        case "rule_set_changed":
-            changed = with_changes(table, position, event.rule_set_changed.changes)
-            if event.rule_set_changed.needs_hold:
-                return replace(state, pending=changed, position=position)
-            return replace(state, effective=changed, position=position)
-        case "rollout_switched" if state.pending and state.pending.revision == event.rollout_switched.revision:
-            # a cluster that changed meanwhile has its own, later revision: revisions never go back
-            revision = max(table.revision, state.pending.revision)
-            switched = RoutingTable(revision, state.pending.clusters.values(), state.pending.versions)
-            return RoutingState(switched, None, position)
-        case "rollout_aborted" if state.pending and state.pending.revision == event.rollout_aborted.revision:
-            return replace(state, pending=None, position=position)
-        case _:
-            return replace(state, position=position)
-
-
-def _with_cluster(state: RoutingState, position: int, cluster: UpstreamCluster) -> RoutingState:
-    return _with_clusters(state, position, lambda known: {**known, cluster.name: cluster})
-
-
-def _without_cluster(state: RoutingState, position: int, name: str) -> RoutingState:
-    return _with_clusters(state, position, lambda known: {n: cluster for n, cluster in known.items() if n != name})
-
-
-def _with_clusters(state: RoutingState, position: int, change: Callable[[Clusters], Clusters]) -> RoutingState:
-    """Clusters change at once, in the table in force and in the one to come."""
-
-    def changed(table: RoutingTable, revision: int) -> RoutingTable:
-        return RoutingTable(revision, change(table.clusters).values(), table.versions)
-
-    pending = state.pending and changed(state.pending, state.pending.revision)
-    return RoutingState(changed(state.effective, position), pending, position)
+    folding = Folding(state)
+    folding.fold(event)
+    return folding.state
 
 
 def with_changes(table: RoutingTable, revision: int, changes: Iterable[events.RuleChange]) -> RoutingTable:
     """The table of `revision`: `changes` applied to `table` in their order, all at once."""
-    living = {version.rule.rule_id: version for version in table.living}
-    ended: list[RuleVersion] = [version for version in table.versions if not version.alive]
+    draft = _Draft(table)
+    draft.change_rules(revision, changes)
+    return draft.table
 
-    def end(rule_id: str) -> RuleVersion:
-        version = living.pop(rule_id)
-        if version.from_revision < revision:  # a version born and ended by the same event has decided nothing
-            ended.append(replace(version, until_revision=revision))
-        return version
 
-    def begin(rule: ForwardingRule, rank: float) -> None:
-        living[rule.rule_id] = RuleVersion(rule, rank, revision)
+class Folding:
+    """A state that is carried on from event to event. After an error it is of no use any more."""
 
-    for change in changes:
-        match change.WhichOneof("kind"):
-            case "created":
-                begin(rule_from_proto(change.created), change.rank)
-            case "updated":
-                begin(rule_from_proto(change.updated), end(change.updated.rule_id).rank)
-            case "moved":
-                begin(end(change.moved).rule, change.rank)
-            case "removed":
-                end(change.removed)
-            case unknown:
-                raise ValueError(f"revision {revision}: rule change of unknown kind {unknown!r}")
-    return RoutingTable(revision, table.clusters.values(), [*ended, *living.values()])
+    def __init__(self, state: RoutingState) -> None:
+        self.position = state.position
+        self._state: RoutingState | None = state
+        self._effective = _Draft(state.effective)
+        self._rollout = None if state.pending is None else _Rollout.of(state.pending)
+
+    @property
+    def state(self) -> RoutingState:
+        """The state now. What no event has changed since the last time is the same object."""
+        if self._state is None:
+            pending = None if self._rollout is None else self._rollout.draft_on(self._effective).table
+            self._state = RoutingState(self._effective.table, pending, self.position)
+        elif self._state.position != self.position:
+            self._state = replace(self._state, position=self.position)
+        return self._state
+
+    def fold(self, event: events.Event) -> None:
+        """As `fold`."""
+        if event.position <= self.position:
+            return
+        if event.position != self.position + 1:
+            missing = event.position - self.position - 1
+            raise LogGapError(f"event {event.position} follows {self.position}: {missing} are missing")
+        self.position = event.position
+        match event.WhichOneof("payload"):
+            case "cluster_registered":
+                self._with_cluster(cluster_from_proto(event.cluster_registered.cluster))
+            case "cluster_updated":
+                self._with_cluster(cluster_from_proto(event.cluster_updated.cluster))
+            case "cluster_removed":
+                self._without_cluster(event.cluster_removed.cluster_name)
+            case "rule_set_changed":
+                self._change_rules(event.rule_set_changed)
+            case "rollout_switched":
+                self._switch(event.rollout_switched.revision)
+            case "rollout_aborted":
+                self._abort(event.rollout_aborted.revision)
+
+    def _with_cluster(self, cluster: UpstreamCluster) -> None:
+        self._change_clusters({**self._effective.clusters, cluster.name: cluster})
+
+    def _without_cluster(self, name: str) -> None:
+        self._change_clusters({n: cluster for n, cluster in self._effective.clusters.items() if n != name})
+
+    def _change_clusters(self, clusters: dict[str, UpstreamCluster]) -> None:
+        """Clusters change at once, in the table in force and in the one to come."""
+        self._effective.change_clusters(self.position, clusters)
+        if self._rollout is not None:
+            self._rollout.change_clusters(clusters)
+        self._state = None
+
+    def _change_rules(self, change: events.RuleSetChanged) -> None:
+        if change.needs_hold or change.HasField("canary"):
+            self._rollout = _Rollout(self.position, tuple(change.changes))
+        else:
+            if self._rollout is not None:
+                self._rollout.draft_on(self._effective)  # as the rules were when it was decided
+            self._effective.change_rules(self.position, change.changes)
+        self._state = None
+
+    def _switch(self, revision: int) -> None:
+        rollout = self._rollout
+        if rollout is None or rollout.revision != revision:
+            return
+        # a cluster that changed meanwhile has its own, later revision: revisions never go back
+        revision = max(self._effective.revision, rollout.revision)
+        self._effective = rollout.switched(self._effective)
+        self._effective.revision = revision
+        self._rollout = self._state = None
+
+    def _abort(self, revision: int) -> None:
+        if self._rollout is not None and self._rollout.revision == revision:
+            self._rollout = self._state = None
+
+
+class _Draft:
+    """A table that is being changed: the rules in place, the table made anew when it is asked for."""
+
+    def __init__(self, table: RoutingTable) -> None:
+        self._table: RoutingTable | None = table
+        self._revision = table.revision
+        self.clusters = table.clusters
+        self._rules: RoutingTable | RuleBook = table
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    @revision.setter
+    def revision(self, revision: int) -> None:
+        if revision != self._revision:
+            self._revision, self._table = revision, None
+
+    @property
+    def table(self) -> RoutingTable:
+        if self._table is None:
+            self._table = RoutingTable(self.revision, self.clusters.values(), self._rules.versions, self._rules.pasts)
+        return self._table
+
+    def change_clusters(self, revision: int, clusters: dict[str, UpstreamCluster]) -> None:
+        self._revision, self.clusters, self._table = revision, clusters, None
+
+    def change_rules(self, revision: int, changes: Iterable[events.RuleChange]) -> None:
+        if not isinstance(self._rules, RuleBook):
+            self._rules = RuleBook(self._rules)
+        self._rules.change(revision, changes)
+        self._revision, self._table = revision, None
+
+
+class _Rollout:
+    """A change that does not count yet. It is applied to the rules as they were when it was decided, as late as can be:
+    when somebody wants to see the table, when those rules change, or at the switch."""
+
+    def __init__(self, revision: int, changes: Sequence[events.RuleChange]) -> None:
+        self.revision = revision
+        self._changes = changes
+        self._draft: _Draft | None = None
+
+    @classmethod
+    def of(cls, table: RoutingTable) -> _Rollout:
+        rollout = cls(table.revision, ())
+        rollout._draft = _Draft(table)
+        return rollout
+
+    def draft_on(self, effective: _Draft) -> _Draft:
+        """The table to come."""
+        if self._draft is None:
+            self._draft = _Draft(effective.table)
+            self._draft.change_rules(self.revision, self._changes)
+        return self._draft
+
+    def switched(self, effective: _Draft) -> _Draft:
+        """The table that has come; it takes the place of the one in force."""
+        if self._draft is None:
+            effective.change_rules(self.revision, self._changes)
+            return effective
+        return self._draft
+
+    def change_clusters(self, clusters: dict[str, UpstreamCluster]) -> None:
+        if self._draft is not None:
+            self._draft.change_clusters(self.revision, clusters)

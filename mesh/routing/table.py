@@ -1,17 +1,18 @@
 """The routing table: immutable, numbered, looked up for every request.
 
 Theory of operation
-1. A table holds every version of every rule: the living ones decide, the past ones only count visits. Rules about
-   topics, groups, transactional ids and client software are looked up apart from each other.
+1. A table holds the living rules, which decide, and the past as far as it counts visits: counted up in `pasts`, or as
+   versions of rules (`book` says which). Rules about topics, groups, transactional ids and client software are looked
+   up apart from each other.
 2. A look-up gathers the versions that match a name (one dict hit for exact names, one for each length of prefixes in
    use; a regular expression counts by the plain text at its start) and takes the living one of lowest rank. Answers
    are cached per table.
 3. A topic may have another name on its cluster (`upstream_topic`), and clients know it by one name only: the first
    rule that renames a topic to what the cluster calls it gives the name, and any other name that would lead there, the
    cluster's own included, leads nowhere.
-4. Two names of one cluster are two places to live. A topic's visits to a place follow from the lives of the versions
-   that match it: walking over their revisions gives the sequence of clusters the topic has lived on. All gateways with
-   the same table come to the same number. Time without a route does not end a visit: nothing can be written then.
+4. Two names of one cluster are two places to live. A topic's visits to a place follow from its past and from the lives
+   of the versions that match it (`visits`). All gateways with the same table come to the same number. Time without a
+   route does not end a visit: nothing can be written then.
    Why visits count: a broker remembers a producer's last sequence per partition. A producer that comes back with its
    topic has a gap there, so from the second visit on its batches carry another producer id.
 5. Some rules are about some clients only. Each client has a table of its own (`for_client`): the rules whose conditions
@@ -26,12 +27,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from mesh.routing.clients import ClientIdentity, ClientMatch, Conditions
-from mesh.routing.index import Index, Renames
+from mesh.routing.index import Index, Renames, match_of
 from mesh.routing.rules import ForwardingRule, Match, RuleVersion, Subject, UnmatchedTopics
+from mesh.routing.visits import Past, Place, Stay, latest, visits_of
 from mesh.topics import is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
@@ -56,21 +57,6 @@ class UpstreamCluster:
     home: bool = False
 
 
-class Place(NamedTuple):
-    """Where a topic can live: a cluster, and the name that the topic has there."""
-
-    cluster: str
-    upstream_topic: str
-
-
-class Stay(NamedTuple):
-    """A topic's time at a place: which one, and how many times it has lived there by then (from 1)."""
-
-    cluster: str
-    visit: int
-    upstream_topic: str
-
-
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a topic lives: the cluster, the rule that says so, how many times it has lived there (from 1), where it
@@ -88,18 +74,26 @@ class _Common:
     place, and all of them together remember so many answers."""
 
     __slots__ = (
-        "_about_some", "_conditions", "_indexes", "_kept", "_remembered", "_renaming", "_tables", "clusters",
-        "revision", "versions",
+        "_about_some", "_conditions", "_indexes", "_kept", "_past_index", "_remembered", "_renaming", "_tables",
+        "clusters", "pasts", "revision", "versions",
     )  # fmt: skip
 
-    def __init__(self, revision: int, clusters: dict[str, UpstreamCluster], versions: tuple[RuleVersion, ...]) -> None:
+    def __init__(
+        self,
+        revision: int,
+        clusters: dict[str, UpstreamCluster],
+        versions: tuple[RuleVersion, ...],
+        pasts: tuple[Past, ...],
+    ) -> None:
         self.revision = revision
         self.clusters = clusters
         self.versions = versions
+        self.pasts = pasts
         # all of these are made when first asked: most tables that a fold passes through never are
         self._conditions: Conditions | None = None
         self._about_some: dict[ClientMatch, list[RuleVersion]] = {}
-        self._indexes: dict[Subject, Index] = {}
+        self._indexes: dict[Subject, Index[RuleVersion]] = {}
+        self._past_index: Index[Past] | None = None
         self._renaming: tuple[RuleVersion, ...] | None = None
         self._tables: WeakValueDictionary[frozenset[ClientMatch], RoutingTable] = WeakValueDictionary()
         self._kept: deque[RoutingTable] = deque(maxlen=CLIENT_TABLES_KEPT)
@@ -123,19 +117,25 @@ class _Common:
             self._renaming = tuple(v for v in self.versions if v.alive and v.rule.template is not None)
         return self._renaming
 
-    def index(self, subject: Subject) -> Index:
+    def past(self, topic: str) -> Past | None:
+        """What of the topic's way is counted up. It is about every client."""
+        if self._past_index is None:
+            self._past_index = Index(self.pasts, attrgetter("match"))
+        return latest(self._past_index.matching(topic))
+
+    def index(self, subject: Subject) -> Index[RuleVersion]:
         """Of the rules about every client."""
         index = self._indexes.get(subject)
         if index is None:
             index = self._indexes[subject] = Index(
-                v for v in self.versions if v.rule.match.subject is subject and v.rule.match.client is None
+                (v for v in self.versions if v.rule.match.subject is subject and v.rule.match.client is None), match_of
             )
         return index
 
-    def index_for(self, holding: frozenset[ClientMatch], subject: Subject) -> Index:
+    def index_for(self, holding: frozenset[ClientMatch], subject: Subject) -> Index[RuleVersion]:
         """Of the rules that are there because these conditions hold."""
         versions = (version for each in holding for version in self._about_some[each])
-        return Index(version for version in versions if version.rule.match.subject is subject)
+        return Index((version for version in versions if version.rule.match.subject is subject), match_of)
 
     def joined_by(self, table: RoutingTable, holding: frozenset[ClientMatch]) -> None:
         self._tables[holding] = table
@@ -169,11 +169,16 @@ class RoutingTable:
     clusters: dict[str, UpstreamCluster]
 
     def __init__(
-        self, revision: int = 0, clusters: Iterable[UpstreamCluster] = (), versions: Iterable[RuleVersion] = ()
+        self,
+        revision: int = 0,
+        clusters: Iterable[UpstreamCluster] = (),
+        versions: Iterable[RuleVersion] = (),
+        pasts: Iterable[Past] = (),
     ) -> None:
         by_ordinal = {c.name: c for c in sorted(clusters, key=attrgetter("ordinal"))}
         ordered = _in_order(versions)
-        self._begin(_Common(revision, by_ordinal, ordered), EVERYONE, ordered)
+        counted = tuple(sorted(pasts, key=lambda past: (past.match.text, past.match.suffix)))
+        self._begin(_Common(revision, by_ordinal, ordered, counted), EVERYONE, ordered)
 
     def _begin(
         self, common: _Common, holding: frozenset[ClientMatch], versions: tuple[RuleVersion, ...] | None = None
@@ -183,7 +188,7 @@ class RoutingTable:
         self._common = common
         self._holding = holding
         self._versions = versions
-        self._indexes: dict[Subject, Index] = {}
+        self._indexes: dict[Subject, Index[RuleVersion]] = {}
         """Of the rules that only some clients have."""
         self._renames: dict[str, Renames] | None = None
         """Of each cluster that has some."""
@@ -193,10 +198,15 @@ class RoutingTable:
 
     @property
     def versions(self) -> tuple[RuleVersion, ...]:
-        """All rule versions, living and past ones, in their order."""
+        """All rule versions, living ones and those past ones that are not counted up, in their order."""
         if self._versions is None:
             self._versions = tuple(v for v in self._common.versions if self._sees(v))
         return self._versions
+
+    @property
+    def pasts(self) -> tuple[Past, ...]:
+        """Where topics have lived, as far as it is counted up."""
+        return self._common.pasts
 
     def for_client(self, client: ClientIdentity) -> RoutingTable:
         """The table that this client sees."""
@@ -304,17 +314,14 @@ class RoutingTable:
         rule = _winner(matching)
         if rule is None or rule.target_cluster not in self.clusters:
             return None
-        here = _place(rule, topic)
+        here = Place(rule.target_cluster, rule.upstream_name(topic))
         if rule.template is not None and not is_topic_name(here.upstream_topic):
             return None
         if self.renames(here.cluster) and self._renamed(here) not in (None, topic):
             return None
-        visits = _visits(matching, topic)
-        before = None
-        if len(visits) > 1:
-            *earlier, last = visits[:-1]
-            before = Stay(last.cluster, earlier.count(last) + 1, last.upstream_topic)
-        return Route(here.cluster, rule, visits.count(here), before, here.upstream_topic)
+        visits = visits_of(topic, self._common.past(topic), matching)
+        earlier = [Stay(place.cluster, count, place.upstream_topic) for place, count in visits.items() if place != here]
+        return Route(here.cluster, rule, visits[here], earlier[-1] if earlier else None, here.upstream_topic)
 
     def _renamed(self, place: Place) -> str | None:
         """The name that the first rule gives which renames a topic to this."""
@@ -346,7 +353,8 @@ class RoutingTable:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoutingTable):
             return NotImplemented
-        return (self.revision, self.clusters, self.versions) == (other.revision, other.clusters, other.versions)
+        ours = (self.revision, self.clusters, self.versions, self.pasts)
+        return ours == (other.revision, other.clusters, other.versions, other.pasts)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -366,25 +374,6 @@ def _winner(matching: Iterable[RuleVersion]) -> ForwardingRule | None:
     """The living rule that is tried first."""
     version = min((version for version in matching if version.alive), key=attrgetter("order"), default=None)
     return None if version is None else version.rule
-
-
-def _place(rule: ForwardingRule, topic: str) -> Place:
-    return Place(rule.target_cluster, rule.upstream_name(topic))
-
-
-def _visits(matching: list[RuleVersion], topic: str) -> list[Place]:
-    """Where a topic has lived, in order, without repeats in a row; `matching` is what ever matched it."""
-    if len(matching) == 1:
-        return [_place(matching[0].rule, topic)]
-    revisions = {v.from_revision for v in matching}
-    revisions |= {v.until_revision for v in matching if v.until_revision is not None}
-    sequence: list[Place] = []
-    for revision in sorted(revisions):
-        winner = min((v for v in matching if v.counts_at(revision)), key=attrgetter("order"), default=None)
-        place = None if winner is None else _place(winner.rule, topic)
-        if place is not None and (not sequence or sequence[-1] != place):
-            sequence.append(place)
-    return sequence
 
 
 def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:

@@ -1,0 +1,226 @@
+"""The rules of a table that is being written: changed in place, so that a long log folds in the time of its events.
+
+Theory of operation
+1. A change ends the version of a rule that was alive and begins another one. Nothing else changes, and nothing is built
+   anew: `versions` and `pasts` are asked for when somebody wants the table.
+2. Past versions only tell where topics have lived. When a version ends, all that its match has been through is counted
+   up as a `Past`, where one count holds for every name that matches:
+   - every other match that may share a name with this one has all of its names (a wider prefix, `.*`, the default), and
+   - none of those rules renames topics, nor is about some clients only. The past of one topic may have renames.
+   Otherwise its past versions are kept as they are.
+3. So what a table holds beside the living rules is bounded by what there is to tell, not by how often rules change: one
+   count for each match and place, and single versions only of patterns that enclose or overlap others, rename, or are
+   about some clients. Rules about groups, transactional ids and client software have no past.
+4. Two ways to the same table give the same table: what is counted up depends on the table and on nothing else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import Protocol
+
+from mesh.routing.codec import rule_from_proto
+from mesh.routing.index import Index, match_of
+from mesh.routing.rules import (
+    ExactName,
+    ForwardingRule,
+    Match,
+    NamePrefix,
+    NameRegex,
+    RuleVersion,
+    Subject,
+    UnmatchedTopics,
+)
+from mesh.routing.visits import Past, Stay, Visits, latest, visits_of
+from mesh.rpc import events
+
+EVERY_NAME = frozenset({".*", ".+"})
+"""Expressions that surely match every name of a topic; of others this is not asked."""
+
+
+class Rules(Protocol):
+    """Of a table, or of a book."""
+
+    @property
+    def versions(self) -> Sequence[RuleVersion]: ...
+    @property
+    def pasts(self) -> Sequence[Past]: ...
+
+
+class RuleBook:
+    """Living rules, and the past as far as it is needed."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._living: dict[str, RuleVersion] = {}
+        self._ended: dict[Match, list[RuleVersion]] = {}
+        self._pasts: dict[Match, Past] = {past.match: past for past in rules.pasts}
+        self._past_index = Index(rules.pasts, attrgetter("match"))
+        about_topics = [version for version in rules.versions if _is_about_topics(version)]
+        self._index = Index(about_topics, match_of)
+        self._known = _Matches([*self._pasts, *map(match_of, about_topics)])
+        for version in rules.versions:
+            if version.alive:
+                self._living[version.rule.rule_id] = version
+            else:
+                self._ended.setdefault(match_of(version), []).append(version)
+
+    @property
+    def versions(self) -> Sequence[RuleVersion]:
+        """Those that a table needs, in no order."""
+        return [*self._living.values(), *(version for ended in self._ended.values() for version in ended)]
+
+    @property
+    def pasts(self) -> Sequence[Past]:
+        return list(self._pasts.values())
+
+    def change(self, revision: int, changes: Iterable[events.RuleChange]) -> None:
+        """Applies the changes in their order, all at once. ValueError, LookupError: they do not fit these rules."""
+        for change in changes:
+            match change.WhichOneof("kind"):
+                case "created":
+                    self._begin(rule_from_proto(change.created), change.rank, revision)
+                case "updated":
+                    rank = self._end(change.updated.rule_id, revision).rank
+                    self._begin(rule_from_proto(change.updated), rank, revision)
+                case "moved":
+                    self._begin(self._end(change.moved, revision).rule, change.rank, revision)
+                case "removed":
+                    self._end(change.removed, revision)
+                case unknown:
+                    raise ValueError(f"revision {revision}: rule change of unknown kind {unknown!r}")
+
+    def _begin(self, rule: ForwardingRule, rank: float, revision: int) -> None:
+        version = self._living[rule.rule_id] = RuleVersion(rule, rank, revision)
+        self._put(version)
+
+    def _end(self, rule_id: str, revision: int) -> RuleVersion:
+        version = self._living.pop(rule_id)
+        has_decided = version.from_revision < revision  # one born and ended by the same event has not
+        visits = self._visits_before(revision, version) if has_decided else None
+        self._drop(version)
+        if visits is not None:
+            self._count_up(match_of(version), revision, visits)
+        elif has_decided and _is_about_topics(version):
+            ended = replace(version, until_revision=revision)
+            self._ended.setdefault(match_of(version), []).append(ended)
+            self._put(ended)
+        return version
+
+    def _put(self, version: RuleVersion) -> None:
+        if _is_about_topics(version):
+            self._index.add(version)
+            self._known.add(match_of(version))
+
+    def _drop(self, version: RuleVersion) -> None:
+        if _is_about_topics(version):
+            self._index.discard(version)
+            self._known.discard(match_of(version))
+
+    def _visits_before(self, revision: int, version: RuleVersion) -> Visits | None:
+        """Where every topic of the version's match has been, as far as one answer holds for all of them."""
+        match = match_of(version)
+        if not _is_about_topics(version):
+            return None
+        if isinstance(match, ExactName):
+            versions = self._index.matching(match.text)
+            if any(match_of(each).client for each in versions):
+                return None
+            return visits_of(match.text, latest(self._past_index.matching(match.text)), versions, revision)
+        wider = self._known.around(match)
+        if wider is None:
+            return None
+        matches = {match, *wider}
+        versions = [version for each in matches for version in self._index.about(each)]
+        if any(match_of(each).client or each.rule.upstream_topic for each in versions):
+            return None
+        pasts = (past for each in matches if (past := self._pasts.get(each)))
+        return visits_of("", latest(pasts), versions, revision)
+
+    def _count_up(self, match: Match, revision: int, visits: Visits) -> None:
+        own = match.text if isinstance(match, ExactName) else ""
+        stays = (
+            Stay(place.cluster, count, "" if place.upstream_topic == own else place.upstream_topic)
+            for place, count in visits.items()
+        )
+        past = Past(match, revision, tuple(stays))
+        before = self._pasts.get(match)
+        self._pasts[match] = past
+        self._past_index.add(past)
+        if before is None:
+            self._known.add(match)
+        else:
+            self._past_index.discard(before)
+        for ended in self._ended.pop(match, ()):
+            self._drop(ended)
+
+
+class _Matches:
+    """The matches about topics that a book knows of, each as often as a version or a past there has it."""
+
+    def __init__(self, matches: Sequence[Match]) -> None:
+        self._counts = Counter(matches)
+        self._by_head: dict[str, set[Match]] = {}
+        for match in self._counts:
+            self._by_head.setdefault(match.head, set()).add(match)
+        self._heads = sorted(self._by_head)
+        self._lengths = {len(head) for head in self._heads}
+
+    def add(self, match: Match) -> None:
+        self._counts[match] += 1
+        if self._counts[match] > 1:
+            return
+        if match.head not in self._by_head:
+            insort(self._heads, match.head)
+            self._lengths.add(len(match.head))
+        self._by_head.setdefault(match.head, set()).add(match)
+
+    def discard(self, match: Match) -> None:
+        self._counts[match] -= 1
+        if self._counts[match]:
+            return
+        del self._counts[match]
+        same_head = self._by_head[match.head]
+        same_head.remove(match)
+        if not same_head:
+            del self._by_head[match.head]
+            del self._heads[bisect_left(self._heads, match.head)]
+
+    def around(self, match: Match) -> list[Match] | None:
+        """The other matches that have all names of this one; None when one may have some of them, but not all."""
+        others = []
+        for each in self._sharing(match.head):
+            if each != match:
+                if not _encloses(each, match):
+                    return None
+                others.append(each)
+        return others
+
+    def _sharing(self, head: str) -> Iterator[Match]:
+        """Those that may have a name in common with a pattern that begins so."""
+        for length in self._lengths:
+            if length < len(head):
+                yield from (m for m in self._by_head.get(head[:length], ()) if not isinstance(m, ExactName))
+        for index in range(bisect_left(self._heads, head), len(self._heads)):
+            if not self._heads[index].startswith(head):
+                return
+            yield from self._by_head[self._heads[index]]
+
+
+def _is_about_topics(version: RuleVersion) -> bool:
+    return version.rule.match.subject is Subject.TOPIC
+
+
+def _encloses(wide: Match, narrow: Match) -> bool:
+    """Whether all names of the narrow one surely match the wide one."""
+    match wide:
+        case NamePrefix(text):
+            return narrow.head.startswith(text)
+        case NameRegex(text):
+            return text in EVERY_NAME
+        case UnmatchedTopics():
+            return True
+    return False
