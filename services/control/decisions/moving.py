@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
-from mesh.routing import Place, RoutingTable, UpstreamCluster
+from mesh.routing import Place, RoutingTable
+from services.control.decisions.inquiry import Inquiry
 from services.control.domain.effects import (
     Effect,
     Fate,
-    LogRange,
     OffsetKeepers,
     effects_of,
     places_of_danger,
     refuse_skips,
 )
-from services.control.domain.errors import NotAllowed, Unavailable
+from services.control.domain.errors import NotAllowed
 from services.control.domain.moves import (
+    Checked,
     Move,
     checked,
     clusters_that_may_lose,
@@ -32,10 +31,6 @@ from services.control.domain.rules import RuleSetDecision
 from services.control.upstream.connections import Connections, UnreachableError
 
 log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
-Committed = Mapping[str, Mapping[int, int]]
-"""Group -> partition -> offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +48,18 @@ class ChangeWishes:
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """Topics that move, those of them that are to be created on their target, and what it means."""
+    """Topics that move, those of them whose target can't take them as it is, and what it means."""
 
     moves: Sequence[Move] = ()
-    absent: Sequence[Move] = ()
+    checked: Checked = field(default_factory=Checked)
     effects: Sequence[Effect] = ()
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Clusters that had to be asked and did not answer, with the reason: what is there is not known."""
+
+    @property
+    def absent(self) -> Sequence[Move]:
+        """Topics that are to be created on their target."""
+        return self.checked.absent
 
 
 class Scout:
@@ -69,22 +71,29 @@ class Scout:
 
     async def look(self, decision: RuleSetDecision, wishes: ChangeWishes) -> Moving:
         """What the decision moves; refused when that can't be, or would harm readers."""
+        moving = await self.survey(decision, wishes)
+        refuse_narrow(moving.checked)
+        if not wishes.create_missing_topics:
+            refuse_absent(moving.checked)
+        if not wishes.accept_skip and not wishes.validate_only:
+            refuse_skips(moving.effects)
+        return moving
+
+    async def survey(self, decision: RuleSetDecision, wishes: ChangeWishes) -> Moving:
+        """What the decision moves, whether that can be or not; a cluster that does not answer may refuse it."""
+        inquiry = Inquiry(self._connections, allow_unreachable=wishes.allow_unreachable)
         before, after = decision.before, decision.after
         losing = clusters_that_may_lose(before, after)
-        topics = await self._topics(before, losing, "topics that may move away from it", wishes)
+        topics = await inquiry.topics(before, losing, "topics that may move away from it")
         moves = planned_moves(before, after, topics, never=self._never_move)
         if not moves:
-            return Moving()
+            return Moving(silent=inquiry.silent)
         targets = {move.target.cluster for move in moves if move.target is not None}
-        topics |= await self._topics(after, targets - topics.keys(), "topics that move to it", wishes)
-        result = checked(moves, topics)
-        refuse_narrow(result)
-        if not wishes.create_missing_topics:
-            refuse_absent(result)
-        effects = await self._effects(decision, moves, topics, wishes)
-        if not wishes.accept_skip and not wishes.validate_only:
-            refuse_skips(effects)
-        return Moving(moves, result.absent, effects)
+        topics |= await inquiry.topics(after, targets - topics.keys(), "topics that move to it")
+        effects = await self._effects(decision, moves, topics, wishes, inquiry)
+        if inquiry.silent and not wishes.validate_only:
+            log.warning("rules change unchecked", clusters=inquiry.silent)
+        return Moving(moves, checked(moves, topics), effects, inquiry.silent)
 
     async def create(self, table: RoutingTable, absent: Sequence[Move]) -> None:
         """Creates topics on their targets, like they are on their sources."""
@@ -119,18 +128,19 @@ class Scout:
         moves: Sequence[Move],
         topics: Mapping[str, Mapping[str, int]],
         wishes: ChangeWishes,
+        inquiry: Inquiry,
     ) -> list[Effect]:
         """A dry run tells all that groups will see; the change itself asks for groups only where one may be harmed."""
         if wishes.accept_skip and not wishes.validate_only:
             return []
         clusters = {**decision.before.clusters, **decision.after.clusters}
-        logs = await self._logs(clusters, moves, topics, wishes)
+        logs = await inquiry.logs(clusters, moves, topics)
         asked = places_of_danger(moves, logs)
         if wishes.validate_only:
             asked = {move.source for move in moves if any(log.end for log in logs.get(move.source, {}).values())}
         keepers = OffsetKeepers(decision.before)
         places = {place for move in moves if move.source in asked for place in keepers.places(move)}
-        positions = await self._positions(clusters, places, None, wishes)
+        positions = await inquiry.positions(clusters, places, None)
         effects = effects_of(moves, keepers, logs, positions, {})
         # a group that seems to skip may have read the new log to this place before: its offsets there tell
         skips = [
@@ -139,67 +149,5 @@ class Scout:
         if not skips:
             return effects
         targets = {effect.move.target for effect in skips if effect.move.target is not None}
-        there = await self._positions(clusters, targets, {effect.group for effect in skips}, wishes)
+        there = await inquiry.positions(clusters, targets, {effect.group for effect in skips})
         return effects_of(moves, keepers, logs, positions, there)
-
-    async def _topics(
-        self, table: RoutingTable, names: Iterable[str], what: str, wishes: ChangeWishes
-    ) -> dict[str, dict[str, int]]:
-        """What is on the clusters."""
-        questions = {name: self._connections.topics(table.clusters[name]) for name in sorted(names)}
-        return await _answers(questions, what, wishes)
-
-    async def _logs(
-        self,
-        clusters: Mapping[str, UpstreamCluster],
-        moves: Iterable[Move],
-        topics: Mapping[str, Mapping[str, int]],
-        wishes: ChangeWishes,
-    ) -> dict[Place, Mapping[int, LogRange]]:
-        """What lies in the logs before and after; nothing in those that are yet to be created."""
-        places = {place for move in moves for place in (move.source, move.target) if place is not None}
-        known = {place: topics[place.cluster].get(place.upstream_topic) for place in places if place.cluster in topics}
-        wanted: dict[str, dict[str, int]] = {}
-        for (cluster, topic), partitions in known.items():
-            if partitions is not None:
-                wanted.setdefault(cluster, {})[topic] = partitions
-        questions = {name: self._connections.log_ranges(clusters[name], there) for name, there in wanted.items()}
-        found = await _answers(questions, "logs of topics that move", wishes)
-        logs: dict[Place, Mapping[int, LogRange]] = {place: {} for place, count in known.items() if count is None}
-        return logs | {Place(cluster, topic): log for cluster, there in found.items() for topic, log in there.items()}
-
-    async def _positions(
-        self,
-        clusters: Mapping[str, UpstreamCluster],
-        places: Iterable[Place],
-        groups: Collection[str] | None,
-        wishes: ChangeWishes,
-    ) -> dict[Place, Committed]:
-        """Committed offsets of the groups (of all, for None)."""
-        wanted: dict[str, list[str]] = {}
-        for cluster, topic in places:
-            wanted.setdefault(cluster, []).append(topic)
-        questions = {name: self._connections.positions(clusters[name], there, groups) for name, there in wanted.items()}
-        found = await _answers(questions, "groups that read topics that move", wishes)
-        return {Place(cluster, topic): by for cluster, there in found.items() for topic, by in there.items()}
-
-
-async def _answers(questions: Mapping[str, Coroutine[Any, Any, T]], what: str, wishes: ChangeWishes) -> dict[str, T]:
-    """What the clusters answer; one that does not refuses the change, or is left out where that is wished."""
-    answers = await asyncio.gather(*questions.values(), return_exceptions=True)
-    found: dict[str, T] = {}
-    for name, answer in zip(questions, answers, strict=True):
-        if isinstance(answer, UnreachableError):
-            if wishes.allow_unreachable:
-                log.warning("rules change unchecked", cluster=name, what=what, reason=str(answer))
-                continue
-            raise Unavailable(
-                "CLUSTER_UNREACHABLE",
-                f"{answer}; the {what} can't be checked, so the rules stay as they are; "
-                "to change them unchecked set allow_unreachable",
-                {"cluster": name},
-            )
-        if isinstance(answer, BaseException):
-            raise answer
-        found[name] = answer
-    return found

@@ -31,8 +31,8 @@ class Move:
 class Checked:
     """Moves whose target can't take the topic as it is."""
 
-    absent: tuple[Move, ...]
-    narrow: tuple[tuple[Move, int], ...]
+    absent: tuple[Move, ...] = ()
+    narrow: tuple[tuple[Move, int], ...] = ()
     """With the partitions that the target has."""
 
 

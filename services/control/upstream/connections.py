@@ -94,6 +94,16 @@ class Connections:
         """For each topic the settings that were made on it, defaults left out."""
         return await self._call(cluster, lambda client, _: _settings(client, topics))
 
+    async def effective_settings(
+        self, cluster: UpstreamCluster, topics: Sequence[str], names: Collection[str]
+    ) -> dict[str, dict[str, str]]:
+        """For each topic these settings as they count there, wherever they were made."""
+        return await self._call(cluster, lambda client, _: _effective_settings(client, topics, names))
+
+    async def readers(self, cluster: UpstreamCluster) -> dict[str, set[str]]:
+        """Group -> topics that it has committed offsets of."""
+        return await self._call(cluster, lambda client, _: offsets.readers(client, CALL_TIMEOUT - REQUEST_TIMEOUT))
+
     async def create_topics(
         self, cluster: UpstreamCluster, topics: Mapping[str, tuple[int, Mapping[str, str]]]
     ) -> None:
@@ -197,6 +207,21 @@ def _settings(client: AdminClient, topics: Sequence[str]) -> dict[str, dict[str,
     return {
         resource.name: {
             entry.name: entry.value for entry in future.result(REQUEST_TIMEOUT).values() if _made_on_topic(entry)
+        }
+        for resource, future in futures.items()
+    }
+
+
+def _effective_settings(
+    client: AdminClient, topics: Sequence[str], names: Collection[str]
+) -> dict[str, dict[str, str]]:
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    futures = client.describe_configs(resources, request_timeout=REQUEST_TIMEOUT)
+    return {
+        resource.name: {
+            entry.name: entry.value
+            for entry in future.result(REQUEST_TIMEOUT).values()
+            if entry.name in names and entry.value is not None
         }
         for resource, future in futures.items()
     }

@@ -45,16 +45,32 @@ def positions(
     client: AdminClient, topics: Collection[str], groups: Iterable[str] | None, bound: float
 ) -> dict[str, dict[str, dict[int, int]]]:
     """Topic -> group -> partition -> committed offset, of all groups or the named ones. Raises KafkaException."""
-    deadline = time.monotonic() + bound
     found: dict[str, dict[str, dict[int, int]]] = {topic: {} for topic in topics}
+    for group, committed in _all_committed(client, groups, bound):
+        if committed.topic in found:
+            found[committed.topic].setdefault(group, {})[committed.partition] = committed.offset
+    return found
+
+
+def readers(client: AdminClient, bound: float) -> dict[str, set[str]]:
+    """Group -> topics that it has committed offsets of. Raises KafkaException."""
+    found: dict[str, set[str]] = {}
+    for group, committed in _all_committed(client, None, bound):
+        found.setdefault(group, set()).add(committed.topic)
+    return found
+
+
+def _all_committed(
+    client: AdminClient, groups: Iterable[str] | None, bound: float
+) -> Iterator[tuple[str, TopicPartition]]:
+    deadline = time.monotonic() + bound
     remaining = iter(_groups(client, deadline) if groups is None else groups)
     while at_once := list(islice(remaining, AT_ONCE)):
         if time.monotonic() > deadline:
             raise TimeoutError(f"its groups did not all tell their offsets within {bound:g} s")
         for group, committed in _committed(client, at_once, deadline):
-            if committed.topic in found and committed.offset >= 0:
-                found[committed.topic].setdefault(group, {})[committed.partition] = committed.offset
-    return found
+            if committed.offset >= 0:
+                yield group, committed
 
 
 def _groups(client: AdminClient, deadline: float) -> list[str]:

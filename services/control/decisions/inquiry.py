@@ -1,0 +1,103 @@
+"""What a decision asks the clusters it concerns, all at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from mesh.routing import Place, RoutingTable, UpstreamCluster
+from services.control.domain.effects import LogRange
+from services.control.domain.errors import Unavailable
+from services.control.domain.moves import Move
+from services.control.upstream.connections import Connections, UnreachableError
+
+T = TypeVar("T")
+Committed = Mapping[str, Mapping[int, int]]
+"""Group -> partition -> offset."""
+
+
+class Inquiry:
+    """The questions of one decision. A cluster that does not answer refuses it, unless that is allowed: then it is
+    left out of the answers.
+    """
+
+    def __init__(self, connections: Connections, *, allow_unreachable: bool) -> None:
+        self._connections = connections
+        self._allow_unreachable = allow_unreachable
+        self.silent: dict[str, str] = {}
+        """Clusters that did not answer, with the reason."""
+
+    async def topics(self, table: RoutingTable, names: Iterable[str], what: str) -> dict[str, dict[str, int]]:
+        """What is on the clusters."""
+        questions = {name: self._connections.topics(table.clusters[name]) for name in sorted(names)}
+        return await self._answers(questions, what)
+
+    async def logs(
+        self,
+        clusters: Mapping[str, UpstreamCluster],
+        moves: Iterable[Move],
+        topics: Mapping[str, Mapping[str, int]],
+    ) -> dict[Place, Mapping[int, LogRange]]:
+        """What lies in the logs before and after; nothing in those that are yet to be created."""
+        places = {place for move in moves for place in (move.source, move.target) if place is not None}
+        known = {place: topics[place.cluster].get(place.upstream_topic) for place in places if place.cluster in topics}
+        wanted: dict[str, dict[str, int]] = {}
+        for (cluster, topic), partitions in known.items():
+            if partitions is not None:
+                wanted.setdefault(cluster, {})[topic] = partitions
+        questions = {name: self._connections.log_ranges(clusters[name], there) for name, there in wanted.items()}
+        found = await self._answers(questions, "logs of topics that move")
+        logs: dict[Place, Mapping[int, LogRange]] = {place: {} for place, count in known.items() if count is None}
+        return logs | {Place(cluster, topic): log for cluster, there in found.items() for topic, log in there.items()}
+
+    async def positions(
+        self,
+        clusters: Mapping[str, UpstreamCluster],
+        places: Iterable[Place],
+        groups: Collection[str] | None,
+    ) -> dict[Place, Committed]:
+        """Committed offsets of the groups (of all, for None)."""
+        wanted: dict[str, list[str]] = {}
+        for cluster, topic in places:
+            wanted.setdefault(cluster, []).append(topic)
+        questions = {name: self._connections.positions(clusters[name], there, groups) for name, there in wanted.items()}
+        found = await self._answers(questions, "groups that read topics that move")
+        return {Place(cluster, topic): by for cluster, there in found.items() for topic, by in there.items()}
+
+    async def settings(
+        self, clusters: Mapping[str, UpstreamCluster], places: Iterable[Place], names: Collection[str]
+    ) -> dict[Place, dict[str, str]]:
+        """What counts for topics there, defaults of the cluster included: these settings alone."""
+        wanted: dict[str, list[str]] = {}
+        for cluster, topic in places:
+            wanted.setdefault(cluster, []).append(topic)
+        questions = {
+            name: self._connections.effective_settings(clusters[name], topics, names) for name, topics in wanted.items()
+        }
+        found = await self._answers(questions, "settings of topics that move")
+        return {Place(cluster, topic): said for cluster, there in found.items() for topic, said in there.items()}
+
+    async def readers(self, clusters: Iterable[UpstreamCluster]) -> dict[str, dict[str, set[str]]]:
+        """Cluster -> group -> topics there that it has committed offsets of."""
+        questions = {cluster.name: self._connections.readers(cluster) for cluster in clusters}
+        return await self._answers(questions, "groups of clusters that topics move between")
+
+    async def _answers(self, questions: Mapping[str, Coroutine[Any, Any, T]], what: str) -> dict[str, T]:
+        answers = await asyncio.gather(*questions.values(), return_exceptions=True)
+        found: dict[str, T] = {}
+        for name, answer in zip(questions, answers, strict=True):
+            if isinstance(answer, UnreachableError):
+                if not self._allow_unreachable:
+                    raise Unavailable(
+                        "CLUSTER_UNREACHABLE",
+                        f"{answer}; the {what} can't be checked, so the rules stay as they are; "
+                        "to change them unchecked set allow_unreachable",
+                        {"cluster": name},
+                    )
+                self.silent[name] = str(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found[name] = answer
+        return found
