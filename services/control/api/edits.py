@@ -4,7 +4,7 @@ among others (ChangeRules, DryRun).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -14,6 +14,8 @@ from mesh.routing import InvalidRuleError
 from mesh.routing.codec import match_from_proto, node_view_from_proto, rule_from_proto
 from mesh.rpc import admin, routing
 from services.control.api import shapes
+from services.control.decisions.past import Past
+from services.control.decisions.rules import Command
 from services.control.domain.edits import Create, Edit, Move, Place, Remove, Replace, RuleFields, Set, Update
 from services.control.domain.errors import InvalidField
 from services.control.domain.rules import RuleSet, RuleSetDecision
@@ -24,13 +26,21 @@ MAX_EDITS = 20_000
 """In one request; as many as a mesh may have rules."""
 
 
-def command_of(request: Any) -> Callable[[RuleSet], RuleSetDecision]:
+def command_of(request: Any, past: Past) -> Command:
     """What a request of RuleService asks of the rule set."""
     if isinstance(request, admin.RevertRequest):
-        return _revert(request)
+        return _revert(request, past)
     edits = edits_of(request.edits) if isinstance(request, admin.ChangeRulesRequest) else [_edit(request)]
-    allow_shadowed = request.options.allow_shadowed
-    return lambda rules: rules.change(*edits, allow_shadowed=allow_shadowed)
+    return changing(edits, allow_shadowed=request.options.allow_shadowed)
+
+
+def changing(edits: Sequence[Edit], *, allow_shadowed: bool) -> Command:
+    """The command that carries edits out."""
+
+    async def change(rules: RuleSet) -> RuleSetDecision:
+        return rules.change(*edits, allow_shadowed=allow_shadowed)
+
+    return change
 
 
 def edits_of(messages: Collection[admin.RuleEdit]) -> list[Edit]:
@@ -107,12 +117,12 @@ _EDITS: dict[type[Message], Callable[[Any], Edit]] = {
 }
 
 
-def _revert(request: admin.RevertRequest) -> Callable[[RuleSet], RuleSetDecision]:
+def _revert(request: admin.RevertRequest, past: Past) -> Command:
     match request.WhichOneof("to"):
         case "last" if request.last:
-            return lambda rules: rules.revert(rules.before_last_change())
+            return past.undone
         case "revision":
-            return lambda rules: rules.revert(request.revision)
+            return lambda rules: past.reverted(rules, request.revision)
         case _:
             raise InvalidField("to", "say which rules are wanted again: those of a revision, or last")
 

@@ -10,6 +10,7 @@ from services.control.api.calls import caller, once, time_left
 from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
 from services.control.decisions.moving import ChangeWishes
+from services.control.decisions.past import Past
 from services.control.decisions.rules import RuleChange, RuleDecisions
 from services.control.domain.errors import InvalidField, Refusal
 from services.control.domain.view import MeshView
@@ -20,9 +21,10 @@ from services.control.store.log import StoredAnswer
 class RuleService(admin_grpc.RuleServiceServicer):
     """See RuleService in admin.proto."""
 
-    def __init__(self, journal: Journal, decisions: RuleDecisions) -> None:
+    def __init__(self, journal: Journal, decisions: RuleDecisions, past: Past) -> None:
         self._journal = journal
         self._decisions = decisions
+        self._past = past
 
     async def ListRules(self, request: admin.ListRulesRequest, context: Any) -> admin.ListRulesResponse:
         self._journal.require_loaded()
@@ -67,7 +69,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
 
     async def _change(self, request: Any) -> admin.RuleChangeResponse:
         self._journal.require_loaded()
-        command = command_of(request)
+        command = command_of(request, self._past)
         options: admin.ChangeOptions = request.options
         if options.HasField("canary"):
             raise InvalidField("options.canary", "canaries are not carried out yet; leave it out: all members follow")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -36,7 +36,8 @@ class RuleChange:
     warnings: Sequence[str] = ()
 
 
-Command = Callable[[RuleSet], RuleSetDecision]
+Command = Callable[[RuleSet], Awaitable[RuleSetDecision]]
+"""Asked when it is its turn; it may have to look into the past."""
 Remember = Callable[[RuleChange | Refusal, MeshView], StoredAnswer | None]
 """What to store for the caller's request_id, given what came of it and the view after it."""
 
@@ -123,7 +124,7 @@ class RuleDecisions:
         self._rollouts.check_known(wishes.without_members)
         rule_set = self._journal.view.rule_set
         rule_set.expect(wishes.expected_revision)
-        decision = command(rule_set)
+        decision = await command(rule_set)
         if decision.event is None or not decision.event.needs_hold:
             return RuleChange(rule_set.revision, decision)
         moving = await self._scout.look(decision, wishes)

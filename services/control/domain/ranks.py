@@ -43,7 +43,7 @@ def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRul
 
 
 def _ranks(old: dict[str, RuleVersion], order: list[str]) -> dict[str, float]:
-    staying = _in_order([old[rule_id].rank if rule_id in old else None for rule_id in order])
+    staying = in_order([old[rule_id].rank if rule_id in old else None for rule_id in order])
     ranks: dict[str, float] = {}
     run: list[str] = []
     below: float | None = None
@@ -75,7 +75,7 @@ def _spread(run: list[str], below: float | None, above: float | None, ranks: dic
     return step > CLOSEST
 
 
-def _in_order(ranks: list[float | None]) -> list[bool]:
+def in_order(ranks: list[float | None]) -> list[bool]:
     """Which rules can stay: a longest rising subsequence of the ranks they have (None: a new rule)."""
     tails: list[float] = []
     tail_places: list[int] = []

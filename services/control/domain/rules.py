@@ -54,11 +54,10 @@ class RuleSetDecision:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules in force, at a revision that callers compare with; `position` is where the log ends."""
+    """The rules in force, at a revision that callers compare with."""
 
     table: RoutingTable
     revision: int
-    position: int = 0
 
     def expect(self, revision: int) -> None:
         """Compare-and-set: refuses when the caller saw another revision; 0 means any."""
@@ -79,24 +78,15 @@ class RuleSet:
             rules = edit.on(rules)
         return self._decide(rules, allow_shadowed)
 
-    def revert(self, revision: int) -> RuleSetDecision:
-        """Brings the rules of an earlier revision back: their ids, their order, and all that they say. Those that can
-        never match were accepted then.
+    def bring_back(self, rules: Rules, revision: int) -> RuleSetDecision:
+        """Makes the rules of an earlier revision those in force: their ids, their order, and all that they say. Those
+        that can never match were accepted then.
         """
-        require_past(revision, max(self.position, self.revision))
-        rules = tuple(version.rule for version in self.table.versions if version.counts_at(revision))
         self._refuse_lost_targets(rules, revision)
         decision = self._decide(rules, allow_shadowed=True)
         if decision.event is not None:
             decision.event.reverted_to = revision
         return decision
-
-    def before_last_change(self) -> int:
-        """The revision of the rules before the last change of them."""
-        if not self.revision:
-            raise NotAllowed("NOTHING_TO_REVERT", "rules", "the rules have never been changed: nothing to revert")
-        edges = {edge for each in self.table.versions for edge in (each.from_revision, each.until_revision) if edge}
-        return max((edge for edge in edges if edge < self.revision), default=self.revision - 1)
 
     def _decide(self, wanted: Rules, allow_shadowed: bool) -> RuleSetDecision:
         self._check(wanted)
@@ -155,14 +145,6 @@ class RuleSet:
                     f"rule {cover.rule_id!r} ({cover.match}) comes first and covers it; "
                     f"place it before {cover.rule_id!r}, or set allow_shadowed",
                 )
-
-
-def require_past(revision: int, position: int) -> None:
-    """Refuses what is no revision that the mesh, whose log ends at `position`, has had."""
-    if revision < 1:
-        raise InvalidField("revision", f"is {revision}; revisions are positions of events, counted from 1")
-    if revision > position:
-        raise InvalidField("revision", f"{revision} is still to come: the log ends at {position}")
 
 
 def _refuse_shared_names(wanted: Rules) -> None:

@@ -24,7 +24,7 @@ from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of
 from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events
 from services.control.domain.view import MeshView
-from services.control.store import schema
+from services.control.store import rule_versions, schema
 
 Row = dict[str, Any]
 
@@ -94,6 +94,7 @@ async def project(connection: AsyncConnection, before: MeshView, after: MeshView
     for each in OF_VIEWS:
         if each.basis(before) != each.basis(after):
             await _replace(connection, each.table, each.rows(before), each.rows(after))
+    await rule_versions.project(connection, before, after)
     for event in new:
         for change in changes_by(event):
             await _carry_out(connection, change)

@@ -10,6 +10,7 @@ from sqlalchemy import (
     DateTime,
     Double,
     Identity,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -172,4 +174,24 @@ gateways = Table(
     Column("member", JSONB, nullable=False),
     Column("connected", Boolean, nullable=False),
     Column("seen", DateTime(timezone=True), nullable=False),
+)
+
+rule_versions = Table(
+    "rule_versions",
+    metadata,
+    # {rule_id}@{from_revision}
+    Column("name", Text, primary_key=True),
+    Column("rule_id", Text, nullable=False),
+    Column("from_revision", BigInteger, nullable=False),
+    # null while it is in force
+    Column("until_revision", BigInteger),
+    Column("rank", Double, nullable=False),
+    # kind and text of the match, to find those that a topic may match
+    Column("match_kind", Text, nullable=False),
+    Column("match", Text, nullable=False),
+    # the mesh.v1.RuleSpec
+    Column("spec", LargeBinary, nullable=False),
+    Index("rule_versions_of_rule", "rule_id", "from_revision", unique=True),
+    Index("rule_versions_of_match", "match_kind", "match", "from_revision"),
+    Index("rule_versions_span", text("int8range(from_revision, until_revision)"), postgresql_using="gist"),
 )

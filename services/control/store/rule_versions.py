@@ -1,0 +1,71 @@
+"""Every version that a rule has had in force, as a table: what the past is answered from, however long the log is.
+
+The routing table in memory does not do for that: it counts up what is long past, and keeps the count only. A version
+begins with the change that made it, also where that was held and counted a moment later; what was given up or is still
+held has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import bindparam, insert, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from mesh.routing import RuleVersion
+from mesh.routing.codec import rule_to_proto
+from services.control.domain.view import MeshView
+from services.control.store import schema
+
+Row = dict[str, Any]
+
+
+def begun(before: MeshView, after: MeshView) -> Iterator[Row]:
+    """Rows of versions that count after a change of the rules, and did not before."""
+    known = _names(before)
+    for version in after.state.effective.living:
+        if name_of(version) not in known:
+            yield _row(version)
+
+
+def ended(before: MeshView, after: MeshView) -> Iterator[tuple[str, int]]:
+    """Names of versions that count no more, with the revision that ended them."""
+    for name in _names(before) - _names(after):
+        yield name, after.rules_revision
+
+
+async def project(connection: AsyncConnection, before: MeshView, after: MeshView) -> None:
+    """Brings the table from `before` to `after`."""
+    if before.rules_revision == after.rules_revision:
+        return
+    table = schema.rule_versions
+    if over := [{"of": name, "until": revision} for name, revision in ended(before, after)]:
+        statement = update(table).where(table.c.name == bindparam("of")).values(until_revision=bindparam("until"))
+        await connection.execute(statement, over)
+    if new := list(begun(before, after)):
+        await connection.execute(insert(table), new)
+
+
+def name_of(version: RuleVersion) -> str:
+    return f"{version.rule.rule_id}@{version.from_revision}"
+
+
+def _names(view: MeshView) -> set[str]:
+    return {name_of(version) for version in view.state.effective.living}
+
+
+def _row(version: RuleVersion) -> Row:
+    spec = rule_to_proto(version.rule)
+    kind = spec.match.WhichOneof("kind") or ""
+    value = getattr(spec.match, kind)
+    return {
+        "name": name_of(version),
+        "rule_id": spec.rule_id,
+        "from_revision": version.from_revision,
+        "until_revision": None,
+        "rank": version.rank,
+        "match_kind": kind,
+        "match": value if isinstance(value, str) else "",
+        "spec": spec.SerializeToString(deterministic=True),
+    }
