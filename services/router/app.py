@@ -14,6 +14,7 @@ from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
 from services.router.agents.bulletin import Bulletin
 from services.router.agents.follower import Follower
+from services.router.agents.forwarding_lead import ForwardingLead
 from services.router.agents.rule_book import RuleBook
 from services.router.change import Readiness
 from services.router.discovery.reports import Reporter
@@ -45,9 +46,13 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     readiness = Readiness(lifecycle)
     rule_book = RuleBook()
     follower = Follower(settings, bulletin, rule_book, readiness)
-    reporter = Reporter(settings.control_address, lambda: _report(settings, bulletin, roster), roster.change, hold)
+    lead = ForwardingLead(settings, rule_book, roster.change)
+    reporter = Reporter(
+        settings.control_address, lambda: _report(settings, bulletin, roster, lead), roster.change, hold
+    )
     await server.start()
-    running = [asyncio.create_task(part) for part in (follower.run(), reporter.run(), readiness.mirror(server))]
+    parts = (follower.run(), reporter.run(), readiness.mirror(server), lead.run())
+    running = [asyncio.create_task(part) for part in parts]
     stopping = asyncio.create_task(lifecycle.stopping.wait())
     try:
         done, _ = await asyncio.wait({stopping, *running}, return_when=asyncio.FIRST_COMPLETED)
@@ -61,7 +66,9 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
         management.stop()
 
 
-def _report(settings: RouterSettings, bulletin: Bulletin, roster: Roster) -> discovery.RouterReport:
+def _report(
+    settings: RouterSettings, bulletin: Bulletin, roster: Roster, lead: ForwardingLead
+) -> discovery.RouterReport:
     latest = bulletin.latest
     return discovery.RouterReport(
         router=admin.Member(
@@ -74,4 +81,5 @@ def _report(settings: RouterSettings, bulletin: Bulletin, roster: Roster) -> dis
         ),
         members=roster.members(),
         departed=roster.departed(),
+        record_rules=lead.progress(),
     )

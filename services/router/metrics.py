@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from prometheus_client import Counter, Gauge, Histogram
 
 _PREFIX = "kafka_mesh_router_"
@@ -26,3 +28,24 @@ push_latency = Histogram(
 outbox = Gauge(f"{_PREFIX}outbox_orders", "Orders that wait to be written to data planes, all together.")
 watches_ended = Counter(f"{_PREFIX}watches_ended", "Watches that the router ended.", ["reason"])
 control_connected = Gauge(f"{_PREFIX}control_connected", "1 while control takes this router's reports.")
+record_partitions = Gauge(f"{_PREFIX}record_rule_partitions", "Of the work topic: this router's share of the rules.")
+record_memberships_ended = Counter(
+    f"{_PREFIX}record_rule_memberships_ended", "Memberships in the group of record rules that ended in an error."
+)
+record_workers_ended = Counter(f"{_PREFIX}record_rule_workers_ended", "Worker processes that ended unasked.")
+record_rule_lag = Gauge(f"{_PREFIX}record_rule_lag_records", "Records that a rule has not read yet.", ["rule"])
+record_rule_records = Gauge(
+    f"{_PREFIX}record_rule_records", "What became of records since the rule's worker began.", ["rule", "outcome"]
+)
+record_rule_problem = Gauge(f"{_PREFIX}record_rule_problem", "1 while a rule does not go on.", ["rule"])
+record_rule_heartbeat = Gauge(
+    f"{_PREFIX}record_rule_heartbeat_age_seconds",
+    "Since the worker last spoke of a rule; it does once a second.",
+    ["rule"],
+)
+
+
+@cache
+def record_rule_count(name: str) -> Gauge:
+    """What the worker counts of a rule besides; README.md lists the names."""
+    return Gauge(f"{_PREFIX}{name}", "Said by the worker of record rules.", ["rule"])

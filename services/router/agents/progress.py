@@ -1,0 +1,105 @@
+"""How far this router's record rules are: the last word of the worker about each, for control and for /metrics.
+
+A view that is made again by the next words; nothing rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+
+from mesh.rpc import record_rules
+from services.router import metrics
+from services.router.forwarding.orders import Progress
+
+MOST_PARTITIONS = 1000
+"""Of one rule in a report; those that are most behind. Sums are over all of them."""
+
+
+class ProgressBoard:
+    """The last word about each rule. No I/O."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last: dict[str, record_rules.RecordRuleProgress] = {}
+        self._heard: dict[str, float] = {}
+        self._problem = "the router's worker process starts"
+        self._changed = False
+        self._shown: Set[str] = frozenset()
+        self._measured: dict[str, set[str]] = {}
+
+    def heard(self, said: Progress) -> None:
+        """The worker spoke of a rule."""
+        rule_id = said.progress.record_rule_id
+        progress = bounded(said.progress)
+        before = self._last.get(rule_id)
+        progress.report_time.GetCurrentTime()
+        self._last[rule_id], self._heard[rule_id] = progress, self._clock()
+        self._changed = self._changed or before is None or not _same(before, progress)
+        self._measure(rule_id, progress, said.counts)
+
+    def stumbled(self, problem: str) -> None:
+        """The worker process ended; all of its rules wait."""
+        self._problem = problem
+        for progress in self._last.values():
+            progress.problem = problem
+        self._changed = True
+
+    def shown(self, running: Set[str]) -> list[record_rules.RecordRuleProgress]:
+        """Of these rules, by id; those that the worker has not spoken of yet say why."""
+        return [
+            self._last.get(rule_id) or record_rules.RecordRuleProgress(record_rule_id=rule_id, problem=self._problem)
+            for rule_id in sorted(running)
+        ]
+
+    def look(self, running: Set[str]) -> bool:
+        """Whether there is something new to tell since the last look; forgets what runs here no more."""
+        for rule_id in self._last.keys() - running:
+            del self._last[rule_id], self._heard[rule_id]
+            self._forget_metrics(rule_id)
+        for rule_id, heard in self._heard.items():
+            metrics.record_rule_heartbeat.labels(rule_id).set(self._clock() - heard)
+        changed, self._changed = self._changed or running != self._shown, False
+        self._shown = frozenset(running)
+        return changed
+
+    def _measure(self, rule_id: str, progress: record_rules.RecordRuleProgress, counts: dict[str, float]) -> None:
+        metrics.record_rule_lag.labels(rule_id).set(progress.lag)
+        metrics.record_rule_problem.labels(rule_id).set(bool(progress.problem))
+        named = {"written": progress.records_written, "filtered": progress.records_filtered}
+        for outcome, records in {**named, "dead": progress.records_dead}.items():
+            metrics.record_rule_records.labels(rule_id, outcome).set(records)
+        for name, value in counts.items():
+            metrics.record_rule_count(name).labels(rule_id).set(value)
+        self._measured[rule_id] = self._measured.get(rule_id, set()) | counts.keys()
+
+    def _forget_metrics(self, rule_id: str) -> None:
+        for gauge in (metrics.record_rule_lag, metrics.record_rule_problem, metrics.record_rule_heartbeat):
+            gauge.remove(rule_id)
+        for outcome in ("written", "filtered", "dead"):
+            metrics.record_rule_records.remove(rule_id, outcome)
+        for name in self._measured.pop(rule_id, ()):
+            metrics.record_rule_count(name).remove(rule_id)
+
+
+def bounded(said: record_rules.RecordRuleProgress) -> record_rules.RecordRuleProgress:
+    """The progress with its sums, and with no more partitions than a report takes."""
+    progress = record_rules.RecordRuleProgress()
+    progress.CopyFrom(said)
+    progress.lag = sum(_behind(each) for each in said.partitions)
+    progress.partition_count = len(said.partitions)
+    if len(said.partitions) > MOST_PARTITIONS:
+        del progress.partitions[:]
+        furthest = sorted(said.partitions, key=_behind, reverse=True)[:MOST_PARTITIONS]
+        progress.partitions.extend(sorted(furthest, key=lambda each: (each.topic, each.partition)))
+    return progress
+
+
+def _behind(partition: record_rules.PartitionProgress) -> int:
+    return max(0, partition.end - partition.position)
+
+
+def _same(one: record_rules.RecordRuleProgress, other: record_rules.RecordRuleProgress) -> bool:
+    plain = record_rules.RecordRuleProgress()
+    plain.CopyFrom(other)
+    plain.report_time.CopyFrom(one.report_time)
+    return one == plain
