@@ -84,7 +84,8 @@ class Control:
             settings.audit_kept_days,
         )
         self.members = Members(timedelta(seconds=settings.gateway_gone_s))
-        self._registering = Registering(self.journal, self.members, GatewayRegister(self._database))
+        self.register = GatewayRegister(self._database)
+        self._registering = Registering(self.journal, self.members, self.register)
         self.connections = Connections()
         self._turns = Turns()
         self._probes = Probes(self.journal, self.connections, settings.probe_interval_s)

@@ -178,6 +178,6 @@ async def test_members_are_shown_while_they_are_there(apples_on_c1: World) -> No
         await until(is_shown, "the members are shown")
 
     async def is_gone() -> bool:
-        return not (await world.status()).members
+        return [(each.name, each.left_behind) for each in (await world.status()).members] == [("members/g1", True)]
 
-    await until(is_gone, "the members are gone")
+    await until(is_gone, "the router is gone, and with it all news of the gateway")

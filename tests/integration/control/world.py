@@ -80,6 +80,7 @@ class World:
         self.clusters = admin_grpc.ClusterServiceStub(self.channel)
         self.rules = admin_grpc.RuleServiceStub(self.channel)
         self.decisions = admin_grpc.DecisionServiceStub(self.channel)
+        self.changes = admin_grpc.ChangeServiceStub(self.channel)
         self.instances = instances_grpc.InstanceServiceStub(self.channel)
         self.rollouts = discovery_grpc.RolloutServiceStub(self.channel)
         if wait:
@@ -139,6 +140,7 @@ class Router:
     def __init__(self, world: World, *gateways: str) -> None:
         self._call = world.rollouts.Report()
         self._world = world
+        self._departed: dict[str, int] = {}
         self.members = {
             name: admin.Member(name=f"members/{name}", kind=admin.MEMBER_KIND_GATEWAY, phase=admin.MEMBER_PHASE_APPLIED)
             for name in gateways
@@ -162,6 +164,11 @@ class Router:
         del self.members[name]
         await self._report()
 
+    async def says_goodbye(self, name: str) -> None:
+        """The gateway has stopped in order."""
+        self._departed[f"members/{name}"] = 0
+        await self.leaves(name)
+
     async def obeys(self, *names: str) -> None:
         """Lets gateways do what the log says, for ever: hold, then run."""
         journal = self._world.control.journal
@@ -180,7 +187,8 @@ class Router:
 
     async def _report(self) -> None:
         router = admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER)
-        await self._call.write(discovery.RouterReport(router=router, members=self.members.values()))
+        members = self.members.values()
+        await self._call.write(discovery.RouterReport(router=router, members=members, departed=self._departed))
 
     async def _is_known(self) -> bool:
         names = {member.name for member in (await self._world.status()).members}

@@ -23,6 +23,10 @@ def asked(command: Message = SET, after_s: float = 60, **fields: Any) -> admin.S
     return request
 
 
+def with_options(**options: Any) -> admin.SetRuleRequest:
+    return admin.SetRuleRequest(options=admin.ChangeOptions(**options))
+
+
 def pending(*after_s: float) -> dict[str, events.Event]:
     """Changes s0, s1, ... that are scheduled for these seconds after noon."""
     made = {}
@@ -55,9 +59,9 @@ def test_a_command_is_kept_as_it_came() -> None:
         (asked(admin.RegisterClusterRequest()), "command"),
         (asked(admin.FreezeRequest()), "command"),
         (admin.ScheduleChangeRequest(time=asked().time), "command"),
-        (asked(admin.SetRuleRequest(options={"request_id": "a"})), "command.options.request_id"),
-        (asked(admin.SetRuleRequest(options={"validate_only": True})), "command.options.validate_only"),
-        (asked(admin.SetRuleRequest(options={"wait_for": admin.WAIT_FOR_ALL_MEMBERS})), "command.options.wait_for"),
+        (asked(with_options(request_id="a")), "command.options.request_id"),
+        (asked(with_options(validate_only=True)), "command.options.validate_only"),
+        (asked(with_options(wait_for=admin.WAIT_FOR_ALL_MEMBERS)), "command.options.wait_for"),
         (asked(admin.SetRuleRequest(target_cluster="c" * 300_000)), "command"),
         (asked(may_be_late_s=-1), "may_be_late_s"),
         (asked(may_be_late_s=86_401), "may_be_late_s"),
