@@ -11,6 +11,9 @@ from services.router.forwarding.judging.values import UnreadableError, ValueRead
 from services.router.forwarding.records import Record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST_MS = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
+_LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
+"""What CEL has timestamps for; Kafka takes any 64 bits."""
 
 
 class Seen(NamedTuple):
@@ -70,13 +73,9 @@ def _headers(record: Record) -> dict[str, str]:
 
 
 def _timestamp(record: Record) -> datetime:
-    try:
-        return EPOCH + timedelta(milliseconds=record.timestamp()[1])
-    except OverflowError:  # Kafka takes any 64 bits
-        return _LATEST if record.timestamp()[1] > 0 else _EARLIEST
+    return EPOCH + timedelta(milliseconds=max(_EARLIEST_MS, min(record.timestamp()[1], _LATEST_MS)))
 
 
-_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _PARTS: dict[str, Callable[[Record], object]] = {
     "key": _key,
     "headers": _headers,
