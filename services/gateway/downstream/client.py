@@ -20,15 +20,17 @@ from prometheus_client import Counter
 
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
 from services.gateway.requests.mesh.api_versions import unsupported_version
 from services.gateway.requests.nodes import Advertised
-from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
+from services.gateway.requests.plan import Answer, Body, Close, MeshView, NoAnswer, RawResponse, Request, Versioned
 from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name
@@ -80,6 +82,7 @@ class ClientConnection(FrameStream):
     ) -> None:
         super().__init__(mesh.limits.max_frame_bytes)
         self.session = Session()
+        self._follower = Follower(mesh.tables, self.session)
         self._mesh = mesh
         self._connections = connections
         self._advertised = advertised
@@ -109,6 +112,7 @@ class ClientConnection(FrameStream):
     def made(self) -> None:
         peer = self._transport.get_extra_info("peername") if self._transport else None
         self.session.peer = f"{peer[0]}:{peer[1]}" if peer else ""
+        self.session.address = peer[0] if peer else ""
         self.session.asked_node = self._asked_node(self._transport) if self._transport else None
         self._connections.add(self)
         metrics.client_connections.inc()
@@ -148,7 +152,7 @@ class ClientConnection(FrameStream):
         if header.api_key == ApiKey.API_VERSIONS:
             slot = _Slot(header, None, None, 0)
             self._slots.append(slot)
-            self._answered(slot, unsupported_version(self._mesh.view(self.session, self._advertised)))
+            self._answered(slot, unsupported_version(self._view(header)))
             return
         log.warning(
             "closing a connection: request not served",
@@ -179,7 +183,7 @@ class ClientConnection(FrameStream):
         if self._pipelined and self._pipelined_asking is None and not self._held:
             slot = self._pipelined[0]
             hold = self._mesh.hold
-            if hold is not None and slot.request is not None and hold.concerns(slot.request):
+            if hold is not None and slot.request is not None and self._is_held(slot.request, hold):
                 self._held = True
                 hold.wait(self._released)
                 return False
@@ -188,14 +192,21 @@ class ClientConnection(FrameStream):
             return True
         return False
 
+    def _is_held(self, request: Request, hold: Hold) -> bool:
+        return hold.concerns(request, self._follower.identity(request.header.client_id))
+
     def _released(self) -> None:
         self._held = False
         self._pump()
 
+    def _view(self, header: RequestHeader) -> MeshView:
+        return self._mesh.view(self.session, self._advertised, self._follower.view(header.client_id))
+
     def _start(self, slot: _Slot) -> None:
         assert slot.handler is not None and slot.request is not None
         handle = slot.handler.handle_of(slot.header.api_version)
-        plan = handle(slot.request, self._mesh.view(self.session, self._advertised))
+        followed = self._follower.view(slot.header.client_id)
+        plan = handle(slot.request, self._mesh.view(self.session, self._advertised, followed))
         slot.exchange = exchange = Exchange(
             plan,
             self._mesh.clusters,
@@ -203,9 +214,10 @@ class ClientConnection(FrameStream):
             self._lanes,
             slot.header.client_id,
             lambda _, answer: self._answered(slot, answer),
+            followed.names,
         )
         if slot.produces:
-            self._mesh.producing[slot] = slot.request
+            self._mesh.producing[slot] = Started(slot.request, self._follower.client)
             exchange.on_asked = self._asked
         exchange.start()
 

@@ -5,9 +5,10 @@ very read that brought the answer. Bytes that the plan may look at later are cop
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -29,6 +30,7 @@ from services.gateway.requests.plan import (
     Stale,
     Unreachable,
 )
+from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.lanes import Lanes, LeftBehind, Taker
 from services.gateway.upstream.questions import decoded
@@ -39,6 +41,8 @@ log = structlog.get_logger(__name__)
 
 LEFT_BEHIND_S = 30.0
 """How long an answer that its plan did not wait for is kept while its client goes on asking elsewhere."""
+
+NO_NAMES: Mapping[str, TopicNames] = MappingProxyType({})
 
 OnEnd = Callable[["Exchange", Answer], None]
 
@@ -53,6 +57,7 @@ class Exchange:
         "_lanes",
         "_left",
         "_missing",
+        "_names",
         "_on_end",
         "_outcomes",
         "_plan",
@@ -72,8 +77,11 @@ class Exchange:
         lanes: Lanes,
         client_id: str | None,
         on_end: OnEnd,
+        names: Mapping[str, TopicNames] = NO_NAMES,
     ) -> None:
+        """`names`: by cluster, where the client has other names for topics than the cluster."""
         self._plan = plan
+        self._names = names
         self._clusters = clusters
         self._conversions = conversions
         self._lanes = lanes
@@ -152,7 +160,7 @@ class Exchange:
             case Convert():
                 return self._convert(command)
             case Stale(cluster, topics):
-                self._clusters.doubt_topics(cluster, topics)
+                self._clusters.doubt_topics(cluster, topics, self._names.get(cluster))
             case Forget(cluster, coordinator):
                 self._clusters.forget_coordinator(cluster, coordinator)
         return True, None
@@ -168,7 +176,7 @@ class Exchange:
             elif this == self._round:
                 self._step(result)
 
-        self._clusters.refresh(cluster, topics, done)
+        self._clusters.refresh(cluster, topics, done, self._names.get(cluster))
         self._stepping = False
         return (True, found[0]) if found else (False, None)
 
@@ -218,13 +226,14 @@ class Exchange:
         if call.resume_key is not None:
             self._submit_resumable(call, take)
             return
-        self._clusters.submit(call, self._lanes, self.client_id, take)
+        self._clusters.submit(call, self._lanes, self.client_id, take, self._names.get(call.cluster))
 
     def _submit_resumable(self, call: Call, take: Taker) -> None:
         place = (self._clusters.incarnation(call.cluster), call.target, call.lane)
         waiting = self._lanes.left_behind
         # what a topic is called may have changed since: then the question is another one
-        key = (call.resume_key, self._clusters.names(call.cluster))
+        names = self._names.get(call.cluster)
+        key = (call.resume_key, names)
         left = waiting.get(place)
         if left is not None and left.key == key:
             if left.outcome is not None:
@@ -247,7 +256,7 @@ class Exchange:
             elif waiting.get(place) is mine:
                 mine.outcome, mine.arrived = _kept(call, outcome, owned, False), monotonic()
 
-        self._clusters.submit(call, self._lanes, self.client_id, settled)
+        self._clusters.submit(call, self._lanes, self.client_id, settled, names)
 
     # --- outcomes ------------------------------------------------------------------------------------------------
 

@@ -7,16 +7,24 @@ the waiting requests start under whatever table is in force.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from mesh.routing import Route, RoutingTable
+from mesh.routing import ClientIdentity, Route, RoutingTable
 from services.gateway import metrics
 from services.gateway.requests.plan import Request
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import scan_produce
 
-NameOf = Callable[[bytes], str | None]
-"""The name of the topic with this id, if it is known."""
+NameOf = Callable[[bytes, RoutingTable], str | None]
+"""The name of the topic with this id, if it is known to clients who see this table."""
+
+
+class Started(NamedTuple):
+    """A Produce, and who sent it."""
+
+    request: Request
+    client: ClientIdentity
 
 
 class Hold:
@@ -31,25 +39,19 @@ class Hold:
         self._waiting: list[Callable[[], None]] = []
         self._began = asyncio.get_running_loop().time()
 
-    def concerns(self, request: Request) -> bool:
-        """Whether a Produce names a topic that moves. One that can't be read is nobody's to hold."""
+    def concerns(self, request: Request, client: ClientIdentity) -> bool:
+        """Whether a Produce names a topic that moves for this client. One that can't be read is nobody's to hold."""
         try:
             scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
         except WireError:
             return False
-        return any(self.moves(topic.name or self._name_of(topic.topic_id)) for topic in scan.topics)
+        before, after = self.before.for_client(client), self.after.for_client(client)
+        names = (topic.name or self._name_of(topic.topic_id, before) for topic in scan.topics)
+        return any(name is None or _moves(name, before, after) for name in names)
 
-    def moves(self, topic: str | None) -> bool:
-        """To another cluster, or to a later visit of the same one: a table may pass over revisions. A topic whose name
-        is not known yet (None) may be any."""
-        if topic is None:
-            return True
-        old, new = self.before.route(topic), self.after.route(topic)
-        return _stay(old) != _stay(new)
-
-    def drain(self, started: dict[object, Request]) -> None:
+    def drain(self, started: Mapping[object, Started]) -> None:
         """Begin: these Produce requests are on their way."""
-        self._draining = {who for who, request in started.items() if self.concerns(request)}
+        self._draining = {who for who, (request, client) in started.items() if self.concerns(request, client)}
         self._check()
 
     def answered(self, who: object) -> None:
@@ -71,6 +73,11 @@ class Hold:
         metrics.held_requests.dec(len(waiting))
         for wake in waiting:
             wake()
+
+
+def _moves(topic: str, before: RoutingTable, after: RoutingTable) -> bool:
+    """To another cluster, or to a later visit of the same one: a table may pass over revisions."""
+    return _stay(before.route(topic)) != _stay(after.route(topic))
 
 
 def _stay(route: Route | None) -> tuple[str, str, int] | None:

@@ -1,4 +1,4 @@
-"""The one place where the routing table in force is kept, and what all client connections of the process share."""
+"""What all client connections of the process share: the tables that they follow, the way upstream, what is held."""
 
 import asyncio
 import secrets
@@ -11,10 +11,11 @@ from mesh.routing import RoutingTable
 from services.gateway import metrics
 from services.gateway.downstream.budget import ByteBudget
 from services.gateway.downstream.conversions import Conversions
-from services.gateway.downstream.hold import Hold
+from services.gateway.downstream.hold import Hold, Started
+from services.gateway.downstream.tables import Tables, View
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import Advertised, VirtualNodes, nodes_for
-from services.gateway.requests.plan import MeshView, Request
+from services.gateway.requests.plan import MeshView
 from services.gateway.requests.topic_ids import known_name
 from services.gateway.upstream.clusters import Clusters
 
@@ -36,16 +37,16 @@ class ClientLimits:
 
 @dataclass(slots=True)
 class Mesh:
-    """The table, the way upstream, and what is on its way."""
+    """The tables, the way upstream, and what is on its way."""
 
     clusters: Clusters
     mesh_id: str
     limits: ClientLimits
     conversions: Conversions = field(default_factory=Conversions)
-    table: RoutingTable = field(default_factory=RoutingTable)
+    tables: Tables = field(default_factory=Tables)
     memory: Memory = field(default_factory=Memory)
     hold: Hold | None = None
-    producing: dict[object, Request] = field(default_factory=dict)
+    producing: dict[object, Started] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
     budget: ByteBudget = field(init=False)
     _nodes: dict[tuple[Advertised, str, str], VirtualNodes] = field(init=False, default_factory=dict)
@@ -63,11 +64,16 @@ class Mesh:
         passages = self.memory.passages
         metrics.passages.set_function(lambda: len(passages))
 
-    def view(self, session: Session, advertised: Advertised) -> MeshView:
+    @property
+    def table(self) -> RoutingTable:
+        """The one in force."""
+        return self.tables.in_force
+
+    def view(self, session: Session, advertised: Advertised, followed: View) -> MeshView:
         """What a request that starts now may know."""
         return MeshView(
-            table=self.table,
-            clusters=self.clusters.known,
+            table=followed.table,
+            clusters=followed.clusters(self.clusters.known),
             nodes=self._nodes_of(advertised, session.software_name, session.software_version),
             session=session,
             memory=self.memory,
@@ -88,8 +94,7 @@ class Mesh:
     def run_table(self, table: RoutingTable) -> None:
         """Put a table in force: one assignment, for all requests that start from now on."""
         self.clusters.follow(table)
-        self.clusters.call_topics(table)
-        self.table = table
+        self.tables.run(table)
         self._nodes.clear()
         metrics.table_revision.set(table.revision)
         log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=len(table.living))
@@ -103,9 +108,10 @@ class Mesh:
             earlier.release()
         return self.hold
 
-    def _topic_name(self, topic_id: bytes) -> str | None:
+    def _topic_name(self, topic_id: bytes, seen: RoutingTable) -> str | None:
         now = asyncio.get_running_loop().time()
-        return known_name(topic_id, self.mesh_id, self.memory, self.clusters.known.values(), now)
+        known = self.tables.view_of(seen).clusters(self.clusters.known)
+        return known_name(topic_id, self.mesh_id, self.memory, known.values(), now)
 
     def end_hold(self, switch_to: RoutingTable | None = None) -> None:
         """Release what is held, under `switch_to` or the table in force."""

@@ -47,7 +47,7 @@ _editions = itertools.count(1)
 
 @dataclass(slots=True)
 class ClusterKnowledge:
-    """Mutable: `learn*` replaces what is known, topic by topic."""
+    """Mutable: `learn*` replaces what is known, topic by topic. Topics are called as on the cluster."""
 
     name: str
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
@@ -70,6 +70,11 @@ class ClusterKnowledge:
     """Why the cluster can't be reached now; None while it can."""
     _spoken: dict[int, dict[int, VersionRange]] = field(default_factory=dict)
     """Broker id -> API key -> range."""
+
+    @property
+    def naming(self) -> int:
+        """Which names topics are told by: 0 for the cluster's own."""
+        return 0
 
     @property
     def available(self) -> bool:
@@ -133,11 +138,6 @@ class ClusterKnowledge:
             f.name: VersionRange(f.min_version, f.max_version) for f in response.supported_features
         }
         self.finalized_features = {f.name: f.max_version_level for f in response.finalized_features}
-
-    def forget(self, topics: Iterable[str]) -> None:
-        """These names stand for other topics from now on."""
-        for topic in topics:
-            self._drop(topic)
 
     def doubt(self, topics: Iterable[str]) -> None:
         """The next use has to ask again."""

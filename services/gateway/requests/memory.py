@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from mesh.routing import ANONYMOUS
 from services.gateway.requests.groups.share_sessions import ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
 from services.gateway.requests.records.fetch_sessions import FetchSessions
@@ -89,6 +90,7 @@ READ_REPLICA_SECONDS = 300.0
 """After this the leader is asked again which replica is the nearest: clients' `metadata.max.age.ms`."""
 TOPIC_NAMES_REMEMBERED = 200_000
 """Topics whose name one gateway finds by their id: about 50 MB."""
+NAMINGS_REMEMBERED = 10_000
 STRANGE_TOPIC_IDS_REMEMBERED = 10_000
 STRANGE_TOPIC_ID_SECONDS = 2.0
 """So long clusters are not asked again for an id that none of them knew: clients try unknown ids again and again."""
@@ -124,8 +126,10 @@ class Memory:
         default_factory=lambda: BoundedCache(TOPIC_NAMES_REMEMBERED, math.inf)
     )
     """Mesh topic id -> name."""
-    topics_looked_through: dict[str, int] = field(default_factory=dict)
-    """Cluster -> the edition of its topics' names that `topic_names` has."""
+    topics_looked_through: BoundedCache[tuple[str, int], int] = field(
+        default_factory=lambda: BoundedCache(NAMINGS_REMEMBERED, math.inf)
+    )
+    """Cluster, and whose names for its topics -> the edition of them that `topic_names` has."""
     strange_topic_ids: BoundedCache[bytes, bool] = field(
         default_factory=lambda: BoundedCache(STRANGE_TOPIC_IDS_REMEMBERED, STRANGE_TOPIC_ID_SECONDS)
     )
@@ -146,6 +150,7 @@ class Memory:
             "spanning": self.spanning,
             "strange_topic_ids": self.strange_topic_ids,
             "topic_names": self.topic_names,
+            "topics_looked_through": self.topics_looked_through,
         }
 
 
@@ -167,13 +172,16 @@ class Session:
     """One client connection, as handlers see it."""
 
     peer: str = ""
-    """Address of the client, for log lines."""
+    """Address and port of the client, for log lines."""
     client_id: str | None = None
     software_name: str = ""
     """From ApiVersions v3 and later; empty for clients that do not say."""
     software_version: str = ""
     asked_node: int | None = None
     """The virtual node that the connection was made to; None where its address does not tell."""
+    address: str = ""
+    """IP address of the client."""
+    principal: str = ANONYMOUS
     producing: list[OnItsWay] = field(default_factory=list)
     """In the order in which they came."""
     share_sessions: ShareSessions = field(default_factory=ShareSessions)

@@ -21,9 +21,10 @@ from enum import Enum
 from typing import Any, TypeVar, TypeVarTuple
 
 from mesh.routing import RoutingTable
-from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Memory, Session
 from services.gateway.requests.nodes import VirtualNodes
+from services.gateway.requests.topic_names import KnownCluster
 from services.gateway.wire.codec import decode, decode_prefix
 from services.gateway.wire.frames import RequestHeader
 from services.gateway.wire.primitives import Buffer
@@ -69,8 +70,9 @@ class MeshView:
     """All that a handler may know."""
 
     table: RoutingTable
-    clusters: Mapping[str, ClusterKnowledge]
-    """What is known about each cluster of `table`, reachable or not."""
+    """As the client who asks sees it."""
+    clusters: Mapping[str, KnownCluster]
+    """What is known about each cluster of `table`, reachable or not, by the names that this client has for topics."""
     nodes: VirtualNodes
     """The brokers that this client is shown."""
     session: Session

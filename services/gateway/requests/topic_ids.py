@@ -13,9 +13,9 @@ from collections.abc import Generator, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
-from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.memory import TOPIC_NAMES_REMEMBERED, Memory
 from services.gateway.requests.plan import Call, Command, MeshView, ask_all
+from services.gateway.requests.topic_names import KnownCluster
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -35,18 +35,13 @@ def mesh_topic_id(mesh_id: str, topic: str) -> bytes:
     return bytes((found[0] ^ 0x80, *found[1:])) if found[0] >> 2 == _LIKE_A_DASH else found
 
 
-def is_internal(topic: str) -> bool:
-    """Whether the topic is its cluster's own business: it is left out where all topics are listed."""
-    return topic.startswith("__")
-
-
 def topic_name(mesh: MeshView, topic_id: bytes) -> str | None:
     """The topic of this id, if a cluster has shown it; asks nobody."""
     return known_name(topic_id, mesh.mesh_id, mesh.memory, mesh.clusters.values(), mesh.now)
 
 
 def known_name(
-    topic_id: bytes, mesh_id: str, memory: Memory, clusters: Iterable[ClusterKnowledge], now: float
+    topic_id: bytes, mesh_id: str, memory: Memory, clusters: Iterable[KnownCluster], now: float
 ) -> str | None:
     """As `topic_name`, for those who have no view."""
     names = memory.topic_names
@@ -58,15 +53,16 @@ def known_name(
     return found
 
 
-def _look_through(knowledge: ClusterKnowledge, mesh_id: str, memory: Memory, now: float) -> None:
+def _look_through(knowledge: KnownCluster, mesh_id: str, memory: Memory, now: float) -> None:
     """Remember the ids of the cluster's topics, unless that is done: who asks for strange ids asks again and again."""
     names, seen = memory.topic_names, memory.topics_looked_through
     overflowing = len(names) >= names.capacity
-    if seen.get(knowledge.name) == knowledge.names_edition and not overflowing:
+    place = (knowledge.name, knowledge.naming)
+    if seen.get(place, now) == knowledge.names_edition and not overflowing:
         return
     for name in knowledge.topics:
         names.put(mesh_topic_id(mesh_id, name), name, now)
-    seen[knowledge.name] = knowledge.names_edition
+    seen.put(place, knowledge.names_edition, now)
 
 
 def topic_names(mesh: MeshView, topic_ids: Iterable[bytes]) -> Generator[Command, Any, dict[bytes, str]]:

@@ -1,17 +1,37 @@
-"""What topics are called on one cluster, by the rules in force: clients' names outwards, the cluster's own inwards."""
+"""What topics are called on one cluster, by the rules that a client sees: clients' names outwards, the cluster's own
+inwards. What is known of a cluster is known by its own names; clients who know topics by other ones see it through
+`RenamedKnowledge`.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 from mesh.routing import RoutingTable
-from services.gateway.requests.topic_ids import is_internal
+from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge, VersionRange
+from services.gateway.wire.messages.api_versions import ApiVersionsResponse
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_numbers = itertools.count(1)
+
+
+def is_internal(topic: str) -> bool:
+    """Whether the topic is its cluster's own business: it is left out where all topics are listed."""
+    return topic.startswith("__")
 
 
 class TopicNames:
     """Both directions for one cluster. Without rules that rename, every topic is called the same on both sides."""
 
-    __slots__ = ("_cluster", "_table", "renaming")
+    __slots__ = ("_cluster", "_table", "number", "renaming")
 
     def __init__(self, cluster: str, table: RoutingTable) -> None:
         self._cluster = cluster
         self._table = table
+        self.number = next(_numbers)
+        """No others have it."""
         self.renaming = table.renames(cluster)
         """Whether any name may be another one."""
 
@@ -47,3 +67,104 @@ class TopicNames:
         """
         name = self._table.virtual_topic(self._cluster, upstream_topic)
         return upstream_topic if name is None and self.upstream(upstream_topic) == upstream_topic else name
+
+
+class _Translated(Mapping[K, V], Generic[K, V]):
+    """A live mapping that is read with other keys, or gives other values."""
+
+    __slots__ = ("_keys", "_look_up")
+
+    def __init__(self, look_up: Callable[[K], V | None], keys: Callable[[], Iterable[K]]) -> None:
+        self._look_up = look_up
+        self._keys = keys
+
+    def __getitem__(self, key: K) -> V:
+        found = self._look_up(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key in self._keys() if self._look_up(key) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class RenamedKnowledge:
+    """What is known of a cluster, told with the names that some clients have for its topics. It is `ClusterKnowledge`
+    to whoever reads it, always as new as that is.
+    """
+
+    __slots__ = ("_known", "_names", "topic_names", "topics")
+
+    def __init__(self, known: ClusterKnowledge, names: TopicNames) -> None:
+        self._known = known
+        self._names = names
+        self.topics: Mapping[str, TopicKnowledge] = _Translated(
+            lambda topic: known.topics.get(names.upstream(topic)),
+            lambda: (name for topic in list(known.topics) if (name := names.virtual(topic)) is not None),
+        )
+        self.topic_names: Mapping[bytes, str] = _Translated(
+            lambda topic_id: names.virtual(known.topic_names[topic_id]) if topic_id in known.topic_names else None,
+            lambda: list(known.topic_names),
+        )
+
+    @property
+    def name(self) -> str:
+        return self._known.name
+
+    @property
+    def naming(self) -> int:
+        return self._names.number
+
+    @property
+    def names_edition(self) -> int:
+        return self._known.names_edition
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerAddress]:
+        return self._known.brokers
+
+    @property
+    def controller_id(self) -> int:
+        return self._known.controller_id
+
+    @property
+    def versions(self) -> Mapping[int, VersionRange]:
+        return self._known.versions
+
+    @property
+    def supported_features(self) -> Mapping[str, VersionRange]:
+        return self._known.supported_features
+
+    @property
+    def finalized_features(self) -> Mapping[str, int]:
+        return self._known.finalized_features
+
+    @property
+    def features_epoch(self) -> int:
+        return self._known.features_epoch
+
+    def learn_features(self, response: ApiVersionsResponse) -> None:
+        self._known.learn_features(response)
+
+    @property
+    def down(self) -> str | None:
+        return self._known.down
+
+    @property
+    def available(self) -> bool:
+        return self._known.available
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        return self._known.leader(self._names.upstream(topic), partition)
+
+    def leaders(self, topic: str) -> tuple[int | None, ...]:
+        return self._known.leaders(self._names.upstream(topic))
+
+    def partition_count(self, topic: str) -> int | None:
+        return self._known.partition_count(self._names.upstream(topic))
+
+
+KnownCluster = ClusterKnowledge | RenamedKnowledge

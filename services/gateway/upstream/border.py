@@ -1,7 +1,7 @@
 """Where names of topics change: calls go out with the cluster's names, answers come in with those of the clients.
 
-Only calls to clusters with rules that rename come here. A message that names no topic of another name passes as it is;
-the others are read and written anew, records as slices of what came.
+Only calls of clients who have other names for topics of the cluster come here. A message that names no topic of another
+name passes as it is; the others are read and written anew, records as slices of what came.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,8 +5,9 @@ Theory of operation
    visits go on trying (`visits`).
 2. A call goes to a broker: a leader by its number, the controller, a coordinator that is looked for first, or any. It
    takes the connection of its lane (`brokers`).
-3. Metadata answers that pass by are learnt from.
-4. Above this class topics are called as clients call them, below it as the cluster does (`border`).
+3. Metadata answers that pass by are learnt from, by the cluster's own names.
+4. Below this class topics are called as the cluster does. Whoever calls them otherwise says so with the call (`names`):
+   it goes out and its answer comes in over the `border`.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from prometheus_client import Counter
 
-from mesh.routing import RoutingTable, UpstreamCluster
+from mesh.routing import UpstreamCluster
 from services.gateway import metrics
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.plan import (
@@ -53,7 +54,6 @@ class Cluster:
         self.spec = spec
         self.name = spec.name
         self.knowledge = ClusterKnowledge(spec.name)
-        self.names = TopicNames(spec.name, RoutingTable())
         self._timeout_s = limits.request_timeout_s
         self._brokers = Brokers(spec, self.knowledge, limits)
         self._visits = Visits(self.knowledge, spec.bootstrap_servers, self._brokers, self._timeout_s, on_versions)
@@ -81,15 +81,6 @@ class Cluster:
             self.spec = spec
         return same
 
-    def call_topics(self, names: TopicNames) -> None:
-        """Go by these names from now on."""
-        if names.renaming or self.names.renaming:
-            before = self.names
-            self.knowledge.forget(
-                [topic for topic in self.knowledge.topics if before.upstream(topic) != names.upstream(topic)]
-            )
-        self.names = names
-
     def start(self) -> None:
         self._visiting = asyncio.get_running_loop().create_task(self._visits.go_on(), name=f"visit {self.name}")
 
@@ -102,22 +93,25 @@ class Cluster:
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
-    def submit(self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle) -> None:
+    def submit(
+        self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle, names: TopicNames | None = None
+    ) -> None:
         """Send a call on its way. `settle` is called exactly once, maybe before this returns."""
         api_key = call.key
         refused = self._refusal(call, api_key)
         if refused is not None:
             settle(refused, True)
             return
-        if api_key == ApiKey.METADATA and not call.raw:
-            settle = self._learning(settle)
-        if self.names.renaming and not call.own_names:
-            crossed = crossing(call, self.names)
+        learns = api_key == ApiKey.METADATA and not call.raw
+        if names is not None and not call.own_names:
+            crossed = crossing(call, names)
             if isinstance(crossed, Unreachable):
                 settle(crossed, True)
                 return
             call, inward = crossed
             settle = _translating(inward, settle)
+        if learns:
+            settle = self._learning(settle)
         target = call.target
         if isinstance(target, Coordinator) and self._coordinators.known(target) is None:
             self._coordinators.find(
@@ -182,22 +176,26 @@ class Cluster:
 
     # --- questions of the gateway's own --------------------------------------------------------------------------
 
-    def refresh(self, topics: tuple[str, ...], done: Callable[[Unreachable | None], None]) -> None:
+    def refresh(
+        self, topics: tuple[str, ...], done: Callable[[Unreachable | None], None], names: TopicNames | None = None
+    ) -> None:
         """Ask for these topics' metadata (creating none); `done` gets None, or why it could not be."""
 
         def learnt(outcome: MetadataResponse | Unreachable) -> None:
             done(outcome if isinstance(outcome, Unreachable) else None)
 
-        self._own(metadata_call(self.knowledge, topics, self._timeout_s), MetadataResponse, learnt)
+        self._own(metadata_call(self.knowledge, topics, self._timeout_s), MetadataResponse, learnt, names)
 
-    def _own(self, call: Call, cls: type[M], done: Callable[[M | Unreachable], None]) -> None:
+    def _own(
+        self, call: Call, cls: type[M], done: Callable[[M | Unreachable], None], names: TopicNames | None = None
+    ) -> None:
         """On a shared connection."""
 
         def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
             if not isinstance(outcome, Sent):
                 done(decoded(outcome, cls, self.name) if isinstance(outcome, RawResponse) else outcome)
 
-        self.submit(replace(call, timeout_s=self._timeout_s), Lanes(), OUR_CLIENT_ID, settle)
+        self.submit(replace(call, timeout_s=self._timeout_s), Lanes(), OUR_CLIENT_ID, settle, names)
 
 
 def _translating(inward: Inward, settle: Settle) -> Settle:

@@ -44,11 +44,6 @@ class Clusters:
             self._leave(self._clusters[name])
         self._recount()
 
-    def call_topics(self, table: RoutingTable) -> None:
-        """Clients' topics are called on their clusters as this table says, from now on."""
-        for name, cluster in self._clusters.items():
-            cluster.call_topics(TopicNames(name, table))
-
     def _stay(self, cluster: Cluster) -> None:
         task = self._leaving.pop(cluster, None)
         if task is not None:
@@ -88,33 +83,37 @@ class Clusters:
 
     # --- for plans -----------------------------------------------------------------------------------------------
 
-    def submit(self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle) -> None:
+    def submit(
+        self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle, names: TopicNames | None = None
+    ) -> None:
+        """`names`: where the one who calls has other names for the cluster's topics than the cluster itself."""
         cluster = self._clusters.get(call.cluster)
         if cluster is None:
             settle(Unreachable(call.cluster, "not part of the mesh", never_sent=True), True)
         else:
-            cluster.submit(call, lanes, client_id, settle)
-
-    def names(self, cluster: str) -> TopicNames | None:
-        """What topics are called there now; an object of its own for each table."""
-        found = self._clusters.get(cluster)
-        return None if found is None or not found.names.renaming else found.names
+            cluster.submit(call, lanes, client_id, settle, names)
 
     def incarnation(self, cluster: str) -> int:
         """Which cluster the name stands for now; 0: none."""
         found = self._clusters.get(cluster)
         return 0 if found is None else found.incarnation
 
-    def refresh(self, cluster: str, topics: tuple[str, ...], done: Callable[[Unreachable | None], None]) -> None:
+    def refresh(
+        self,
+        cluster: str,
+        topics: tuple[str, ...],
+        done: Callable[[Unreachable | None], None],
+        names: TopicNames | None = None,
+    ) -> None:
         found = self._clusters.get(cluster)
         if found is None:
             done(Unreachable(cluster, "not part of the mesh", never_sent=True))
         else:
-            found.refresh(topics, done)
+            found.refresh(topics, done, names)
 
-    def doubt_topics(self, cluster: str, topics: tuple[str, ...]) -> None:
+    def doubt_topics(self, cluster: str, topics: tuple[str, ...], names: TopicNames | None = None) -> None:
         if cluster in self.known:
-            self.known[cluster].doubt(topics)
+            self.known[cluster].doubt(topics if names is None else map(names.upstream, topics))
 
     def forget_coordinator(self, cluster: str, coordinator: Coordinator) -> None:
         if cluster in self._clusters:

@@ -15,6 +15,7 @@ from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge,
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Call
 from services.gateway.requests.table import HANDLERS
+from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.connection import BrokerConnection, Settle
 from services.gateway.upstream.lanes import Lanes
@@ -44,7 +45,9 @@ class OneBroker(Clusters):
     def follow(self, table: RoutingTable) -> None:
         """One cluster, always."""
 
-    def submit(self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle) -> None:
+    def submit(
+        self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle, names: TopicNames | None = None
+    ) -> None:
         self._connection.submit(call, call.api_key, client_id, settle)
 
 

@@ -9,14 +9,15 @@ and with the table's revision, which tells another set of clusters.
 
 from collections.abc import Collection
 
-from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
+from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.topic_names import KnownCluster
 from services.gateway.wire.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
 
 MINIMUM_0_SINCE = 4
 """Before this version of ApiVersions, clients can't read a supported feature that begins at level 0."""
 
 
-def supported_features(clusters: Collection[ClusterKnowledge], version: int) -> list[SupportedFeatureKey]:
+def supported_features(clusters: Collection[KnownCluster], version: int) -> list[SupportedFeatureKey]:
     shared: dict[str, VersionRange] | None = None
     for cluster in clusters:
         own = cluster.supported_features
@@ -29,7 +30,7 @@ def supported_features(clusters: Collection[ClusterKnowledge], version: int) -> 
     ]
 
 
-def finalized_features(clusters: Collection[ClusterKnowledge]) -> list[FinalizedFeatureKey]:
+def finalized_features(clusters: Collection[KnownCluster]) -> list[FinalizedFeatureKey]:
     levels = [cluster.finalized_features for cluster in clusters]
     shared = set(levels[0]).intersection(*levels[1:]) if levels else set()
     lowest = {name: min(each[name] for each in levels) for name in shared}

@@ -13,7 +13,8 @@ import re2
 
 from services.gateway.requests.groups.group_home import owners
 from services.gateway.requests.plan import Command, MeshView, Unreachable, refresh
-from services.gateway.requests.topic_ids import is_internal, look_around
+from services.gateway.requests.topic_ids import look_around
+from services.gateway.requests.topic_names import is_internal
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,16 +62,16 @@ def names_at(
     """
     wanted = set(ids)
     known = mesh.clusters[cluster].topic_names
-    if not wanted <= known.keys():
+    if strange := sorted(each for each in wanted if each not in known):
         # what passes by is learnt
-        unknown = [MetadataRequestTopic(topic_id=each, name=None) for each in sorted(wanted - known.keys())]
+        unknown = [MetadataRequestTopic(topic_id=each, name=None) for each in strange]
         question = MetadataRequest(topics=unknown, allow_auto_topic_creation=False)
         version = highest_version(mesh, cluster, ApiKey.METADATA, HIGHEST_METADATA)
         outcome = yield from ask(Call(cluster, question, version), MetadataResponse)
         if isinstance(outcome, Unreachable):
             return outcome
         for topic in outcome.topics:
-            if topic.error_code and topic.topic_id in wanted - known.keys():
+            if topic.error_code and topic.topic_id in wanted and topic.topic_id not in known:
                 return Unreachable(cluster, f"it does not tell the name of a topic: {error_name(topic.error_code)}")
     named = ((each, known.get(each)) for each in wanted)
     return {each: name for each, name in named if name is not None and mesh.table.cluster_of(name) is not None}

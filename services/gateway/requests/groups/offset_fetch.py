@@ -26,7 +26,8 @@ from services.gateway.requests.plan import (
     Request,
     Unreachable,
 )
-from services.gateway.requests.topic_ids import is_internal, mesh_topic_id
+from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.versions import ask_fitting, highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode

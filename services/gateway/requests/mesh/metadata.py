@@ -29,7 +29,8 @@ from services.gateway.requests.plan import (
     Unreachable,
     ask_all,
 )
-from services.gateway.requests.topic_ids import HIGHEST_METADATA, is_internal, mesh_topic_id, topic_names
+from services.gateway.requests.topic_ids import HIGHEST_METADATA, mesh_topic_id, topic_names
+from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -167,11 +168,12 @@ def _named_topics(mesh: MeshView, wanted: _Wanted, names: list[str]) -> Generato
         yield Gather((), lambda _: False, RETRY_PAUSE_S)
     if not wanted.message.allow_auto_topic_creation:
         return
-    missing = {
-        cluster: gone
+    gone = {
+        cluster: [name for name in owned if wanted.may_be_created(name)]
         for cluster, owned in by_cluster.items()
-        if mesh.clusters[cluster].available and (gone := [name for name in owned if wanted.may_be_created(name)])
+        if mesh.clusters[cluster].available
     }
+    missing = {cluster: names for cluster, names in gone.items() if names}
     if missing:
         yield from _create(mesh, wanted, missing)
 

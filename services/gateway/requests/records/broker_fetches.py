@@ -66,8 +66,8 @@ class BrokerFetches:
     on_its_way: FetchRequest | None = None
     requests: int = 0
     """Sent so far: tells one from the next."""
-    revision: int = 0
-    """Of the routing table by which the broker was asked last."""
+    table: object = None
+    """The routing table by which the broker was asked last."""
     session_id: int = NO_SESSION
     epoch: int = INITIAL_EPOCH
     """Of the next request."""

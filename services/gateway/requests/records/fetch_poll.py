@@ -222,7 +222,7 @@ class Poll:
                 part = self._parts[place] = {}
             part[slot] = named[slot]
         for broker, fetches in self.mesh.session.broker_fetches.items():
-            if broker not in self._parts and fetches.revision != self.mesh.table.revision:
+            if broker not in self._parts and fetches.table is not self.mesh.table:
                 fetches.lost()  # its topics may have gone elsewhere; should they come back, it has to tell all
 
     def _nearest(self, slot: NamedSlot, leader: Place) -> Place:
@@ -236,14 +236,13 @@ class Poll:
 
     def _question(self, place: Place) -> _Question:
         version = highest_version(self.mesh, place.cluster, ApiKey.FETCH, min(self.version, NAMES_UNTIL))
-        table = self.mesh.table
-        terms = Terms(version, self.isolation_level, table.revision if table.renames(place.cluster) else 0)
+        terms = Terms(version, self.isolation_level, self.mesh.clusters[place.cluster].naming)
         known = self.mesh.session.broker_fetches
         fetches = known.get(place)
         if fetches is None or fetches.terms != terms:
             self._forget_brokers_that_are_gone()
             fetches = known[place] = BrokerFetches(terms)
-        fetches.revision = table.revision
+        fetches.table = self.mesh.table
         taken_up = fetches.on_its_way is not None and place not in self._asked
         self._asked.add(place)
         return _Question(place, fetches, taken_up)

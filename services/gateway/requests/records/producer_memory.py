@@ -9,6 +9,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mesh.routing import Stay
+
 BatchKey = tuple[int, int, str, int]
 """Producer id, epoch, topic, partition."""
 
@@ -29,8 +31,9 @@ class LastWrite(NamedTuple):
     """When a later batch came without the next one, which is waited for."""
 
 
-SeamKey = tuple[str, int, str, str, int]
-"""Topic, partition, cluster, the topic's name there, visit: its stay at the place where it lives."""
+SeamKey = tuple[str, int, str, str, int, Stay]
+"""Topic, partition, cluster, the topic's name there, visit: its stay at the place where it lives; and the one before.
+Where rules ask who the client is, a topic may have come to one place from several."""
 
 SEAMS_REMEMBERED = 100_000
 SEAM_SECONDS = 900.0

@@ -57,8 +57,8 @@ GAP_SECONDS: Final = 30.0
 log = structlog.get_logger(__name__)
 
 
-def seam_of(topic: str, partition: int, route: Route) -> SeamKey:
-    return (topic, partition, route.cluster, route.upstream_topic, route.visit)
+def seam_of(topic: str, partition: int, route: Route, before: Stay) -> SeamKey:
+    return (topic, partition, route.cluster, route.upstream_topic, route.visit, before)
 
 
 def is_open(topic: str, partition: int, route: Route, mesh: MeshView) -> bool:
@@ -66,7 +66,8 @@ def is_open(topic: str, partition: int, route: Route, mesh: MeshView) -> bool:
     if route.before is None:
         return False
     memory = mesh.memory
-    return memory.doubts.any(mesh.now) or not memory.seams.is_closed(seam_of(topic, partition, route), mesh.now)
+    key = seam_of(topic, partition, route, route.before)
+    return memory.doubts.any(mesh.now) or not memory.seams.is_closed(key, mesh.now)
 
 
 class Verdict(Enum):
@@ -84,7 +85,7 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
     route = mesh.table.route(topic)
     if route is None or route.before is None or batch.producer_id < MINTED:  # an id that a broker gave means its own
         return Verdict.PASSES
-    key = seam_of(topic, partition, route)
+    key = seam_of(topic, partition, route, route.before)
     producer_id = visit_producer_id(batch.producer_id, route.before.visit)
     last = mesh.memory.seams.last_write(key, producer_id)
     if last is None:
@@ -114,7 +115,7 @@ def look_behind(
     for place in partitions:
         route = mesh.table.route(place[0])
         if route is not None and route.before is not None:
-            key = seam_of(*place, route)
+            key = seam_of(*place, route, route.before)
             if place in doubted or not mesh.memory.seams.is_known(key):
                 # a cluster knows all of its topics by the names in force, but one that has got another name there
                 renamed = route.before if route.before.cluster == route.cluster else Stay(route.before.cluster, 0, "")

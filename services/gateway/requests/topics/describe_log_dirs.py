@@ -6,7 +6,7 @@ owner still stores counts in its volumes only.
 """
 
 from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable, refresh
-from services.gateway.requests.topic_ids import is_internal
+from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.verdicts import silence
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode

@@ -19,7 +19,8 @@ from services.gateway.requests.plan import (
     admin_timeout_s,
     ask_all,
 )
-from services.gateway.requests.topic_ids import HIGHEST_METADATA, is_internal
+from services.gateway.requests.topic_ids import HIGHEST_METADATA
+from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
 from services.gateway.requests.versions import ask_fitting, highest_version
 from services.gateway.wire.apis import ApiKey

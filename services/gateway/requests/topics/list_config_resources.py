@@ -10,7 +10,7 @@ import structlog
 
 from services.gateway.requests.clusters.everywhere import ask_everywhere
 from services.gateway.requests.plan import MeshView, Plan, Request, Unreachable
-from services.gateway.requests.topic_ids import is_internal
+from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.topics.describe_configs import Resource
 from services.gateway.requests.verdicts import Verdict, joined, silence
 from services.gateway.wire.messages.list_config_resources import (

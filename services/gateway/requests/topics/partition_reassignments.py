@@ -14,7 +14,7 @@ from services.gateway.requests import real_brokers
 from services.gateway.requests.clusters.everywhere import ask_each
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Controller, MeshView, Plan, Request, Unreachable, admin_timeout_s
-from services.gateway.requests.topic_ids import is_internal
+from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.verdicts import LEFT_OUT, Verdict, joined, silence
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_partition_reassignments import (

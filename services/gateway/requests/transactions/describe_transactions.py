@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Any
 
 from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
-from services.gateway.requests.topic_ids import is_internal
+from services.gateway.requests.topic_names import is_internal
 from services.gateway.requests.transactions.home import transaction_home
 from services.gateway.requests.transactions.survey import OPEN, survey
 from services.gateway.wire.errors import ErrorCode

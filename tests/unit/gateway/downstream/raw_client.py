@@ -25,9 +25,9 @@ class RawClient:
     async def connect(cls, port: int) -> "RawClient":
         return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 24))
 
-    def send(self, message: Struct, version: int, *, answered: bool = True) -> None:
+    def send(self, message: Struct, version: int, *, answered: bool = True, client_id: str | None = "raw") -> None:
         self._next_id += 1
-        self.send_bytes(encode_request(message, version, self._next_id, "raw"))
+        self.send_bytes(encode_request(message, version, self._next_id, client_id))
         if answered:
             self._expected.append((self._next_id, version))
 
@@ -49,8 +49,8 @@ class RawClient:
             size = int.from_bytes(await self._reader.readexactly(SIZE_BYTES), "big")
             return await self._reader.readexactly(size)
 
-    async def ask(self, message: Struct, version: int, cls: type[M]) -> M:
-        self.send(message, version)
+    async def ask(self, message: Struct, version: int, cls: type[M], *, client_id: str | None = "raw") -> M:
+        self.send(message, version, client_id=client_id)
         return await self.answer(cls)
 
     async def closed(self) -> bytes:

@@ -23,16 +23,13 @@ class Upstream:
     def __init__(self) -> None:
         self.settles: list[Settle] = []
 
-    def submit(self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle) -> None:
+    def submit(self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle, _names: object) -> None:
         if call.cluster == "broken":
             raise WireError("Metadata.topics", -1, "can't be encoded")
         self.settles.append(settle)
 
     def incarnation(self, cluster: str) -> int:
         return int(cluster.removeprefix("c"))
-
-    def names(self, cluster: str) -> None:
-        return None
 
 
 def call(cluster: str, resume_key: object = None) -> Call:

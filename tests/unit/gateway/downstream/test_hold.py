@@ -2,6 +2,7 @@
 
 import asyncio
 
+from mesh.routing import ClientIdentity, ClientMatch, ExactName, ForwardingRule, RoutingTable, RuleVersion
 from services.gateway.requests.plan import Request
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
@@ -54,7 +55,7 @@ async def test_topics_named_by_id_are_held_too_also_those_that_are_not_known_yet
     mesh = stage.gateway.mesh
 
     def waits(topic: str) -> bool:
-        return hold.concerns(by_id(mesh_topic_id(mesh.mesh_id, topic)))
+        return hold.concerns(by_id(mesh_topic_id(mesh.mesh_id, topic)), ClientIdentity())
 
     hold = mesh.begin_hold(stage.table(2, apples="c2", bananas="c2"))
     assert waits("bananas"), "no cluster has shown a topic yet"
@@ -113,3 +114,21 @@ async def test_a_second_hold_lets_through_only_what_it_does_not_move(stage: Stag
     mesh.end_hold(after)
     await apples.answer(ProduceResponse)
     assert len(stage.c2.requests(ApiKey.PRODUCE)) == 2
+
+
+async def test_a_topic_is_held_for_those_clients_alone_for_whom_it_moves(stage: Stage) -> None:
+    for scripted in (stage.c1, stage.c2):
+        scripted.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    mesh = stage.gateway.mesh
+    mine = ForwardingRule("mine", ExactName("apples", client=ClientMatch(client_id="mine")), "c2")
+    before = stage.table(1, apples="c1")
+    after = RoutingTable(2, before.clusters.values(), [*before.versions, RuleVersion(mine, -1.0, 2)])
+    client = await stage.connect()
+    mesh.begin_hold(after)
+    client.send(produce("apples", b"others"), 9, client_id="others")
+    client.send(produce("apples", b"mine"), 9, client_id="mine")
+    await client.answer(ProduceResponse)
+    assert stage.c2.requests(ApiKey.PRODUCE) == []
+    mesh.end_hold(after)
+    await client.answer(ProduceResponse)
+    assert [len(scripted.requests(ApiKey.PRODUCE)) for scripted in (stage.c1, stage.c2)] == [1, 1]

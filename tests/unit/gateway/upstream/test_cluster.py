@@ -19,9 +19,10 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
-from services.gateway.requests.topic_names import TopicNames
+from services.gateway.requests.topic_names import RenamedKnowledge, TopicNames
 from services.gateway.upstream.brokers import UpstreamLimits
 from services.gateway.upstream.cluster import Cluster
+from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import RequestHeader, encode_request
@@ -279,10 +280,10 @@ async def test_a_foreign_topic_is_not_taken_for_the_one_that_has_its_name_here(
     elsewhere = ForwardingRule("elsewhere", ExactName("apples"), "c2")
     clusters = [UpstreamCluster("c1", ("c1:9092",), 1), UpstreamCluster("c2", ("c2:9092",), 2)]
     versions = [RuleVersion(rule, float(at), 1) for at, rule in enumerate((here, elsewhere))]
-    cluster.call_topics(TopicNames("c1", RoutingTable(1, clusters, versions)))
+    names = TopicNames("c1", RoutingTable(1, clusters, versions))
     outcomes: list[Outcome] = []
     commit = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("pears"), OffsetCommitRequestTopic("apples")])
-    cluster.submit(Call("c1", commit, 7), Lanes(), None, lambda o, _: outcomes.append(o))
+    cluster.submit(Call("c1", commit, 7), Lanes(), None, lambda o, _: outcomes.append(o), names)
     [told] = outcomes
     assert isinstance(told, Unreachable) and told.never_sent and told.unsupported
     assert "apples" in told.reason and "pears" in told.reason
@@ -292,40 +293,52 @@ async def test_a_foreign_topic_is_not_taken_for_the_one_that_has_its_name_here(
 async def test_topics_are_called_as_on_the_cluster_below_and_as_by_clients_above(
     cluster: Cluster, scripted: ScriptedBroker
 ) -> None:
-    cluster.call_topics(tenants("apples"))
     outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     message = MetadataRequest([MetadataRequestTopic(name="pears")], False)
-    cluster.submit(Call("c1", message, 9), Lanes(), None, lambda o, _: outcome.set_result(o))
+    cluster.submit(Call("c1", message, 9), Lanes(), None, lambda o, _: outcome.set_result(o), tenants("apples"))
     answer = await outcome
     assert isinstance(answer, RawResponse)
     assert [topic.name for topic in answer.decode(MetadataResponse).topics] == ["pears"]
     assert scripted.requests(ApiKey.METADATA)[-1].topics[0].name == "apples"
-    assert cluster.knowledge.partition_count("pears") == 3
-    assert cluster.knowledge.partition_count("apples") is None
+    assert cluster.knowledge.partition_count("apples") == 3
+    assert cluster.knowledge.partition_count("pears") is None
 
 
 async def test_a_request_that_passes_as_it_came_is_written_anew_where_a_topic_has_another_name(
     cluster: Cluster, scripted: ScriptedBroker
 ) -> None:
-    cluster.call_topics(tenants("apples"))
     frame = memoryview(bytearray(encode_request(MetadataRequest([MetadataRequestTopic(name="pears")]), 9, 5, "me")))
     outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     verbatim = Call("c1", Verbatim(frame), 9, api_key=ApiKey.METADATA, raw=True)
-    cluster.submit(verbatim, Lanes(), "me", lambda o, _: outcome.set_result(o))
+    cluster.submit(verbatim, Lanes(), "me", lambda o, _: outcome.set_result(o), tenants("apples"))
     answer = await outcome
     assert isinstance(answer, RawResponse)
     assert [topic.name for topic in answer.decode(MetadataResponse).topics] == ["pears"]
     assert scripted.requests(ApiKey.METADATA)[-1].topics[0].name == "apples"
 
 
-async def test_a_name_that_stands_for_another_topic_now_is_asked_for_again(cluster: Cluster) -> None:
-    cluster.call_topics(tenants("apples"))
+async def test_one_name_stands_for_several_topics_where_clients_have_names_of_their_own(cluster: Cluster) -> None:
     done: asyncio.Future[Unreachable | None] = asyncio.get_running_loop().create_future()
-    cluster.refresh(("pears",), done.set_result)
+    cluster.refresh(("pears",), done.set_result, tenants("apples"))
     await done
-    assert cluster.knowledge.leader("pears", 0) == BROKER_ID
-    cluster.call_topics(tenants("nowhere"))
-    assert cluster.knowledge.leader("pears", 0) is None
+    ours, others = (RenamedKnowledge(cluster.knowledge, tenants(template)) for template in ("apples", "nowhere"))
+    assert ours.leader("pears", 0) == BROKER_ID
+    assert (list(ours.topics), ours.topics["pears"].leaders, ours.partition_count("pears")) == (
+        ["pears"], ours.leaders("pears"), 3,
+    )  # fmt: skip
+    assert list(ours.topic_names.values()) == ["pears"]
+    assert others.leader("pears", 0) is None
+    assert (list(others.topics), list(others.topic_names.values())) == (["apples"], ["apples"])
+
+
+async def test_what_one_kind_of_clients_doubts_is_doubted_for_all(cluster: Cluster) -> None:
+    done: asyncio.Future[Unreachable | None] = asyncio.get_running_loop().create_future()
+    cluster.refresh(("apples",), done.set_result)
+    await done
+    clusters = Clusters(LIMITS)
+    clusters.known = {"c1": cluster.knowledge}
+    clusters.doubt_topics("c1", ("pears",), tenants("apples"))
+    assert cluster.knowledge.leader("apples", 0) is None
 
 
 async def test_a_name_that_leads_elsewhere_now_is_followed(
