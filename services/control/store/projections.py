@@ -20,6 +20,7 @@ from sqlalchemy import Column, Table, delete, insert, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from mesh.record_rules import RecordRule
 from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of
 from mesh.routing.codec import cluster_to_proto
 from mesh.rpc import events
@@ -165,6 +166,24 @@ def _rule_row(view: MeshView, version: RuleVersion) -> Row:
     }
 
 
+def _record_rule_rows(view: MeshView) -> dict[str, Row]:
+    return {rule_id: _record_rule_row(rule) for rule_id, rule in view.record_rules.items()}
+
+
+def _record_rule_row(rule: RecordRule) -> Row:
+    kind = rule.spec.WhichOneof("kind") or ""
+    return {
+        "record_rule_id": rule.rule_id,
+        "kind": kind,
+        "source_cluster": getattr(rule.spec, kind).source_cluster,
+        "paused": rule.paused,
+        "spec": _json(rule.spec),
+        "revision": rule.revision,
+        "actor": rule.actor,
+        "update_time": rule.time,
+    }
+
+
 def _json(message: Message) -> Any:
     return json.loads(MessageToJson(message, preserving_proto_field_name=True))
 
@@ -172,4 +191,5 @@ def _json(message: Message) -> Any:
 OF_VIEWS: Sequence[OfView] = (
     OfView(schema.clusters, _cluster_rows, lambda view: view.cluster_revisions),
     OfView(schema.forwarding_rules, _rule_rows, lambda view: view.rules_revision),
+    OfView(schema.record_rules, _record_rule_rows, lambda view: view.record_rules),
 )

@@ -139,6 +139,20 @@ consumer_instances = Table(
     Column("revision", BigInteger, nullable=False),
 )
 
+record_rules = Table(
+    "record_rules",
+    metadata,
+    Column("record_rule_id", Text, primary_key=True),
+    # mirror or content
+    Column("kind", Text, nullable=False),
+    Column("source_cluster", Text, nullable=False),
+    Column("paused", Boolean, nullable=False),
+    Column("spec", JSONB, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("update_time", DateTime(timezone=True), nullable=False),
+)
+
 audit_events = Table(
     "audit_events",
     metadata,
