@@ -24,6 +24,7 @@ from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.decisions.clusters import ClusterDecisions
+from services.control.decisions.dry_runs import DryRuns
 from services.control.decisions.freezing import Freezing
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
@@ -90,9 +91,9 @@ class Control:
         self._turns = Turns()
         self._probes = Probes(self.journal, self.connections, settings.probe_interval_s)
         rollouts = Rollouts(self.journal, self.members, settings.hold_ms)
-        self._rules = RuleDecisions(
-            self.journal, self._turns, self.connections, rollouts, never_move=[settings.events_topic]
-        )
+        own_topics = [settings.events_topic, settings.audit_topic]
+        self._rules = RuleDecisions(self.journal, self._turns, self.connections, rollouts, never_move=own_topics)
+        dry_runs = DryRuns(self.journal, self.connections, self.members, never_move=own_topics)
         self._clusters = ClusterDecisions(
             self.journal, self._turns, self.connections, self._probes, self.publisher.is_home
         )
@@ -100,8 +101,9 @@ class Control:
         self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)
         calls = Calls(self.audit, FreezeGate(self.journal))
         past = Past(self.journal, PastStore(self._database))
-        rule_service = RuleService(self.journal, self._rules, past)
-        self.schedules = Schedules(self.journal, ScheduledCalls(calls, rule_service))
+        rule_service = RuleService(self.journal, self._rules, dry_runs, past)
+        self.scheduled_calls = ScheduledCalls(calls, rule_service)
+        self.schedules = Schedules(self.journal, self.scheduled_calls)
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
             "RuleService": rule_service,

@@ -48,7 +48,11 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
     follower = Follower(settings, bulletin, rule_book, readiness)
     lead = ForwardingLead(settings, rule_book, roster.change)
     reporter = Reporter(
-        settings.control_address, lambda: _report(settings, bulletin, roster, lead), roster.change, hold
+        settings.control_address,
+        lambda: _report(settings, bulletin, roster, lead),
+        roster.clients,
+        roster.change,
+        hold,
     )
     await server.start()
     parts = (follower.run(), reporter.run(), readiness.mirror(server), lead.run())

@@ -32,7 +32,7 @@ class RolloutService(discovery_grpc.RolloutServiceServicer):
                 if not name:
                     name = report.router.name
                     log.info("router connected", router=name, peer=context.peer())
-                self._members.report(stream, report.router, report.members, report.departed)
+                self._members.report(stream, report.router, report.members, report.departed, report.clients)
                 self._record_progress.report(stream, report.router.name, report.record_rules)
         finally:
             self._members.left(stream)

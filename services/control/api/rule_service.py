@@ -7,8 +7,10 @@ from typing import Any
 from mesh.rpc import admin, admin_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once, time_left
+from services.control.api.dry_run_shapes import dry_run
 from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
+from services.control.decisions.dry_runs import DryRuns
 from services.control.decisions.moving import ChangeWishes
 from services.control.decisions.past import Past
 from services.control.decisions.rules import RuleChange, RuleDecisions
@@ -21,9 +23,10 @@ from services.control.store.log import StoredAnswer
 class RuleService(admin_grpc.RuleServiceServicer):
     """See RuleService in admin.proto."""
 
-    def __init__(self, journal: Journal, decisions: RuleDecisions, past: Past) -> None:
+    def __init__(self, journal: Journal, decisions: RuleDecisions, dry_runs: DryRuns, past: Past) -> None:
         self._journal = journal
         self._decisions = decisions
+        self._dry_runs = dry_runs
         self._past = past
 
     async def ListRules(self, request: admin.ListRulesRequest, context: Any) -> admin.ListRulesResponse:
@@ -67,6 +70,16 @@ class RuleService(admin_grpc.RuleServiceServicer):
     async def Revert(self, request: admin.RevertRequest, context: Any) -> admin.RuleChangeResponse:
         return await self._change(request)
 
+    async def DryRun(self, request: admin.DryRunRequest, context: Any) -> admin.DryRunResponse:
+        self._journal.require_loaded()
+        options = admin.ChangeOptions()
+        options.CopyFrom(request.options)
+        options.allow_shadowed = True  # what can never match is told with all the rest
+        command = command_of(admin.ChangeRulesRequest(edits=request.edits, options=options), self._past)
+        allow_shadowed = request.options.allow_shadowed
+        result = await self._dry_runs.run(command, _wishes(request.options), allow_shadowed=allow_shadowed)
+        return dry_run(result, self._journal.view)
+
     async def _change(self, request: Any) -> admin.RuleChangeResponse:
         self._journal.require_loaded()
         command = command_of(request, self._past)
@@ -74,14 +87,7 @@ class RuleService(admin_grpc.RuleServiceServicer):
         if options.HasField("canary"):
             raise InvalidField("options.canary", "canaries are not carried out yet; leave it out: all members follow")
         who = caller(request, options.request_id, options.reason)
-        wishes = ChangeWishes(
-            options.expected_revision,
-            options.validate_only,
-            options.create_missing_topics,
-            options.allow_unreachable,
-            options.accept_skip,
-            frozenset(name.removeprefix("members/") for name in options.without_members),
-        )
+        wishes = _wishes(options)
 
         def remember(result: RuleChange | Refusal, view: MeshView) -> StoredAnswer | None:
             if not who.request_id:
@@ -98,3 +104,14 @@ class RuleService(admin_grpc.RuleServiceServicer):
         if options.wait_for == admin.WAIT_FOR_ALL_MEMBERS and not options.validate_only:
             await self._decisions.followed(response.revision, wishes, time_left())
         return response
+
+
+def _wishes(options: admin.ChangeOptions) -> ChangeWishes:
+    return ChangeWishes(
+        options.expected_revision,
+        options.validate_only,
+        options.create_missing_topics,
+        options.allow_unreachable,
+        options.accept_skip,
+        frozenset(name.removeprefix("members/") for name in options.without_members),
+    )

@@ -26,8 +26,10 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import Gauge
 
-from mesh.rpc import admin
+from mesh.routing import ANONYMOUS, ClientIdentity
+from mesh.rpc import admin, discovery
 from services.control.domain.rollouts import Answer, Phase
+from services.control.domain.usage import ClientUse
 
 EXPIRY = timedelta(seconds=15)
 """Without a word for so long a router or a sidecar counts as gone; reports come every few seconds."""
@@ -75,6 +77,8 @@ class Members:
     clock: Clock = steady_clock
     ever_reported: bool = False
     """Whether any router has reported since this process started."""
+    _clients: dict[str, discovery.ClientReport] = field(default_factory=dict)
+    """Of connected gateways, by name."""
     _routers: dict[object, _Router] = field(default_factory=dict)
     _sidecars: dict[str, admin.Member] = field(default_factory=dict)
     _gateways: dict[str, admin.Member] = field(default_factory=dict)
@@ -87,6 +91,7 @@ class Members:
         router: admin.Member,
         members: Iterable[admin.Member],
         departed: Mapping[str, int] | None = None,
+        clients: Mapping[str, discovery.ClientReport] | None = None,
     ) -> None:
         """What a router says about itself and its data planes: complete, so it replaces what it said before.
         `departed`: who said goodbye to it, and how many milliseconds ago.
@@ -100,6 +105,7 @@ class Members:
             if member.kind == admin.MEMBER_KIND_GATEWAY:
                 self._gateways[member.name] = member
         self._routers[stream] = _Router(me, planes, self.clock())
+        self._clients |= {short(name): report for name, report in (clients or {}).items()}
         self.ever_reported = True
         self._say_goodbye(departed or {})
         self._tell()
@@ -162,6 +168,12 @@ class Members:
         connected = self._connected()
         return {name: (member, name in connected) for name, member in self._gateways.items()}
 
+    def uses(self) -> list[ClientUse]:
+        """Who is connected to gateways that are heard of, and what they use."""
+        connected = {short(name) for name in self._connected()}
+        self._clients = {name: report for name, report in self._clients.items() if name in connected}
+        return [_use(name, client) for name, report in self._clients.items() for client in report.clients]
+
     async def changed(self) -> None:
         """Returns at the next change."""
         await self._changed.wait()
@@ -220,6 +232,15 @@ def short(name: str) -> str:
 
 def _time(member: admin.Member) -> datetime:
     return member.last_seen_time.ToDatetime(UTC)
+
+
+def _use(gateway: str, client: discovery.ConnectedClient) -> ClientUse:
+    software_name, _, software_version = client.software.partition("/")
+    identity = ClientIdentity(
+        client.principal or ANONYMOUS, client.client_id, software_name, software_version, client.host
+    )
+    used = (frozenset(names) for names in (client.topics, client.groups, client.transactional_ids))
+    return ClientUse(gateway, identity, client.connections, *used)
 
 
 def _left_behind(member: admin.Member) -> admin.Member:

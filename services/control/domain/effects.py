@@ -169,12 +169,13 @@ def refuse_skips(effects: Iterable[Effect]) -> None:
         raise NotAllowed(
             "GROUP_WOULD_SKIP_RECORDS",
             f"topics/{skips[0].move.topic}",
-            listed([_skip(effect) for effect in skips])
+            listed([skip_of(effect) for effect in skips])
             + "; empty that log first, or set accept_skip (groups that start again after the move are not harmed)",
         )
 
 
-def _skip(effect: Effect) -> str:
+def skip_of(effect: Effect) -> str:
+    """Which records a group would miss, as a clause."""
     move, log = effect.move, effect.new_log
     return (
         f"group {effect.group!r} is at offset {effect.position} of topic {move.topic!r} partition {effect.partition}, "

@@ -123,7 +123,7 @@ def refuse_narrow(result: Checked) -> None:
             f"topics/{move.topic}",
             listed(
                 [
-                    f"topic {move.topic!r} has {_partitions(move.partitions)} {located(move.topic, move.source)}, "
+                    f"topic {move.topic!r} has {partitions(move.partitions)} {located(move.topic, move.source)}, "
                     f"but {there} {located(move.topic, move.target)}"
                     for move, there in result.narrow
                 ]
@@ -140,7 +140,7 @@ def refuse_absent(result: Checked) -> None:
             f"topics/{move.topic}",
             listed(
                 [
-                    f"topic {move.topic!r} has {_partitions(move.partitions)} {located(move.topic, move.source)} "
+                    f"topic {move.topic!r} has {partitions(move.partitions)} {located(move.topic, move.source)} "
                     f"and does not exist {located(move.topic, move.target)}"
                     for move in result.absent
                 ]
@@ -157,7 +157,7 @@ def located(topic: str, place: Place | None) -> str:
     return f"on {place.cluster!r}{name}"
 
 
-def _partitions(count: int) -> str:
+def partitions(count: int) -> str:
     return "1 partition" if count == 1 else f"{count} partitions"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import grpc
 import structlog
@@ -36,10 +36,16 @@ class Reporter:
     """One stream to control, opened again whenever it breaks. `run` until cancelled."""
 
     def __init__(
-        self, address: str, report: Callable[[], discovery.RouterReport], change: Change, hold: HoldBound
+        self,
+        address: str,
+        report: Callable[[], discovery.RouterReport],
+        clients: Callable[[], Mapping[str, discovery.ClientReport]],
+        change: Change,
+        hold: HoldBound,
     ) -> None:
         self._address = address
         self._report = report
+        self._clients = clients
         self._change = change
         self._hold = hold
         self._connected = False
@@ -83,9 +89,17 @@ class Reporter:
                 await writing
 
     async def _write(self, call: Call) -> None:
-        """Everything first, then each change (what comes meanwhile is one), and all every few seconds."""
+        """Everything first, then each change (what comes meanwhile is one), and all every few seconds; of clients only
+        what changed on this stream: there may be many, and a rollout must not wait for them.
+        """
+        told: Mapping[str, discovery.ClientReport] = {}
         while True:
-            await call.write(self._report())
+            report, clients = self._report(), self._clients()
+            for name, each in clients.items():
+                if told.get(name) is not each:
+                    report.clients[name].CopyFrom(each)
+            told = clients
+            await call.write(report)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REPORT_INTERVAL):
                     await self._change.wait()

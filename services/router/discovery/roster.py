@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from mesh.rpc import admin
+from mesh.rpc import admin, discovery
 from services.router import metrics
 from services.router.agents.bulletin import Bulletin, Notice
 from services.router.change import Change
@@ -75,11 +75,10 @@ class Roster:
         session.tell(message)
         self._changed()
 
-    def count_clients(self, session: Session, total: int) -> None:
-        """The member said how many clients it has."""
-        if session.client_count != total:
-            session.client_count = total
-            self._changed()
+    def heard_clients(self, session: Session, report: discovery.ClientReport) -> None:
+        """The member said who is connected to it."""
+        session.clients = report
+        self._changed()
 
     def end_all(self, ending: Ending) -> None:
         """The router stops."""
@@ -89,6 +88,10 @@ class Roster:
     def members(self) -> list[admin.Member]:
         """Everyone as of now, for control."""
         return [self._described(session) for session in self._sessions.values()]
+
+    def clients(self) -> dict[str, discovery.ClientReport]:
+        """Who is connected to each member, as it said last."""
+        return {name: session.clients for name, session in self._sessions.items()}
 
     def departed(self) -> dict[str, int]:
         """Who said goodbye lately, and how many milliseconds ago, for control."""
@@ -107,7 +110,7 @@ class Roster:
             phase=PHASES[standing.answer] if standing.answer else admin.MEMBER_PHASE_UNSPECIFIED,
             phase_reason=standing.reason,
             router=self._router.removeprefix("members/"),
-            client_count=session.client_count,
+            client_count=session.clients.total,
             lag_ms=1000 * (standing.lag_s or 0.0),
         )
 

@@ -62,7 +62,7 @@ class DiscoveryService(discovery_grpc.DiscoveryServiceServicer):
                     case "ack" | "nack":
                         self._roster.heard(session, answered(request, time.time()))
                     case "clients":
-                        self._roster.count_clients(session, request.clients.total)
+                        self._roster.heard_clients(session, request.clients)
                     case "goodbye":
                         self._roster.depart(session)
                     case kind:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from mesh.rpc import admin
+from mesh.rpc import admin, discovery
 from services.router import metrics
 from services.router.discovery.member import Answered, Apply, Member, Message, News, Order, ProtocolError
 
@@ -33,7 +33,8 @@ class Session:
 
     def __init__(self, identity: admin.Member, news: News | None) -> None:
         self.identity = identity
-        self.client_count = 0
+        self.clients = discovery.ClientReport()
+        """Who is connected to it, as it said last; never changed in place."""
         self.ending: Ending | None = None
         self._member = Member(news)
         self._outbox: deque[Order] = deque()

@@ -1,0 +1,86 @@
+"""What a set of edits would do, told without deciding anything: all of it at once, refusals included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mesh.routing import RoutingTable
+from services.control.decisions.inquiry import Inquiry
+from services.control.decisions.members import Members
+from services.control.decisions.moving import ChangeWishes, Moving, Scout
+from services.control.decisions.rules import Command, RuleChange
+from services.control.domain.findings import (
+    COMPARED,
+    Finding,
+    of_groups,
+    of_places,
+    of_readers_fates,
+    of_settings,
+    of_shadows,
+    of_silence,
+    of_transactions,
+    worst_first,
+)
+from services.control.domain.moves import Move
+from services.control.domain.usage import Affected, HomeMove, affected, home_moves
+from services.control.store.journal import Journal
+from services.control.upstream.connections import Connections
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What would come of it."""
+
+    change: RuleChange
+    findings: Sequence[Finding]
+    clients: Sequence[Affected]
+    home_moves: Sequence[HomeMove]
+
+
+class DryRuns:
+    """Asks the same rule set and the same clusters as a change does, and refuses only what can't be an edit at all."""
+
+    def __init__(self, journal: Journal, connections: Connections, members: Members, never_move: Sequence[str]) -> None:
+        self._journal = journal
+        self._connections = connections
+        self._members = members
+        self._scout = Scout(connections, never_move)
+
+    async def run(self, command: Command, wishes: ChangeWishes, *, allow_shadowed: bool) -> DryRun:
+        """`command` takes rules that can never match; `allow_shadowed` says whether the change would."""
+        rule_set = self._journal.view.rule_set
+        rule_set.expect(wishes.expected_revision)
+        decision = await command(rule_set)
+        before, after = decision.before, decision.after
+        told = replace(wishes, validate_only=True, allow_unreachable=True)
+        moving = await self._scout.survey(decision, told) if decision.event is not None else Moving()
+        inquiry = Inquiry(self._connections, allow_unreachable=True)
+        clusters = {**before.clusters, **after.clusters}
+        places = {place for move in moving.moves for place in (move.source, move.target) if place is not None}
+        absent = {move.target for move in moving.absent}
+        settings = await inquiry.settings(clusters, places - absent, COMPARED)
+        readers = await inquiry.readers(clusters[name] for name in _concerned(before, after, moving.moves))
+        uses = self._members.uses()
+        findings = [
+            *of_places(moving.moves, moving.checked, create_missing=wishes.create_missing_topics),
+            *of_settings(moving.moves, settings),
+            *of_readers_fates(moving.effects, accepted=wishes.accept_skip),
+            *of_groups(before, after, moving.moves, readers, uses),
+            *of_transactions(before, after, uses),
+            *of_shadows(before, after, accepted=allow_shadowed),
+            *of_silence({**inquiry.silent, **moving.silent}),
+        ]
+        return DryRun(
+            RuleChange(rule_set.revision, decision, moving),
+            worst_first(findings),
+            affected(before, after, uses),
+            home_moves(before, after, readers, uses),
+        )
+
+
+def _concerned(before: RoutingTable, after: RoutingTable, moves: Sequence[Move]) -> set[str]:
+    """Clusters whose groups have to be known: all, since a group that reads a topic which moves may read others
+    anywhere.
+    """
+    return set(before.clusters) & set(after.clusters) if moves or before.rules != after.rules else set()

@@ -1,0 +1,248 @@
+"""What would break, or surprise somebody, if a change of the rules were made: told by a dry run, all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from mesh.routing import Place, RoutingTable
+from services.control.domain.effects import Effect, Fate, skip_of
+from services.control.domain.moves import Checked, Move, located, partitions
+from services.control.domain.shadows import shadowed_rules
+from services.control.domain.usage import ClientUse, Readers, transaction_home
+
+
+class Severity(IntEnum):
+    """How bad; the higher, the worse."""
+
+    NOTE = 1
+    WARNING = 2
+    BREAKS = 3
+    """The change would be refused, or would break clients."""
+
+
+class FindingKind(Enum):
+    """What it is about; as in the contract."""
+
+    TOPIC_ABSENT = "topic absent"
+    FEWER_PARTITIONS = "fewer partitions"
+    RETENTION_DIFFERS = "retention differs"
+    COMPACTION_DIFFERS = "compaction differs"
+    SETTING_DIFFERS = "setting differs"
+    TRANSACTION_SPLIT = "transaction split"
+    GROUP_SPANS_CLUSTERS = "group spans clusters"
+    SILENT_SKIP = "silent skip"
+    RULE_SHADOWED = "rule shadowed"
+    REGEX_COVERS = "regex covers"
+    UNKNOWN = "unknown"
+    TOPIC_UNROUTED = "topic unrouted"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to know before the change is made."""
+
+    kind: FindingKind
+    severity: Severity
+    subject: str
+    """Topic, group, transactional id, rule or cluster."""
+    text: str
+
+
+RETENTION = ("retention.ms", "retention.bytes")
+COMPACTION = "cleanup.policy"
+NOTICED = (
+    "max.message.bytes",
+    "message.timestamp.type",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "min.insync.replicas",
+    "compression.type",
+)
+"""Settings of topics, besides retention and compaction, that producers and consumers notice."""
+COMPARED = frozenset({*RETENTION, COMPACTION, *NOTICED})
+
+
+Settings = Mapping[Place, Mapping[str, str]]
+"""Place of a topic -> setting -> what counts there. A place that is absent was not looked at."""
+
+
+def of_places(moves: Iterable[Move], checked: Checked, *, create_missing: bool) -> list[Finding]:
+    """Topics that find no place, or a narrow one."""
+    found = [
+        Finding(
+            FindingKind.TOPIC_UNROUTED,
+            Severity.BREAKS,
+            move.topic,
+            f"topic {move.topic!r} ({partitions(move.partitions)} {located(move.topic, move.source)}) would live "
+            "nowhere: no rule would match it any more, and clients would be told that it does not exist",
+        )
+        for move in moves
+        if move.target is None
+    ]
+    for move in checked.absent:
+        where = located(move.topic, move.target)
+        if create_missing:
+            severity, text = Severity.NOTE, "and would be created there with as many"
+        else:
+            severity, text = Severity.BREAKS, "create it there with as many, or set create_missing_topics"
+        fact = f"topic {move.topic!r} ({partitions(move.partitions)} {located(move.topic, move.source)}) does not exist"
+        found.append(Finding(FindingKind.TOPIC_ABSENT, severity, move.topic, f"{fact} {where}; {text}"))
+    for move, there in checked.narrow:
+        found.append(
+            Finding(
+                FindingKind.FEWER_PARTITIONS,
+                Severity.BREAKS,
+                move.topic,
+                f"topic {move.topic!r} has {partitions(move.partitions)} {located(move.topic, move.source)}, but "
+                f"{there} {located(move.topic, move.target)}; add partitions there first",
+            )
+        )
+    return found
+
+
+def of_settings(moves: Iterable[Move], settings: Settings) -> list[Finding]:
+    """Topics that would be kept, compacted or taken differently where they go."""
+    found: list[Finding] = []
+    for move in moves:
+        if move.target is None or move.source not in settings or move.target not in settings:
+            continue
+        here, there = settings[move.source], settings[move.target]
+        differing = [name for name in sorted(COMPARED) if name in here and name in there and here[name] != there[name]]
+        for name in differing:
+            kind, severity = _of_setting(name, here[name], there[name])
+            text = (
+                f"topic {move.topic!r} has {name}={here[name]} {located(move.topic, move.source)}, and "
+                f"{name}={there[name]} {located(move.topic, move.target)}"
+            )
+            found.append(Finding(kind, severity, move.topic, text))
+    return found
+
+
+def _of_setting(name: str, here: str, there: str) -> tuple[FindingKind, Severity]:
+    if name == COMPACTION:
+        return FindingKind.COMPACTION_DIFFERS, Severity.WARNING
+    kind = FindingKind.RETENTION_DIFFERS if name in RETENTION else FindingKind.SETTING_DIFFERS
+    return kind, Severity.WARNING if _takes_less(name, here, there) else Severity.NOTE
+
+
+def _takes_less(name: str, here: str, there: str) -> bool:
+    """Whether records are kept for less long there, or some are refused there that are taken here."""
+    if name in (*RETENTION, "max.message.bytes"):
+        return _limit(there) < _limit(here)
+    return name in ("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+
+
+def _limit(text: str) -> float:
+    number = int(text)
+    return float("inf") if number < 0 else float(number)
+
+
+def of_readers_fates(effects: Iterable[Effect], *, accepted: bool) -> list[Finding]:
+    """Groups that would go on in the middle of a log."""
+    severity = Severity.WARNING if accepted else Severity.BREAKS
+    return [
+        Finding(FindingKind.SILENT_SKIP, severity, effect.group, skip_of(effect))
+        for effect in effects
+        if effect.fate is Fate.SILENT_SKIP
+    ]
+
+
+def of_groups(
+    before: RoutingTable, after: RoutingTable, moves: Iterable[Move], readers: Readers, uses: Iterable[ClientUse]
+) -> list[Finding]:
+    """Groups that would read topics of several clusters, and did not before."""
+    moving = {move.topic for move in moves}
+    topics: dict[str, set[str]] = {}
+    for cluster, groups in readers.items():
+        for group, there in groups.items():
+            names = (before.virtual_topic(cluster, each) for each in there)
+            topics.setdefault(group, set()).update(name for name in names if name is not None)
+    for use in uses:
+        for group in use.groups:
+            topics.setdefault(group, set()).update(use.topics)
+    found: list[Finding] = []
+    for group, read in sorted(topics.items()):
+        was, is_then = _clusters(before, read), _clusters(after, read)
+        if not read & moving or len(is_then) < 2 or is_then == was:
+            continue
+        rule = after.group_rule(group)
+        shadowed = rule is not None and rule.shadow_topics
+        places = ", ".join(f"{topic} on {after.cluster_of(topic)}" for topic in sorted(read) if after.cluster_of(topic))
+        way_out = (
+            "its rule gives it shadow topics, so members of the consumer protocol go on"
+            if shadowed
+            else "members of the classic protocol go on; for the consumer protocol it needs a rule with shadow_topics; "
+            "share and streams groups read one cluster"
+        )
+        text = f"group {group!r} would read topics of {len(is_then)} clusters ({places}): {way_out}"
+        severity = Severity.NOTE if shadowed else Severity.WARNING
+        found.append(Finding(FindingKind.GROUP_SPANS_CLUSTERS, severity, group, text))
+    return found
+
+
+def of_transactions(before: RoutingTable, after: RoutingTable, uses: Iterable[ClientUse]) -> list[Finding]:
+    """Transactional ids in use whose topics would lie on other clusters than their coordinator."""
+    found: dict[str, Finding] = {}
+    for use in uses:
+        old, new = before.for_client(use.identity), after.for_client(use.identity)
+        for transactional_id in sorted(use.transactional_ids):
+            foreign = _foreign(new, transactional_id, use.topics)
+            if not foreign or foreign == _foreign(old, transactional_id, use.topics):
+                continue
+            rule = new.transaction_rule(transactional_id)
+            spans = rule is not None and rule.span_clusters
+            lying = ", ".join(f"{topic} on {new.cluster_of(topic)}" for topic in sorted(foreign))
+            home = transaction_home(new, transactional_id)
+            fact = f"transactional id {transactional_id!r} has its home on {home!r}; {lying}"
+            way_out = (
+                "its rule lets it span clusters: atomic on each, not over all"
+                if spans
+                else "its transactions could not write there; move the id by a rule, or give it span_clusters"
+            )
+            severity = Severity.WARNING if spans else Severity.BREAKS
+            found[transactional_id] = Finding(
+                FindingKind.TRANSACTION_SPLIT, severity, transactional_id, f"{fact}: {way_out}"
+            )
+    return list(found.values())
+
+
+def of_shadows(before: RoutingTable, after: RoutingTable, *, accepted: bool) -> list[Finding]:
+    """Rules that newly can never match."""
+    known = shadowed_rules(before.rules)
+    severity = Severity.WARNING if accepted else Severity.BREAKS
+    return [
+        Finding(
+            FindingKind.RULE_SHADOWED,
+            severity,
+            rule.rule_id,
+            f"rule {rule.rule_id!r} ({rule.match}) would never match: rule {cover.rule_id!r} ({cover.match}) comes "
+            f"first and covers it; place it before {cover.rule_id!r}, or set allow_shadowed",
+        )
+        for rule, cover in shadowed_rules(after.rules).items()
+        if rule not in known
+    ]
+
+
+def of_silence(silent: Mapping[str, str]) -> list[Finding]:
+    """Clusters that could not be asked."""
+    return [
+        Finding(FindingKind.UNKNOWN, Severity.WARNING, cluster, f"{reason}; what the change means there is not known")
+        for cluster, reason in sorted(silent.items())
+    ]
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """In the order in which they are told."""
+    kinds = list(FindingKind)
+    return sorted(findings, key=lambda each: (-each.severity, kinds.index(each.kind), each.subject))
+
+
+def _clusters(table: RoutingTable, topics: Iterable[str]) -> set[str]:
+    return {cluster for topic in topics if (cluster := table.cluster_of(topic)) is not None}
+
+
+def _foreign(table: RoutingTable, transactional_id: str, topics: Iterable[str]) -> set[str]:
+    home = transaction_home(table, transactional_id)
+    return {topic for topic in topics if table.cluster_of(topic) not in (None, home)}
