@@ -50,7 +50,7 @@ def test_a_value_is_read_only_where_the_expression_speaks_of_it() -> None:
 def test_a_value_that_is_no_json_matters_only_where_it_is_needed() -> None:
     guarded = Filter("headers.kind == 'json' && value.a == 1")
     assert guarded(sample(raw=b"no JSON", kind="text")) is False
-    with pytest.raises(UnjudgedError, match=r"the value is not JSON: .* \(byte 0\)"):
+    with pytest.raises(UnjudgedError, match=r"the value is not JSON: .* \(character 1\)"):
         guarded(sample(raw=b"hunter2", kind="json"))
 
 
