@@ -1,4 +1,4 @@
-"""Gateways that go away: with a goodbye nobody waits for them, without one they stop moves until they are passed over."""
+"""Gateways that go away: nobody waits for one that says goodbye; another one stops moves until it is passed over."""
 
 from __future__ import annotations
 
