@@ -103,7 +103,7 @@ def test_a_dead_letter_keeps_all_and_says_where_it_comes_from() -> None:
     assert (write.partition, write.key, write.value, write.timestamp) == (BY_KEY, b"\xff", b"?", 123)
     assert write.headers == [
         ("a", None),
-        ("mesh-dlq-reason", b"branch 1 can't be judged: the value is not JSON: unexpected character (character 1)"),
+        ("mesh-dlq-reason", b"branch 1 can't be judged: the value is not JSON: unexpected character, expected a JSON value (character 1)"),
         ("mesh-dlq-rule", b"by-country"),
         ("mesh-dlq-cluster", b"c1"),
         ("mesh-dlq-topic", b"orders"),
