@@ -101,15 +101,17 @@ def test_a_dead_letter_keeps_all_and_says_where_it_comes_from() -> None:
     write = only(plan(dead_letters=RecordTarget(cluster="c2", topic="dead")), record)
     assert place(write) == "c2/dead"
     assert (write.partition, write.key, write.value, write.timestamp) == (BY_KEY, b"\xff", b"?", 123)
-    assert write.headers == [
-        ("a", None),
-        ("mesh-dlq-reason", b"branch 1 can't be judged: the value is not JSON: unexpected character, expected a JSON value (character 1)"),
-        ("mesh-dlq-rule", b"by-country"),
-        ("mesh-dlq-cluster", b"c1"),
-        ("mesh-dlq-topic", b"orders"),
-        ("mesh-dlq-partition", b"3"),
-        ("mesh-dlq-offset", b"42"),
-    ]  # fmt: skip
+    said = dict(write.headers)
+    assert (said.pop("mesh-dlq-reason") or b"").startswith(b"branch 1 can't be judged: the value is not JSON")
+    assert said == {
+        "a": None,
+        "mesh-dlq-rule": b"by-country",
+        "mesh-dlq-cluster": b"c1",
+        "mesh-dlq-topic": b"orders",
+        "mesh-dlq-partition": b"3",
+        "mesh-dlq-offset": b"42",
+    }
+    assert len(write.headers) == 7, "the older reason is gone"
 
 
 def test_changes_come_behind_the_decision_and_spare_dead_letters() -> None:
