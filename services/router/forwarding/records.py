@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 Headers = list[tuple[str, bytes | None]]
 """In their order; a name may come twice."""
@@ -75,6 +75,12 @@ class NotNowError(Exception):
     """
 
 
+class Message(Record, Protocol):
+    """What a consumer gives: a record, or word of something else."""
+
+    def error(self) -> Any | None: ...
+
+
 class Judge(Protocol):
     """A compiled filter: whether a record is taken."""
 
@@ -93,4 +99,4 @@ class Plan(Protocol):
     """What a rule makes of its records."""
 
     def __call__(self, record: Record) -> Sequence[Write]:
-        """Zero or more writes, the same whenever it is asked. UnjudgedError: the rule stops here; NotNowError: it waits."""
+        """Zero or more writes, the same whenever asked. UnjudgedError: the rule stops here. NotNowError: it waits."""

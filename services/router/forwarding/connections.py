@@ -1,0 +1,135 @@
+"""How workers connect: librdkafka's clients from what the mesh knows of a cluster, and its errors as setbacks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from mesh.connection_security import connection_properties
+from mesh.rpc import routing
+from mesh.secret_references import UnresolvedReferenceError, resolve_property
+
+REQUEST_TIMEOUT = 10.0
+"""Seconds for one request to a cluster."""
+TRANSACTION_TIMEOUT = 30.0
+"""Seconds after which the cluster itself ends the transaction of a worker that is gone without a word."""
+DELIVERY_TIMEOUT = 25.0
+"""Seconds for the records of a transaction to arrive; less than the transaction may last."""
+QUEUE_KILOBYTES = 32 * 1024
+"""Of records that were fetched and not yet copied, and of those not yet acknowledged: each, for each rule."""
+LARGEST_BATCH = 1_000_000
+"""Bytes, before compression."""
+LARGEST_RECORD = 100 * 1024 * 1024
+"""Bytes; librdkafka would refuse larger ones than 1 MB by itself. What is too large is the target's to say."""
+_OWN = frozenset({"bootstrap.servers", "client.id", "group.id", "transactional.id", "enable.idempotence", "acks"})
+"""Properties that a cluster's configuration can't change: the theory stands on them."""
+
+log = logging.getLogger(__name__)
+
+
+class Setback(Exception):  # noqa: N818  # it is no failure of the worker: it tries again
+    """The worker can't go on now. The message is what an operator reads as the rule's problem."""
+
+
+def setback(place: str, error: BaseException) -> Setback:
+    """What went wrong, and where, for an operator."""
+    if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
+        return Setback(f"{place}: {error.args[0].str()}")
+    return Setback(f"{place}: {str(error) or type(error).__name__}")
+
+
+class Cluster:
+    """One cluster, as a rule reaches it."""
+
+    def __init__(self, spec: routing.ClusterSpec, rule_id: str) -> None:
+        self.name = spec.cluster_name
+        self._spec = spec
+        self._client_id = f"mesh.record-rule.{rule_id}"
+        self._admin: AdminClient | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        """For questions and for topics; one, as long as the rule's session lasts."""
+        if self._admin is None:
+            self._admin = AdminClient(self._settings({}))
+        return self._admin
+
+    def ask(self, question: Callable[[AdminClient], Any]) -> Any:
+        """The cluster's answer. Setback: there is none."""
+        try:
+            return question(self.admin)
+        except (KafkaException, TimeoutError) as error:
+            raise setback(f"cluster {self.name!r}", error) from error
+
+    def metadata(self) -> Any:
+        """Topics, brokers, and Kafka's own cluster id."""
+        return self.ask(lambda admin: admin.list_topics(timeout=REQUEST_TIMEOUT))
+
+    def consumer(self, **settings: Any) -> Any:
+        """Reads what is committed, from where it is told to; in no group, whatever its name."""
+        own = {
+            "group.id": self._client_id,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": QUEUE_KILOBYTES,
+            "fetch.wait.max.ms": 100,
+            "check.crcs": True,
+        }
+        return Consumer(self._settings({**self._further(self._spec.consumer_config), **own, **settings}))
+
+    def producer(self, transactional_id: str, largest_batch: int) -> Any:
+        """Writes in transactions. What the cluster's producer_config says of compression and the like counts."""
+        usual = {"compression.type": "lz4", "linger.ms": 5}
+        own = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": int(1000 * TRANSACTION_TIMEOUT),
+            "delivery.timeout.ms": int(1000 * DELIVERY_TIMEOUT),
+            "partitioner": "murmur2_random",
+            "batch.size": largest_batch,
+            "message.max.bytes": LARGEST_RECORD,
+            "queue.buffering.max.kbytes": QUEUE_KILOBYTES,
+            "queue.buffering.max.messages": 100_000,
+        }
+        return Producer(self._settings({**usual, **self._further(self._spec.producer_config), **own}))
+
+    def _further(self, config: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in config.items() if name not in _OWN}
+
+    def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        security = connection_properties(self._spec.producer_config, self._spec.consumer_config)
+        try:
+            resolved = {
+                name: resolve_property(name, value) if isinstance(value, str) else value
+                for name, value in {**settings, **security}.items()
+            }
+        except UnresolvedReferenceError as error:
+            raise Setback(f"cluster {self.name!r}: {error}") from None
+        return {
+            **resolved,
+            "bootstrap.servers": ",".join(self._spec.bootstrap_servers),
+            "client.id": self._client_id,
+            "socket.connection.setup.timeout.ms": int(1000 * REQUEST_TIMEOUT),
+            "reconnect.backoff.max.ms": 2000,
+            "logger": log,
+        }
+
+
+def answers(futures: Mapping[Any, Any], place: str, accepted: Sequence[int] = ()) -> dict[Any, Any]:
+    """What became of each part of an admin request. Setback: one failed, otherwise than as `accepted` says."""
+    results = {}
+    for about, future in futures.items():
+        try:
+            results[about] = future.result(REQUEST_TIMEOUT)
+        except KafkaException as error:
+            if error.args[0].code() not in accepted:
+                raise setback(f"{place}, {about}", error) from error
+        except TimeoutError as error:
+            raise setback(f"{place}, {about}", TimeoutError("no answer in time")) from error
+    return results

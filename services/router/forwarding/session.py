@@ -1,0 +1,463 @@
+"""One session of a rule: from taking over until something goes wrong, or something else is wanted.
+
+Theory of operation
+1. Reads the source without a group, from where the targets remember, and writes in transactions: some records, and in
+   the same transaction the position behind them. What was not committed was never read; what was is never read again.
+2. Several targets have a transaction and a position each. A partition is read from the least of them; a target that
+   is ahead skips what it has.
+3. Whatever goes wrong ends the session with a Setback. It mends nothing and retries nothing: the worker begins a new
+   one, which knows only what the targets remember. So there is one way to recover, and it is used often.
+4. Every wait has a bound. A transaction has a bound in records, bytes and time.
+5. A position that the source has no records for any more is a setback, never a jump: records would be missing that
+   nobody was told of. An operator rewinds.
+6. What a mirror passes on as it is goes through `_copy`: the loop in which a microsecond counts. The rest goes through
+   `_judge`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from services.router.forwarding import starts, upkeep
+from services.router.forwarding.connections import REQUEST_TIMEOUT, Cluster, Setback, setback
+from services.router.forwarding.memory import CarriedOut, Entry, SourcePartition
+from services.router.forwarding.orders import RunRule
+from services.router.forwarding.points import Point, Points
+from services.router.forwarding.provenance import HEADER, Stamp
+from services.router.forwarding.records import Fate, Message, NotNowError, UnjudgedError, Write
+from services.router.forwarding.target import Target
+from services.router.forwarding.tasks import Task
+
+CHUNK = 4000
+"""Records that are taken from the consumer at a time."""
+MOST_RECORDS = 20_000
+"""In one transaction."""
+MOST_BYTES = 16 * 1024 * 1024
+"""In one transaction, but for the chunk that goes beyond it."""
+TRANSACTION_SECONDS = 0.25
+"""A transaction takes no new records after so long."""
+GATHERING_SECONDS = 0.02
+"""How long the first record of a transaction waits for further ones."""
+IDLE_SECONDS = 0.2
+"""Longest wait for a record; then the session looks whether something else is wanted."""
+LOOK_SECONDS = 5.0
+"""Between two looks at the topics of both clusters."""
+POSITION_SECONDS = 1.0
+"""Positions that moved without a record written are committed so often."""
+POINT_SECONDS = 10.0
+POINT_RECORDS = 10_000
+"""A signpost is kept when the last one is so old, or so many offsets away."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a worker has done since it began. Only what is committed counts."""
+
+    written: int = 0
+    filtered: int = 0
+    dead: int = 0
+    been_there: int = 0
+    """Not copied, because they have been on the target before."""
+    bytes: int = 0
+    transactions: int = 0
+    setbacks: int = 0
+
+    def add(self, other: Counts) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(slots=True)
+class Lane:
+    """The way of one source partition."""
+
+    source: SourcePartition
+    target_topic: str
+    """Of a mirror."""
+    position: int
+    """The next offset to read, as of this transaction."""
+    committed: list[int]
+    """As each target remembers it."""
+    points: Points
+    began: int = 0
+    """Where this transaction began."""
+    first: int = -1
+    """Offset on the target of this transaction's first record, once it has one."""
+    failure: Any = None
+    """Why it did not arrive."""
+    point_at: float = 0.0
+    """When a signpost was last kept."""
+    note_first: Callable[[Any, Any], None] | None = field(default=None, repr=False)
+    """Called with the delivery of the first record."""
+
+    def set_out(self) -> None:
+        """A transaction begins."""
+        self.began = self.position
+        self.first = -1
+        self.note_first = self._arrived
+
+    def _arrived(self, error: Any, message: Any) -> None:
+        self.failure = error
+        if error is None:
+            self.first = message.offset()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """For reports."""
+
+    source: SourcePartition
+    position: int
+    end: int
+
+
+class Session:
+    """Used by one thread; `lanes` may be read by others, entry by entry."""
+
+    def __init__(self, order: RunRule, task: Task, source: Cluster, targets: Sequence[Target], counts: Counts) -> None:
+        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.last_answer = time.monotonic()
+        """When records, or the word that there are none, were last had from the source."""
+        self.last_commit = time.monotonic()
+        self.synced: int = 0
+        """Event of the last one-time sync of groups that was carried out, by who syncs."""
+        self._order = order
+        self._task = task
+        self._source = source
+        self._targets = targets
+        self._by_name = {target.cluster.name: target for target in targets}
+        self._counts = counts
+        self._fresh = Counts()
+        self._consumer = source.consumer()
+        self._next_look = 0.0
+        self._moved: dict[tuple[str, int], Lane] = {}
+        """Lanes whose position is not committed yet."""
+        self._cluster_ids: dict[str, str] = {}
+        self._stamp = Stamp(order.spec.record_rule_id, "")
+        self._problem = ""
+
+    @property
+    def problem(self) -> str:
+        """What an operator should know although the session goes on."""
+        return self._problem
+
+    @property
+    def source_id(self) -> str:
+        """Kafka's own id of the source cluster."""
+        return self._cluster_ids[self._source.name]
+
+    def open(self) -> None:
+        """Looks at the clusters, takes over, and finds where to begin."""
+        metadata = self._source.metadata()
+        self._cluster_ids[self._source.name] = metadata.cluster_id
+        for target in self._targets:
+            there = target.cluster.metadata()
+            self._cluster_ids[target.cluster.name] = there.cluster_id
+            if self._task.mirror is not None and there.cluster_id == metadata.cluster_id:
+                raise Setback(
+                    f"clusters {self._source.name!r} and {target.cluster.name!r} are one and the same Kafka cluster "
+                    f"({metadata.cluster_id}): a mirror goes from one to another"
+                )
+            upkeep.ensure_positions(target.cluster, there)
+        self._stamp = Stamp(self._order.spec.record_rule_id, metadata.cluster_id)
+        for target in self._targets:
+            target.take_over()
+        new = self._look(metadata)
+        self._carry_out_rewinds()
+        self._read_on(new)
+
+    def turn(self) -> None:
+        """Moves some records, or finds that there are none for a moment. Setback: the session is over."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._read_on(self._look(self._source.metadata()))
+        try:
+            messages = self._consumer.consume(1, IDLE_SECONDS)
+            until = time.monotonic() + TRANSACTION_SECONDS
+            while messages:
+                self._take(messages)
+                taken = self._fresh
+                if taken.written >= MOST_RECORDS or taken.bytes >= MOST_BYTES or time.monotonic() > until:
+                    break
+                messages = self._consumer.consume(CHUNK, GATHERING_SECONDS)
+            if self._fresh.written or (self._moved and now - self.last_commit > POSITION_SECONDS):
+                self._commit()
+        except KafkaException as error:
+            raise setback(f"rule {self._task.rule_id!r}", error) from error
+        except UnicodeDecodeError as error:
+            raise Setback(f"a header's name is no text: {error}") from error
+
+    def states(self) -> list[PartitionState]:
+        """How far each partition is, as committed."""
+        states = []
+        for lane in list(self.lanes.values()):
+            _, end = self._watermarks(lane)
+            position = min(lane.committed)
+            states.append(PartitionState(lane.source, position, max(end, position)))
+        return states
+
+    def close(self) -> None:
+        """Gives up what is not committed."""
+        for target in self._targets:
+            target.close()
+        self._consumer.close()
+
+    # Records
+
+    def _take(self, messages: list[Message]) -> None:
+        self.last_answer = time.monotonic()
+        if self._task.plan is None:
+            self._copy(messages)
+        else:
+            self._judge(messages)
+
+    def _copy(self, messages: list[Message]) -> None:
+        """Each record as it is, but for our header. One target: this is a mirror."""
+        [target] = self._targets
+        target_id = self._cluster_ids[target.cluster.name]
+        target.begin()
+        produce, moved = target.produce, self._moved
+        stamp, tail = self._stamp, self._stamp.first_tail
+        size = written = been_there = 0
+        for message in messages:
+            if (error := message.error()) is not None:
+                self._heed(message, error)
+                continue
+            source = (message.topic(), message.partition())
+            lane = moved.get(source) or self._set_out(source)
+            if lane is None:
+                continue
+            offset, headers = message.offset(), message.headers()
+            if headers is None:
+                headers = [(HEADER, b"%d%b" % (offset, tail))]
+            elif target_id in stamp.clusters(headers):
+                lane.position = offset + 1
+                been_there += 1
+                continue
+            else:
+                headers = stamp.stamped(headers, offset)
+            value, key = message.value(), message.key()
+            timestamp = message.timestamp()[1]
+            try:
+                produce(lane.target_topic, value, key, source[1], lane.note_first, None, timestamp, headers)
+            except BufferError:
+                target.write(lane.target_topic, value, key, source[1], lane.note_first, timestamp, headers)
+            lane.note_first = None
+            lane.position = offset + 1
+            written += 1
+            if value is not None:
+                size += len(value)
+        self._fresh.written += written
+        self._fresh.been_there += been_there
+        self._fresh.bytes += size
+
+    def _judge(self, messages: list[Message]) -> None:
+        """Each record as the plan says."""
+        assert self._task.plan is not None
+        for message in messages:
+            if (error := message.error()) is not None:
+                self._heed(message, error)
+                continue
+            source = (message.topic(), message.partition())
+            lane = self._moved.get(source) or self._set_out(source)
+            if lane is None:
+                continue
+            try:
+                writes = self._task.plan(message)
+            except (UnjudgedError, NotNowError) as refusal:
+                raise Setback(f"{source[0]}-{source[1]} offset {message.offset()}: {refusal}") from refusal
+            if not writes:
+                self._fresh.filtered += 1
+            for write in writes:
+                self._write(lane, message, write)
+            lane.position = message.offset() + 1
+
+    def _write(self, lane: Lane, message: Message, write: Write) -> None:
+        target = self._by_name[write.cluster]
+        offset = message.offset()
+        if offset < lane.committed[self._targets.index(target)]:
+            return
+        came_from = message.headers()
+        if self._task.mirror and self._cluster_ids[write.cluster] in self._stamp.clusters(came_from):
+            self._fresh.been_there += 1
+            return
+        target.begin()
+        headers = self._stamp.stamped(write.headers, offset)
+        target.write(write.topic, write.value, write.key, write.partition, lane.note_first, write.timestamp, headers)
+        lane.note_first = None
+        self._fresh.written += 1
+        self._fresh.dead += write.fate is Fate.DEAD
+        self._fresh.bytes += len(write.value or b"")
+
+    def _set_out(self, source: tuple[str, int]) -> Lane | None:
+        """A lane has its first record in this transaction. None: its topic is gone."""
+        lane = self.lanes.get(source)
+        if lane is not None and source not in self._moved:
+            lane.set_out()
+            self._moved[source] = lane
+        return lane
+
+    def _heed(self, message: Message, error: KafkaError) -> None:
+        """What the consumer says in place of a record."""
+        source = (message.topic(), message.partition())
+        if error.code() == KafkaError._PARTITION_EOF:
+            lane = self.lanes.get(source)
+            if lane is not None and message.offset() > lane.position:  # marks of transactions, records given up
+                self._set_out(source)
+                lane.position = message.offset()
+            return
+        if error.code() == KafkaError._AUTO_OFFSET_RESET and source in self.lanes:
+            raise self._out_of_range(self.lanes[source])
+        if error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() == KafkaError._TRANSPORT:
+            return  # librdkafka goes on by itself; that nothing comes shows in last_answer
+        raise setback(f"cluster {self._source.name!r}, {source[0]}-{source[1]}", KafkaException(error))
+
+    def _out_of_range(self, lane: Lane) -> Setback:
+        topic, number = lane.source
+        first, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), REQUEST_TIMEOUT)
+        return Setback(
+            f"{topic}-{number} on cluster {self._source.name!r}: the next offset to read is {lane.position}, the log "
+            f"has {first} to {end}: records are gone that were not read. Rewind the rule to go on without them"
+        )
+
+    def _commit(self) -> None:
+        """Ends the transaction of each target, with the positions in it."""
+        for index, target in enumerate(self._targets):
+            target.begin()
+            target.settle()
+            for lane in self._moved.values():
+                if lane.failure is not None:
+                    raise setback(
+                        f"{lane.source.topic}-{lane.source.number} to cluster {target.cluster.name!r}",
+                        KafkaException(lane.failure),
+                    )
+            target.commit(list(self._entries(index, target)))
+            for lane in self._moved.values():
+                lane.committed[index] = max(lane.committed[index], lane.position)
+        for lane in self._moved.values():
+            if lane.first >= 0:
+                lane.points.note(Point(lane.began, lane.first))
+        self._moved.clear()
+        self.last_commit = time.monotonic()
+        self._fresh.transactions = 1
+        self._counts.add(self._fresh)
+        self._fresh = Counts()
+
+    def _entries(self, index: int, target: Target) -> Any:
+        now = time.monotonic()
+        for lane in self._moved.values():
+            if lane.position > lane.committed[index]:
+                yield target.memory.position_entry(lane.source, lane.position)
+            if self._task.mirror and lane.first >= 0 and self._worth_keeping(lane, now):
+                lane.points.keep(Point(lane.began, lane.first))
+                lane.point_at = now
+                yield target.memory.points_entry(lane.source, lane.points)
+        if self.synced > target.memory.carried_out.synced:
+            target.memory.carried_out.synced = self.synced
+            yield target.memory.carried_out_entry()
+
+    def _worth_keeping(self, lane: Lane, now: float) -> bool:
+        last = lane.points.last_kept
+        return last is None or lane.began - last.source >= POINT_RECORDS or now - lane.point_at >= POINT_SECONDS
+
+    # Topics and places
+
+    def _look(self, metadata: Any) -> list[Lane]:
+        """Meets new topics and partitions, which it gives back, and keeps the target's topics in step."""
+        counts = {topic: count for topic, count in upkeep.counts_of(metadata).items() if self._task.takes(topic)}
+        if self._task.topic and not counts:
+            raise Setback(f"topic {self._task.topic!r} is not on cluster {self._source.name!r}")
+        names = {topic: self._task.mirror.target(topic) for topic in counts} if self._task.mirror else {}
+        if self._task.in_step:
+            [target] = self._targets
+            upkeep.keep_in_step(self._source, target.cluster, names, counts)
+        there = [SourcePartition(topic, number) for topic, count in counts.items() for number in range(count)]
+        new = [each for each in there if each not in self.lanes]
+        if new or not self._targets[0].memory.carried_out.begun:
+            self._open_lanes(new, names)
+        gone = [lane for lane in self.lanes.values() if lane.source.topic not in counts]
+        if gone:
+            self._consumer.incremental_unassign([TopicPartition(*lane.source) for lane in gone])
+            for lane in gone:
+                self.lanes.pop(lane.source)
+                self._moved.pop(lane.source, None)
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        return [self.lanes[each] for each in new]
+
+    def _read_on(self, lanes: Collection[Lane]) -> None:
+        self._consumer.incremental_assign([TopicPartition(*lane.source, lane.position) for lane in lanes])
+
+    def _open_lanes(self, new: Collection[SourcePartition], names: dict[str, str]) -> None:
+        memories = [target.memory for target in self._targets]
+        late = any(memory.carried_out.begun for memory in memories)
+        unknown = [each for each in new if any(each not in memory.positions for memory in memories)]
+        found = starts.beginnings(self._source, self._task.start, unknown, late=late)
+        self._end_transactions()
+        for target in self._targets:
+            memory = target.memory
+            unknown = [each for each in found if each not in memory.positions]
+            entries = [memory.position_entry(each, found[each]) for each in unknown]
+            for each, end in self._target_ends(target, {each: names[each.topic] for each in unknown if names}).items():
+                points = memory.points[each] = Points()
+                points.rewind(found[each], end)
+                entries.append(memory.points_entry(each, points))
+            if memory.outdated:
+                entries += memory.forgetting_outdated()
+                memory.outdated.clear()
+            if not memory.carried_out.begun:
+                memory.carried_out.begun = True
+                entries.append(memory.carried_out_entry())
+            if entries:
+                target.commit(entries)
+            for each, offset in found.items():
+                memory.positions.setdefault(each, offset)
+        for each in new:
+            committed = [memory.positions[each] for memory in memories]
+            points = memories[0].points.setdefault(each, Points())
+            self.lanes[each] = Lane(each, names.get(each.topic, ""), min(committed), committed, points)
+
+    def _end_transactions(self) -> None:
+        """What was taken so far is committed, before something else is."""
+        if self._moved:
+            self._commit()
+
+    def _carry_out_rewinds(self) -> None:
+        """Those that the targets do not know of yet, in the order they were given."""
+        for rewind in self._order.rewinds:
+            if all(target.memory.carried_out.rewound >= rewind.revision for target in self._targets):
+                continue
+            places = starts.rewound(self._source, rewind.start, [lane.source for lane in self.lanes.values()])
+            for index, target in enumerate(self._targets):
+                memory = target.memory
+                if memory.carried_out.rewound >= rewind.revision:
+                    continue
+                entries: list[Entry] = []
+                ends = self._target_ends(target, {source: self.lanes[source].target_topic for source in places})
+                for source, offset in places.items():
+                    lane = self.lanes[source]
+                    lane.committed[index] = memory.positions[source] = offset
+                    entries.append(memory.position_entry(source, offset))
+                    if source in ends:
+                        lane.points.rewind(offset, ends[source])
+                        entries.append(memory.points_entry(source, lane.points))
+                memory.carried_out = CarriedOut(True, rewind.revision, memory.carried_out.synced)
+                target.commit([*entries, memory.carried_out_entry()])
+            for source in places:
+                lane = self.lanes[source]
+                lane.position = min(lane.committed)
+
+    def _target_ends(self, target: Target, topics: Mapping[SourcePartition, str]) -> dict[SourcePartition, int]:
+        """Where a mirror's partitions end on the target. None of them grows by this rule meanwhile."""
+        if self._task.mirror is None:
+            return {}
+        there = {SourcePartition(topic, source.number): source for source, topic in topics.items()}
+        return {there[each]: end for each, end in starts.end_offsets(target.cluster, there).items()}
+
+    def _watermarks(self, lane: Lane) -> tuple[int, int]:
+        first, end = self._consumer.get_watermark_offsets(TopicPartition(*lane.source), cached=True)
+        return max(first, 0), max(end, 0)  # negative: nothing was fetched yet
