@@ -15,6 +15,7 @@ from mesh.connection_security import (
     shapes_connections,
 )
 from mesh.settings import Address, AddressList, ServiceSettings, host_port
+from services.router.forwarding.registry_access import RegistryAccess
 
 
 class RouterSettings(ServiceSettings, service="router"):
@@ -34,6 +35,10 @@ class RouterSettings(ServiceSettings, service="router"):
     """Topic of the log."""
     events_replication_factor: int = Field(default=0, ge=0, le=32767)
     """Of the topic of the log, where the router is the first to need it; 0: one for each broker, at most 3."""
+    snapshots_topic: str = "mesh.snapshots"
+    """Topic of snapshots beside the log, from which a start need not read the log from its beginning."""
+    snapshot_every_events: int = Field(default=10_000, ge=1)
+    """Events of the log from one snapshot to the next."""
     control_address: Address = "127.0.0.1:7070"
     """Where control is (gRPC); the router does without while control is away."""
     hold_ms: int = Field(default=5000, ge=100, le=60_000)
@@ -72,6 +77,13 @@ class RouterSettings(ServiceSettings, service="router"):
         """Consumer group in which routers share the record rules: of one mesh, as the log is. "mesh.record-rules" for
         the log "mesh.events"."""
         return f"{self.events_topic.removesuffix('.events')}.record-rules"
+
+    @property
+    def registry(self) -> RegistryAccess:
+        """How to get to the schema registry."""
+        return RegistryAccess(
+            self.schema_registry_url, self.schema_registry_user_info, self.schema_registry_ca_location
+        )
 
     @property
     def app_id(self) -> str:

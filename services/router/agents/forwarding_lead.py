@@ -47,7 +47,9 @@ class ForwardingLead:
         self._told = told
         self._assignments = Assignments()
         self._board = ProgressBoard(time.monotonic)
-        self._worker = Worker(command, self._worker_began, self._heard, self._worker_ended)
+        self._worker = Worker(
+            (*command, *settings.registry.arguments), self._worker_began, self._heard, self._worker_ended
+        )
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
         book.on_change(self._wake.set)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mesh.rpc import record_rules
 from services.router.forwarding.distribution import Distribution
@@ -11,16 +10,7 @@ from services.router.forwarding.judging.filters import Filter
 from services.router.forwarding.judging.registry import SchemaRegistry
 from services.router.forwarding.judging.transforms import Transforms
 from services.router.forwarding.judging.values import reader_of
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryAccess:
-    """How to get to the schema registry; an empty `url`: there is none."""
-
-    url: str = ""
-    user_info: str = ""
-    """`user:password`, as a reference."""
-    ca_location: str = ""
+from services.router.forwarding.registry_access import RegistryAccess
 
 
 class Compiler:

@@ -16,7 +16,7 @@ class Judging(Protocol):
 
     def judge(self, expression: str) -> Judge: ...
     def transformer(self, transforms: Sequence[record_rules.Transform]) -> Transformer: ...
-    def content_plan(self, spec: record_rules.ContentRuleSpec) -> Plan: ...
+    def content_plan(self, rule_id: str, spec: record_rules.ContentRuleSpec) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def task_of(spec: record_rules.RecordRuleSpec, judging: Judging) -> Task:
     content = spec.content
     named = [content.otherwise, content.dead_letters, *(branch.target for branch in content.branches)]
     targets = dict.fromkeys(target.cluster or content.source_cluster for target in named)
-    plan = judging.content_plan(content)
+    plan = judging.content_plan(spec.record_rule_id, content)
     return Task(
         spec.record_rule_id,
         content.source_cluster,
