@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
-from mesh.routing import RoutingState, fold
+from mesh.routing import Folding, RoutingState, fold
 from mesh.rpc import events
 from services.control.domain.freezing import FREEZE_STREAM
 from services.control.domain.record_rules import RecordRuleSet
@@ -67,9 +67,38 @@ def apply(view: MeshView, event: events.Event) -> MeshView:
     if event.position <= view.position:
         return view
     state = fold(view.state, event)
+    return replace(_beside_routing(view, event), state=state)
+
+
+class ViewFolding:
+    """A view that is carried on over many events: as `apply`, without a routing table after each (`Folding`)."""
+
+    def __init__(self, view: MeshView) -> None:
+        self._beside = view
+        self._routing = Folding(view.state)
+
+    @property
+    def view(self) -> MeshView:
+        """The view now."""
+        if self._beside.state is not self._routing.state:
+            self._beside = replace(self._beside, state=self._routing.state)
+        return self._beside
+
+    @property
+    def position(self) -> int:
+        return self._routing.position
+
+    def fold(self, event: events.Event) -> None:
+        """As `apply`."""
+        if event.position > self.position:
+            self._routing.fold(event)
+            self._beside = _beside_routing(self._beside, event)
+
+
+def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
+    """The view after `event`, but for the routing state."""
     after = replace(
         view,
-        state=state,
         routing_position=event.position if _about_routing(event) else view.routing_position,
         record_rules=fold_record_rules(view.record_rules, event),
     )

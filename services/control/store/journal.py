@@ -2,7 +2,7 @@
 
 Theory of operation
 1. `view` is the fold of the log up to `view.position`, `chain` the hash of the event there; `recent` holds the last
-events. They change only in `_take`, on the event loop.
+events. They change only in `_show`, on the event loop.
 2. A start takes the newest snapshot (`snapshots.py`) and the events after it. An older view (`view_at`) comes from the
 newest snapshot below it.
 3. `append` builds the events on the view, and the store refuses when the log is not where the view is. Then the
@@ -30,7 +30,7 @@ from mesh.event_log import FORMAT, Chain
 from mesh.rpc import events
 from services.control.domain.errors import Conflict, InvalidField, Unavailable
 from services.control.domain.freezing import refuse_while_frozen
-from services.control.domain.view import MeshView, apply
+from services.control.domain.view import MeshView, ViewFolding
 from services.control.store.database import Database
 from services.control.store.log import (
     PAGE,
@@ -148,28 +148,31 @@ class Journal:
         self.loaded = True
 
     async def _catch_up(self) -> bool:
-        start = self.view.position
-        while True:
-            page = await self.store.entries_after(self.view.position)
-            for first in range(0, len(page), EVENTS_PER_TURN):
-                self._take(page[first : first + EVENTS_PER_TURN])
+        start, folding, chain = self.view.position, ViewFolding(self.view), self.chain
+        try:
+            while True:
+                page = await self.store.entries_after(folding.position)
+                chain = self._fold(folding, chain, page)
+                if len(page) < PAGE:
+                    break
                 await asyncio.sleep(0)
-            if len(page) < PAGE:
-                return self.view.position > start
+        finally:
+            self._show(folding.view, chain)
+        return self.view.position > start
 
     async def view_at(self, position: int) -> MeshView:
         """The mesh as it was after the event at `position`; as it is now, where the log does not reach that far."""
         if position >= self.view.position:
             return self.view
         found = await self.snapshots.newest(position)
-        view = MeshView() if found is None else found[0]
-        while view.position < position:
-            page = await self.store.after(view.position, min(PAGE, position - view.position))
-            for number, event in enumerate(page):
-                view = apply(view, event)
-                if number % EVENTS_PER_TURN == 0:
+        folding = ViewFolding(MeshView() if found is None else found[0])
+        while folding.position < position:
+            page = await self.store.after(folding.position, min(PAGE, position - folding.position))
+            for event in page:
+                folding.fold(event)
+                if event.position % EVENTS_PER_TURN == 0:
                     await asyncio.sleep(0)
-        return view
+        return folding.view
 
     async def append(
         self,
@@ -185,10 +188,11 @@ class Journal:
 
         def grow(versions: Mapping[str, int]) -> Growth:
             entries, chain = self._build(drafts, caller, versions)
-            view = self.view
-            for event, _ in entries:
-                view = apply(view, event)
-            return Growth(entries, view, chain, answer([event for event, _ in entries], view) if answer else None)
+            new, folding = [event for event, _ in entries], ViewFolding(self.view)
+            for event in new:
+                folding.fold(event)
+            view = folding.view
+            return Growth(entries, view, chain, answer(new, view) if answer else None)
 
         async with self._growing:
             for _ in range(APPEND_TRIES):
@@ -213,7 +217,8 @@ class Journal:
                 except SameRequestError:
                     await self._catch_up()
                     break
-                self._take(growth.entries)
+                self._remember(growth.entries)
+                self._show(growth.view, growth.chain)
                 new = [event for event, _ in growth.entries]
                 for event in new:
                     appended.labels(event.WhichOneof("payload")).inc()
@@ -300,16 +305,24 @@ class Journal:
             new.append(Entry(event, body))
         return new, chain
 
-    def _take(self, new: Sequence[Entry]) -> None:
+    def _fold(self, folding: ViewFolding, chain: Chain, new: Sequence[Entry]) -> Chain:
+        """Carries on `folding` and gives the chain behind these events."""
         for entry in new:
             event, body = entry
-            if event.position > self.view.position:
-                if not self.chain.fits(event):
-                    _tell_change(self.chain.position)
-                self.view, self.chain = apply(self.view, event), self.chain.after(event, body)
+            if event.position > folding.position:
+                folding.fold(event)
+                if not chain.fits(event):
+                    _tell_change(chain.position)
+                chain = chain.after(event, body)
                 self._remember([entry])
-        position_gauge.set(self.view.position)
-        if new:
+        return chain
+
+    def _show(self, view: MeshView, chain: Chain) -> None:
+        """From here on, this is what control knows."""
+        has_grown = view.position > self.view.position
+        self.view, self.chain = view, chain
+        position_gauge.set(view.position)
+        if has_grown:
             self._grown.set()
             self._grown = asyncio.Event()
 
