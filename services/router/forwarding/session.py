@@ -270,6 +270,8 @@ class Session:
             try:
                 writes = self._task.plan(message)
             except (UnjudgedError, NotNowError) as refusal:
+                if any(each.position > each.began for each in self._moved.values()):
+                    self._commit()  # what came before it is not read again, however often this one is
                 raise Setback(f"{source[0]}-{source[1]} offset {message.offset()}: {refusal}") from refusal
             if not writes:
                 self._fresh.filtered += 1
