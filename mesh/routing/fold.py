@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from mesh.routing.book import RuleBook
 from mesh.routing.codec import cluster_from_proto
+from mesh.routing.history import RuleHistory
 from mesh.routing.table import RoutingTable, UpstreamCluster
 from mesh.rpc import events
 
@@ -131,7 +131,7 @@ class _Draft:
         self._table: RoutingTable | None = table
         self._revision = table.revision
         self.clusters = table.clusters
-        self._rules: RoutingTable | RuleBook = table
+        self._rules: RoutingTable | RuleHistory = table
 
     @property
     def revision(self) -> int:
@@ -152,8 +152,8 @@ class _Draft:
         self._revision, self.clusters, self._table = revision, clusters, None
 
     def change_rules(self, revision: int, changes: Iterable[events.RuleChange]) -> None:
-        if not isinstance(self._rules, RuleBook):
-            self._rules = RuleBook(self._rules)
+        if not isinstance(self._rules, RuleHistory):
+            self._rules = RuleHistory(self._rules)
         self._rules.change(revision, changes)
         self._revision, self._table = revision, None
 

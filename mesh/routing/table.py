@@ -2,8 +2,8 @@
 
 Theory of operation
 1. A table holds the living rules, which decide, and the past as far as it counts visits: counted up in `pasts`, or as
-   versions of rules (`book` says which). Rules about topics, groups, transactional ids and client software are looked
-   up apart from each other.
+   versions of rules (`history` says which). Rules about topics, groups, transactional ids and client software are
+   looked up apart from each other.
 2. A look-up gathers the versions that match a name (one dict hit for exact names, one for each length of prefixes in
    use; a regular expression counts by the plain text at its start) and takes the living one of lowest rank. Answers
    are cached per table.

@@ -8,7 +8,7 @@ Theory of operation
    the number of moves.
 3. So the way up to a revision can be counted up as a `Past`, and the versions that led to it are needed no more. The
    past of a match holds for the names that match and have no narrower past: the latest one is the narrowest, because a
-   past is not carried on once something narrower is there (`book`).
+   past is not carried on once something narrower is there (`history`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of a table that is being written: changed in place, so that a long log folds in the time of its events.
+"""The rules of a table and their past: changed in place, so that a long log folds in the time of its events.
 
 Theory of operation
 1. A change ends the version of a rule that was alive and begins another one. Nothing else changes, and nothing is built
@@ -43,7 +43,7 @@ EVERY_NAME = frozenset({".*", ".+"})
 
 
 class Rules(Protocol):
-    """Of a table, or of a book."""
+    """Of a table, or of a history."""
 
     @property
     def versions(self) -> Sequence[RuleVersion]: ...
@@ -51,7 +51,7 @@ class Rules(Protocol):
     def pasts(self) -> Sequence[Past]: ...
 
 
-class RuleBook:
+class RuleHistory:
     """Living rules, and the past as far as it is needed."""
 
     def __init__(self, rules: Rules) -> None:
@@ -159,7 +159,7 @@ class RuleBook:
 
 
 class _Matches:
-    """The matches about topics that a book knows of, each as often as a version or a past there has it."""
+    """The matches about topics that a history knows of, each as often as a version or a past there has it."""
 
     def __init__(self, matches: Sequence[Match]) -> None:
         self._counts = Counter(matches)
