@@ -11,7 +11,9 @@ from meshctl.commands.audit import audit
 from meshctl.commands.cluster import cluster
 from meshctl.commands.completion import completion
 from meshctl.commands.decision import explain, history, instances, status, watch
+from meshctl.commands.freezing import freeze, thaw
 from meshctl.commands.rule import rule
+from meshctl.commands.schedule import schedule
 from meshctl.failures import EXIT_CODES_HELP
 from meshctl.session import Group
 
@@ -28,7 +30,9 @@ def cli() -> None:
     """See `_HELP`: a docstring can't be composed."""
 
 
-for _command in (cluster, rule, explain, apply, history, audit, status, watch, instances, completion):
+for _command in (
+    cluster, rule, schedule, freeze, thaw, explain, apply, history, audit, status, watch, instances, completion,
+):  # fmt: skip
     cli.add_command(_command)
 
 

@@ -6,6 +6,7 @@ import click
 import grpc
 from click.shell_completion import CompletionItem
 
+from mesh.rpc import admin
 from meshctl import wording
 from meshctl.connection import Connection
 from meshctl.endpoints import EndpointsError, Service, find
@@ -27,6 +28,30 @@ def cluster_names(_context: click.Context, _parameter: click.Parameter, incomple
         return []
     names = ((each.spec.cluster_name, ",".join(each.spec.bootstrap_servers)) for each in clusters)
     return [CompletionItem(name, help=addresses) for name, addresses in names if name.startswith(incomplete)]
+
+
+def member_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Gateways, those that are away first: it is them that an operator goes on without."""
+    try:
+        members = _connection().status().members
+    except (grpc.RpcError, EndpointsError):
+        return []
+    gateways = sorted(
+        (each for each in members if each.kind == admin.MEMBER_KIND_GATEWAY), key=lambda each: not each.left_behind
+    )
+    named = ((wording.short(each.name), each.phase_reason) for each in gateways)
+    return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
+
+
+def schedule_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Changes that are still to come."""
+    try:
+        connection = _connection()
+        found = connection.call(connection.changes.ListScheduledChanges, admin.ListScheduledChangesRequest())
+    except (grpc.RpcError, EndpointsError):
+        return []
+    named = ((wording.short(each.name), wording.command(each.command)) for each in found.scheduled_changes)
+    return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 
 def rule_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -49,6 +49,7 @@ class Connection:
         self.clusters = admin_grpc.ClusterServiceStub(self._channel)
         self.rules = admin_grpc.RuleServiceStub(self._channel)
         self.decisions = admin_grpc.DecisionServiceStub(self._channel)
+        self.changes = admin_grpc.ChangeServiceStub(self._channel)
         self.instances = instances_grpc.InstanceServiceStub(self._channel)
 
     def close(self) -> None:

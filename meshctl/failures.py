@@ -52,6 +52,7 @@ OPTIONS = {
     "set accept_skip": "give --accept-skip",
     "set allow_shadowed": "give --allow-shadowed",
     "set allow_unreachable": "give --allow-unreachable",
+    "set without_members": "give --without MEMBER",
 }
 """Control names fields of its API as the way out; whoever types commands knows them by these options."""
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+
 from mesh.rpc import admin, events, routing
-from meshctl.output import count
+from meshctl.output import count, moment
 
 
 def match(of: routing.RuleMatch) -> str:
@@ -83,8 +89,63 @@ def event(of: events.Event) -> str:
         case "consumer_instance_removed":
             removed = of.consumer_instance_removed
             return f"consumer {short(removed.name)} removed: {removed.cause}"
+        case "mesh_frozen":
+            return "the mesh is frozen: changes are refused"
+        case "mesh_thawed":
+            return "the mesh takes changes again"
+        case "change_scheduled":
+            scheduled = of.change_scheduled
+            return f"scheduled as {short(scheduled.name)} for {moment(scheduled.time)}: {command(scheduled.command)}"
+        case "scheduled_change_ended":
+            ended = of.scheduled_change_ended
+            return f"scheduled change {short(ended.name)} {_outcome(ended)}"
         case _:
             return "an event of a kind that this meshctl does not know"
+
+
+def _outcome(of: events.ScheduledChangeEnded) -> str:
+    match of.outcome:
+        case events.SCHEDULE_OUTCOME_DONE:
+            return f"made: revision {of.revision}"
+        case events.SCHEDULE_OUTCOME_REFUSED:
+            return f"refused: {of.problem}"
+        case events.SCHEDULE_OUTCOME_MISSED:
+            return f"missed: {of.problem}"
+        case events.SCHEDULE_OUTCOME_CANCELLED:
+            return "cancelled"
+        case _:
+            return "ended in a way that this meshctl does not know"
+
+
+def command(packed: AnyMessage) -> str:
+    """What a scheduled call would do: "set topic apples -> c2", "remove rule apples", "revert to revision 7"."""
+    for kind, say in _COMMANDS.items():
+        if packed.TypeName() == kind.DESCRIPTOR.full_name:
+            return say(kind.FromString(packed.value))
+    return "a command of a kind that this meshctl does not know"
+
+
+def _arrow(what: str, target: str) -> str:
+    return f"{what} -> {target}" if target else what
+
+
+_COMMANDS: dict[type[Message], Callable[[Any], str]] = {
+    admin.CreateRuleRequest: lambda request: f"add {rule(request.rule)}",
+    admin.UpdateRuleRequest: lambda request: f"update rule {short(request.name)}",
+    admin.SetRuleRequest: lambda request: _arrow(f"set {match(request.match)}", request.target_cluster),
+    admin.MoveRuleRequest: lambda request: f"move rule {short(request.name)}",
+    admin.RemoveRuleRequest: lambda request: f"remove rule {short(request.name)}",
+    admin.ReplaceRulesRequest: lambda request: f"replace all rules by {count(len(request.rules), 'rule')}",
+    admin.ChangeRulesRequest: lambda request: count(len(request.edits), "edit"),
+    admin.RevertRequest: lambda request: (
+        "revert the last change" if request.last else f"revert to revision {request.revision}"
+    ),
+}
+
+
+def member_state(of: admin.Member) -> str:
+    """ "applied", "held", "left behind"."""
+    return "left behind" if of.left_behind else member_phase(of.phase)
 
 
 def _change(change: events.RuleChange) -> str:

@@ -1,12 +1,61 @@
-"""How the outcome of a change of the rules is shown."""
+"""A change of the rules: made, or scheduled, and how its outcome is shown."""
 
 from __future__ import annotations
+
+import uuid
+from datetime import datetime
 
 import click
 
 from mesh.rpc import admin
 from meshctl import wording
-from meshctl.output import print_table
+from meshctl.commands.rule_options import AT
+from meshctl.output import moment, print_json, print_table
+from meshctl.session import Session
+
+Request = (
+    admin.CreateRuleRequest
+    | admin.UpdateRuleRequest
+    | admin.SetRuleRequest
+    | admin.MoveRuleRequest
+    | admin.RemoveRuleRequest
+    | admin.ReplaceRulesRequest
+    | admin.ChangeRulesRequest
+    | admin.RevertRequest
+)
+"""A change of the rules as RuleService takes it."""
+
+
+def carry_out(session: Session, request: Request) -> None:
+    """Makes the call of this request now, or has control make it at the moment that `--at` gave; shows what came of
+    it.
+    """
+    at: datetime | None = click.get_current_context().meta.get(AT)
+    if at is not None:
+        _schedule(session, request, at)
+        return
+    connection = session.connect()
+    method = getattr(connection.rules, type(request).__name__.removesuffix("Request"))
+    answer: admin.RuleChangeResponse = connection.call(method, request)
+    if session.as_json:
+        print_json(answer)
+        return
+    show_change(answer, dry_run=request.options.validate_only)
+
+
+def _schedule(session: Session, request: Request, at: datetime) -> None:
+    wanted = admin.ScheduleChangeRequest(reason=request.options.reason, request_id=str(uuid.uuid4()))
+    request.options.ClearField("request_id")
+    wanted.command.Pack(request)
+    wanted.time.FromDatetime(at)
+    connection = session.connect()
+    scheduled = connection.call(connection.changes.ScheduleChange, wanted)
+    if session.as_json:
+        print_json(scheduled)
+        return
+    identifier = wording.short(scheduled.name)
+    click.echo(f"{wording.command(scheduled.command)}: scheduled for {moment(scheduled.time)}")
+    click.echo(f"it is {identifier}; meshctl schedule cancel {identifier} takes it back")
 
 
 def show_change(answer: admin.RuleChangeResponse, *, dry_run: bool) -> None:
@@ -27,4 +76,6 @@ def show_change(answer: admin.RuleChangeResponse, *, dry_run: bool) -> None:
         )
     if dry_run and any(each.kind == admin.MOVE_EFFECT_KIND_SILENT_SKIP for each in answer.effects):
         click.echo("warning: groups would silently skip records; the change is refused without --accept-skip")
+    for warning in answer.warnings:
+        click.echo(f"warning: {warning}")
     click.echo(outcome)

@@ -99,13 +99,18 @@ def status(session: Session) -> None:
     behind = found.last_position - found.published_position
     carried = f"; {count(behind, 'event')} not yet on mesh.events" if behind > 0 else ""
     click.echo(f"revision {found.revision}{pending}; log at {found.last_position}{carried}")
+    if found.HasField("frozen"):
+        why = found.frozen
+        click.echo(f"frozen: {why.actor} refuses changes since {moment(why.time)} ({why.reason}); see meshctl thaw")
+    if found.scheduled_changes:
+        click.echo(f"{count(found.scheduled_changes, 'change')} scheduled: meshctl schedule list")
     click.echo()
     print_table(
         ("MEMBER", "KIND", "ADDRESS", "RUNS", "STATE", "LAG", "CLIENTS", "SEEN", "NOTE"),
         (
             (
                 wording.short(each.name), wording.member_kind(each.kind), each.address, each.revision or "-",
-                wording.member_phase(each.phase), f"{each.lag_ms:.0f} ms" if each.lag_ms else "-", each.client_count,
+                wording.member_state(each), f"{each.lag_ms:.0f} ms" if each.lag_ms else "-", each.client_count,
                 age(each.last_seen_time), each.phase_reason,
             )
             for each in found.members

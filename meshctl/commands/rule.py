@@ -8,7 +8,7 @@ import click
 
 from mesh.rpc import admin, routing
 from meshctl import wording
-from meshctl.commands.changes import show_change
+from meshctl.commands.changes import carry_out
 from meshctl.commands.rule_options import (
     ALL_MATCHES,
     change_options,
@@ -50,13 +50,6 @@ def _required(match: routing.RuleMatch | None) -> routing.RuleMatch:
 
 def _is_about_clients(match: routing.RuleMatch) -> bool:
     return (match.WhichOneof("kind") or "").startswith("client_software")
-
-
-def _show(session: Session, answer: admin.RuleChangeResponse, options: admin.ChangeOptions) -> None:
-    if session.as_json:
-        print_json(answer)
-        return
-    show_change(answer, dry_run=options.validate_only)
 
 
 @rule.command("list")
@@ -102,8 +95,7 @@ def add(
     request = admin.CreateRuleRequest(
         rule=routing.RuleSpec(rule_id=rule_id, match=match, **fields), place=place, options=options
     )
-    connection = session.connect()
-    _show(session, connection.call(connection.rules.CreateRule, request), options)
+    carry_out(session, request)
 
 
 @rule.command("set")
@@ -119,15 +111,22 @@ def set_rule(
     place: admin.RulePlace | None,
     options: admin.ChangeOptions,
 ) -> None:
-    """Change the rule with exactly this match, or add it. What is not said stays; a place is for new rules."""
+    """Change the rule with exactly this match, or add it. What is not said stays; a place is for new rules.
+
+    \b
+    Examples:
+      meshctl rule set --prefix apples --to c2 --dry-run        what would move, and what readers will see
+      meshctl rule set --prefix apples --to c2 --wait           returns when every gateway runs it
+      meshctl rule set --prefix apples --to c2 --without gw-3   although gw-3 does not answer
+      meshctl rule set --prefix apples --to c2 --at "02:00 UTC" at night; see meshctl schedule list
+    """
     match = _required(match)
     if not fields:
         raise click.UsageError(
             "say what it is from now on: --to, --upstream-topic, --shadow-topics, --span-clusters or --nodes"
         )
     request = admin.SetRuleRequest(match=match, place=place, options=options, **fields)
-    connection = session.connect()
-    _show(session, connection.call(connection.rules.SetRule, request), options)
+    carry_out(session, request)
 
 
 @rule.command()
@@ -147,8 +146,7 @@ def move(
     if place is None:
         raise click.UsageError("say where to: --first, --before RULE or --last")
     request = admin.MoveRuleRequest(name=_named(session, given, match), place=place, options=options)
-    connection = session.connect()
-    _show(session, connection.call(connection.rules.MoveRule, request), options)
+    carry_out(session, request)
 
 
 @rule.command()
@@ -159,5 +157,4 @@ def move(
 def remove(session: Session, given: str | None, match: routing.RuleMatch | None, options: admin.ChangeOptions) -> None:
     """Remove RULE (an id, or the rule with the given match)."""
     request = admin.RemoveRuleRequest(name=_named(session, given, match), options=options)
-    connection = session.connect()
-    _show(session, connection.call(connection.rules.RemoveRule, request), options)
+    carry_out(session, request)

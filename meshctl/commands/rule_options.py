@@ -5,14 +5,19 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, TypeVar, cast
 
 import click
 
 from mesh.rpc import admin, routing
-from meshctl.completions import cluster_names, rule_ids
+from meshctl.completions import cluster_names, member_names, rule_ids
+from meshctl.moments import FORMS, Moment
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+AT = f"{__name__}.at"
+"""Where the moment of a change that is to be scheduled stands, in the context of its command; None: now."""
 
 MATCHES = {
     "topic": ("--topic", "T", "The topic of exactly this name."),
@@ -162,6 +167,15 @@ def change_options(command: F) -> F:
         metavar="N",
         help="Refuse when the rules changed since revision N.",
     )
+    @click.option("--wait", is_flag=True, help="Return when every gateway runs it; else say who does not in time.")
+    @click.option(
+        "--without",
+        multiple=True,
+        metavar="MEMBER",
+        shell_complete=member_names,
+        help="Move topics although this gateway does not answer; again for each of several.",
+    )
+    @click.option("--at", type=Moment(), metavar="WHEN", help=f"Schedule the change, do not make it now: {FORMS}.")
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -172,12 +186,22 @@ def change_options(command: F) -> F:
         allow_shadowed: bool,
         allow_unreachable: bool,
         expected_revision: int,
+        wait: bool,
+        without: tuple[str, ...],
+        at: datetime | None,
         **kwargs: Any,
     ) -> Any:
+        if at is not None and (dry_run or wait):
+            raise click.UsageError(
+                f"--at and {'--dry-run' if dry_run else '--wait'} exclude each other: a scheduled change is checked "
+                "at once, and nobody waits for it when its time has come"
+            )
+        click.get_current_context().meta[AT] = at
         options = admin.ChangeOptions(
             expected_revision=expected_revision, validate_only=dry_run, request_id=str(uuid.uuid4()), reason=reason,
             create_missing_topics=create_topics, accept_skip=accept_skip, allow_shadowed=allow_shadowed,
-            allow_unreachable=allow_unreachable,
+            allow_unreachable=allow_unreachable, without_members=without,
+            wait_for=admin.WAIT_FOR_ALL_MEMBERS if wait else admin.WAIT_FOR_UNSPECIFIED,
         )  # fmt: skip
         return command(*args, options=options, **kwargs)
 
