@@ -13,7 +13,8 @@ from tests.fixtures.record_rules import Side, Workers, two_sides
 
 @pytest.fixture
 def sides(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster) -> Iterator[tuple[Side, Side]]:
-    yield from two_sides(kafka_c1, kafka_c2)
+    with two_sides(kafka_c1, kafka_c2) as both:
+        yield both
 
 
 @pytest.fixture
@@ -29,7 +30,5 @@ def c2(sides: tuple[Side, Side]) -> Side:
 @pytest.fixture
 def workers(sides: tuple[Side, Side], tmp_path: Path) -> Iterator[Workers]:
     """A process that waits for orders."""
-    workers = Workers(tmp_path / "workers.log", sides)
-    workers.start()
-    yield workers
-    workers.stop()
+    with Workers(tmp_path / "workers.log", sides).running() as workers:
+        yield workers
