@@ -16,6 +16,13 @@ position = Gauge(f"{_PREFIX}position", "Position of the last event that was fold
 lag = Gauge(f"{_PREFIX}lag_events", "Records between the last one folded and the end of the log at the last fetch.")
 silence = Gauge(f"{_PREFIX}home_silence_seconds", "Since the home cluster last answered; it does twice a second.")
 readings_ended = Counter(f"{_PREFIX}readings_ended", "Readings of the log that ended in an error.", ["error"])
+snapshot_position = Gauge(
+    f"{_PREFIX}snapshot_position", "Position of the newest snapshot that this router knows of; 0 for none."
+)
+snapshot_age = Gauge(f"{_PREFIX}snapshot_age_seconds", "Since that snapshot was made; 0 for none.")
+snapshots_written = Counter(f"{_PREFIX}snapshots_written", "Snapshots that this router wrote.")
+snapshot_failures = Counter(f"{_PREFIX}snapshot_failures", "Attempts to read or write snapshots that failed.", ["what"])
+caught_up_after = Gauge(f"{_PREFIX}caught_up_after_seconds", "What the last reading took to reach the end of the log.")
 members = Gauge(f"{_PREFIX}members", "Connected data planes by phase.", ["phase"])
 orders = Counter(f"{_PREFIX}orders", "Orders sent to data planes.", ["order"])
 refusals = Counter(f"{_PREFIX}refusals", "Orders that data planes refused.")

@@ -2,7 +2,7 @@
 
 Theory of operation
 1. The application runs embedded and in Faust's client mode: its consumer has no group. There are no committed offsets,
-   so every start reads the log from its first record; there is no session to wait for after a crash, no rebalance in
+   so who starts it says from which record on; there is no session to wait for after a crash, no rebalance in
    which a record could be lost, and nothing is left behind on the cluster. This holds for a topic of one partition,
    which is what the log is.
 2. Faust's client mode starts no agents and does start a reply consumer; `_Boot` says otherwise. It starts agents before
@@ -60,6 +60,17 @@ class _Boot(BootStrategy):
 class _ConsumerThread(AIOKafkaConsumerThread):
     logger = faust_log
 
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Begins where the reading is to begin. A consumer that has subscribed could only be told so when it has read
+        records already."""
+        await self.call_thread(self._begin)
+
+    async def _begin(self) -> None:
+        app: Any = self.app
+        consumer = self._ensure_consumer()
+        consumer.assign([app.partition])
+        consumer.seek(app.partition, app.first_offset)
+
     async def on_thread_stop(self) -> None:
         """While the cluster is away, aiokafka lets the cancellation of its own fetch escape from its stop.
 
@@ -90,6 +101,8 @@ class _Transport(Transport):
 class _App(faust.App):
     BootStrategy = _Boot
     logger = faust_log
+    partition: TP
+    first_offset: int
 
     async def on_first_start(self) -> None:
         """Faust would create its data directory; there is nothing to put into it."""
@@ -98,7 +111,7 @@ class _App(faust.App):
 class EventLog:
     """One reading of the log: start it, run it, stop it, each once (`run` as often as one likes)."""
 
-    def __init__(self, app_id: str, home: HomeAccess, topic: str, receive: Receive) -> None:
+    def __init__(self, app_id: str, home: HomeAccess, topic: str, receive: Receive, first_offset: int = 0) -> None:
         loop = asyncio.get_running_loop()
         self._partition = TP(topic, 0)
         self._home = home
@@ -119,6 +132,7 @@ class EventLog:
             broker_commit_livelock_soft_timeout=NEVER,
             loop=loop,
         )
+        self._app.partition, self._app.first_offset = self._partition, first_offset
         self._app.transport = _Transport(self._app.transport.url, self._app)
         records = self._app.topic(topic, value_type=bytes, value_serializer="raw", acks=False)
         self._app.agent(records, name=app_id)(_agent(receive, self._failure))

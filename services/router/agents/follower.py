@@ -1,11 +1,12 @@
 """Keeps a reading of the log going for as long as the process lives, and posts what it yields.
 
 Theory of operation
-1. A reading begins at the first record with an empty ledger. Until it has reached the end that the log had at its
-   start it is silent; then its state is posted at once, and from then on each record that moves a table.
+1. A reading begins behind the newest snapshot, or at the first record with an empty ledger. Until it has reached the
+   end that the log had at its start it is silent; then its state is posted at once, and from then on each record that
+   moves a table.
 2. Kafka away for a while is aiokafka's business: the reading goes on when it is back. Everything else (a gap in the
    log, a record that is no event, Faust stopped) ends the reading; the next one begins after a pause that doubles up to
-   a bound.
+   a bound, and where what was read is at fault, at the first record: a snapshot might be.
 3. A reading keeps the secrets and certificates that it began with, for aiokafka does. When the cluster is silent, it is
    asked whether it would let in who has the present ones, and them alone: then the next reading begins, with these.
 4. The bulletin keeps what was last posted meanwhile, so data planes notice nothing. It never goes back: a log that has
@@ -29,6 +30,9 @@ from services.router.agents.home import HomeAccess, HomeAccessError, home_access
 from services.router.agents.ledger import Folded, Ledger
 from services.router.agents.log_topic import EventLogError, ensure_topic
 from services.router.agents.rule_book import RuleBook, RulePage
+from services.router.agents.snapshot_topic import SnapshotTopic, SnapshotTopicError
+from services.router.agents.snapshot_writer import SnapshotWriter
+from services.router.agents.snapshots import Snapshot
 from services.router.change import Readiness
 from services.router.settings import RouterSettings
 
@@ -56,6 +60,7 @@ class Follower:
         self._rule_book = rule_book
         self._readiness = readiness
         self._live: Ledger | None = None
+        self._takes_snapshots = True
         self._silent = False
         self._next_knock = 0.0
 
@@ -70,6 +75,7 @@ class Follower:
                 log.error("reading ended", reason=reason, error=type(error).__name__, next_try_s=pause)
                 metrics.readings_ended.labels(type(error).__name__).inc()
                 self._readiness.not_ready(reason)
+                self._takes_snapshots = isinstance(error, HomeAccessError | EventLogError)
             if self._live is not None:
                 pause = FIRST_PAUSE
             self._live = None
@@ -77,20 +83,30 @@ class Follower:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _read(self) -> None:
-        settings, ledger = self._settings, Ledger()
+        settings = self._settings
         home = await self._home_access()
         await ensure_topic(home, settings.events_topic, settings.events_replication_factor)
+        topic = SnapshotTopic(home, settings.snapshots_topic, settings.events_topic, settings.events_replication_factor)
+        ledger = Ledger(await self._newest(topic) if self._takes_snapshots else None)
+        writer = SnapshotWriter(topic, settings.snapshot_every_events, ledger, settings.member_name)
         reading = EventLog(
             settings.app_id,
             home,
             settings.events_topic,
-            lambda value, offset: self._heed(ledger, ledger.fold(value, offset)),
+            lambda value, offset: self._heed(ledger, ledger.fold(value, offset), writer),
+            ledger.next_offset,
         )
+        writing = asyncio.create_task(writer.run(), name="write snapshots")
         try:
             ledger.end_at_start = await reading.start()
             began = time.time()
-            log.info("reading the log", topic=settings.events_topic, end_offset=ledger.end_at_start)
-            self._heed(ledger, None)
+            log.info(
+                "reading the log",
+                topic=settings.events_topic,
+                first_offset=ledger.next_offset,
+                end_offset=ledger.end_at_start,
+            )
+            self._heed(ledger, None, writer)
             while True:
                 await reading.run(LOOK_INTERVAL)
                 metrics.lag.set(max(0, reading.end_offset() - ledger.next_offset))
@@ -99,7 +115,16 @@ class Follower:
                     log.info("the home cluster lets in who has the present secrets; reading again, with these")
                     return
         finally:
-            await reading.stop()
+            writing.cancel()
+            await asyncio.gather(writing, reading.stop(), return_exceptions=True)
+
+    async def _newest(self, topic: SnapshotTopic) -> Snapshot | None:
+        try:
+            return await topic.newest()
+        except SnapshotTopicError as error:
+            metrics.snapshot_failures.labels("read").inc()
+            log.warning("reading the log from its beginning", reason=str(error))
+            return None
 
     async def _home_access(self) -> HomeAccess:
         return await home_access(self._settings.home_bootstrap_servers, self._settings.home_security)
@@ -130,7 +155,7 @@ class Follower:
             else:
                 log.info("home cluster answers again")
 
-    def _heed(self, ledger: Ledger, folded: Folded | None) -> None:
+    def _heed(self, ledger: Ledger, folded: Folded | None, writer: SnapshotWriter) -> None:
         """Posts what is news. The first state of a reading is none of its own: it is as old as its last event."""
         if not ledger.caught_up:
             return
@@ -139,8 +164,10 @@ class Follower:
                 self._readiness.not_ready(f"the log ends at position {ledger.state.position}, before what was served")
                 return
             self._live = ledger
+            self._takes_snapshots = True
             self._readiness.ready()
         elif folded is not None and folded.moves:
             self._bulletin.post(ledger.state, folded.decided_at)
         self._rule_book.post(RulePage(ledger.record_rules, ledger.state.effective.clusters, ledger.state.position))
-        metrics.position.set(ledger.state.position)
+        metrics.position.set(ledger.position)
+        writer.note(ledger.position)

@@ -1,12 +1,13 @@
-"""One reading of the log from its first record: bytes in, routing states out. No I/O."""
+"""One reading of the log, from its first record or from a snapshot on: bytes in, routing states out. No I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mesh.event_log import upcast
 from mesh.record_rules import RecordRules, fold_record_rules
-from mesh.routing import RoutingState, fold
-from mesh.rpc import events
+from mesh.routing import Folding, RoutingState
+from services.router.agents.snapshots import Snapshot, hash_of
 
 ROUTING_PAYLOADS = frozenset(
     {
@@ -24,12 +25,25 @@ ROUTING_PAYLOADS = frozenset(
 class Ledger:
     """Folds the records of one reading; the next reading gets a new ledger."""
 
-    def __init__(self) -> None:
-        self.state = RoutingState()
-        self.record_rules: RecordRules = {}
-        self.next_offset = 0
+    def __init__(self, begun: Snapshot | None = None) -> None:
+        self.begun = begun
+        """The snapshot that this reading began with."""
+        self._routing = Folding(RoutingState() if begun is None else begun.routing)
+        self.record_rules: RecordRules = {} if begun is None else begun.record_rules
+        self._last: tuple[int, bytes] | None = None
+        """Offset and value of the last event that was folded here."""
+        self.next_offset = 0 if begun is None else begun.offset + 1
         self.end_at_start: int | None = None
         """The offset that the log ended at when this reading began; None until that is known."""
+
+    @property
+    def state(self) -> RoutingState:
+        """Made when it is asked for: while a long log is folded, nobody should."""
+        return self._routing.state
+
+    @property
+    def position(self) -> int:
+        return self._routing.position
 
     @property
     def caught_up(self) -> bool:
@@ -37,21 +51,28 @@ class Ledger:
         return self.end_at_start is not None and self.next_offset >= self.end_at_start
 
     def fold(self, value: bytes, offset: int) -> Folded:
-        """The state after this record. LogGapError, DecodeError or ValueError: this reading can't go on."""
-        event = events.Event.FromString(value)
-        before, self.state = self.state, fold(self.state, event)
-        if self.state is not before:
-            self.record_rules = fold_record_rules(self.record_rules, event)
+        """Takes in this record. LogGapError, DecodeError or ValueError: this reading can't go on."""
+        event = upcast(value)
+        is_news = event.position > self.position
+        self._routing.fold(event)
         self.next_offset = offset + 1
-        moves = self.state is not before and event.WhichOneof("payload") in ROUTING_PAYLOADS
-        return Folded(self.state, event.time.ToNanoseconds() / 1e9, moves)
+        if is_news:
+            self.record_rules = fold_record_rules(self.record_rules, event)
+            self._last = offset, value
+        return Folded(event.time.ToNanoseconds() / 1e9, is_news and event.WhichOneof("payload") in ROUTING_PAYLOADS)
+
+    def snapshot(self, router: str) -> Snapshot | None:
+        """Of everything folded; None before there was anything new."""
+        if self._last is None:
+            return None
+        offset, value = self._last
+        return Snapshot(self.state, self.record_rules, offset, hash_of(value), router)
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A record of the log and what became of it."""
+    """What became of a record of the log."""
 
-    state: RoutingState
     decided_at: float
     """When the decision was taken, in seconds since 1970."""
     moves: bool

@@ -1,8 +1,11 @@
-"""The topic of the log: there, with one partition, kept for ever. Control or a router creates it, who is first."""
+"""The topics that routers read at a start: there, with one partition, configured as what they are for. The log is kept
+for ever, and control or a router creates it, who is first; that of snapshots, which is compacted, is the routers' own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -22,7 +25,18 @@ class EventLogError(RuntimeError):
     """The log can't be read, and why."""
 
 
-async def ensure_topic(home: HomeAccess, topic: str, replication_factor: int) -> None:
+SNAPSHOTS_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(60 * 60 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""Compaction leaves the segment alone that is written to: small ones keep what has been replaced from piling up."""
+
+
+async def ensure_topic(
+    home: HomeAccess, topic: str, replication_factor: int, config: Mapping[str, str] = LOG_CONFIG
+) -> None:
     """Creates the topic if it is not there yet. EventLogError when that can't be, or when it has several partitions."""
     admin: Any = AIOKafkaAdminClient(
         bootstrap_servers=list(home.bootstrap), request_timeout_ms=int(1000 * TIMEOUT), **home.for_aiokafka()
@@ -31,12 +45,12 @@ async def ensure_topic(home: HomeAccess, topic: str, replication_factor: int) ->
         async with asyncio.timeout(TIMEOUT):
             await admin.start()
             if topic not in await admin.list_topics():
-                await _create(admin, topic, replication_factor)
+                await _create(admin, topic, replication_factor, config)
             [described] = await admin.describe_topics([topic])
             if (partitions := len(described["partitions"])) > 1:
                 raise EventLogError(
-                    f"topic {topic} on {home} has {partitions} partitions, the log has one: "
-                    "set another events_topic, or delete this one if it is not the mesh's"
+                    f"topic {topic} on {home} has {partitions} partitions, the log has one, and so have its snapshots: "
+                    "set another topic, or delete this one if it is not the mesh's"
                 )
     except KafkaConnectionError as error:
         raise EventLogError(f"home cluster {await why_kept_out(home) or reason_of(error)}") from error
@@ -46,10 +60,10 @@ async def ensure_topic(home: HomeAccess, topic: str, replication_factor: int) ->
         await admin.close()
 
 
-async def _create(admin: Any, topic: str, replication_factor: int) -> None:
+async def _create(admin: Any, topic: str, replication_factor: int, config: Mapping[str, str]) -> None:
     brokers = (await admin.describe_cluster())["brokers"]
     replicas = replication_factor or min(MOST_REPLICAS, len(brokers))
-    answer = await admin.create_topics([NewTopic(topic, 1, replicas, topic_configs=LOG_CONFIG)])
+    answer = await admin.create_topics([NewTopic(topic, 1, replicas, topic_configs=dict(config))])
     for _, code, reason in answer.topic_errors:
         if code not in (0, TopicAlreadyExistsError.errno):
             raise EventLogError(f"topic {topic} can't be created: {for_code(code).__name__} {reason or ''}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.server import RpcServer, open_channel
@@ -38,7 +39,11 @@ class PublishedLog(DecisionLog):
         self._published = 0
 
     def publish(self) -> None:
-        """Carries what is new to the topic, in order."""
+        """Carries what is new to the topic, in order. Creates it where nobody has, as control does."""
+        cluster = AdminClient({"bootstrap.servers": self.bootstrap})
+        if not self._published and self.topic not in cluster.list_topics(timeout=WITHIN_S).topics:
+            with contextlib.suppress(KafkaException):  # a router may be first
+                cluster.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(WITHIN_S)
         for event in self.events[self._published :]:
             self.publish_raw(event.SerializeToString(), str(event.position).encode())
         self._published = len(self.events)
