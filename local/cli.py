@@ -19,6 +19,7 @@ SERVICE_COMMANDS = {
     "gateway": ("services.gateway.__main__", "Run a gateway."),
     "sidecar": ("services.sidecar.__main__", "Run a sidecar."),
     "migrate": ("services.control.store.migrate", "Bring control's database to the newest schema."),
+    "verify-log": ("services.control.verify_log", "Recompute from control's log what is stored, and compare."),
 }
 CLIENT_COMMANDS = {
     "produce": "local.clients:produce",

@@ -117,9 +117,12 @@ def _section(path: Path, service: str) -> dict[str, Any]:
     return content.get(service) or {}
 
 
-def load(settings: type[S], argv: list[str] | None = None, *, command: str = "") -> S:
+def load(
+    settings: type[S], argv: list[str] | None = None, *, command: str = "", options: ArgumentParser | None = None
+) -> S:
     """The settings of a service's process; on a fault prints each one with its place and exits with 2. `command` is
-    what the user called, where it is not the service's name.
+    what the user called, where it is not the service's name; `options`, without help of its own, what it takes beside
+    settings.
     """
     command = command or settings.service
     parser = ArgumentParser(
@@ -127,6 +130,7 @@ def load(settings: type[S], argv: list[str] | None = None, *, command: str = "")
         description=" ".join((settings.__doc__ or "").split()),
         epilog=_described(settings),
         formatter_class=RawDescriptionHelpFormatter,
+        parents=[] if options is None else [options],
     )
     configured = os.environ.get("KAFKA_MESH_CONFIG")
     parser.add_argument(

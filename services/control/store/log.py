@@ -127,7 +127,9 @@ class EventLog:
                     request_id = growth.answer.request_id
                     await self._store_answer(connection, growth.answer)
                 if growth.entries:
-                    await connection.execute(insert(schema.events), [_row(entry) for entry in growth.entries])
+                    await connection.execute(
+                        insert(schema.events), [{**columns_of(event), "body": body} for event, body in growth.entries]
+                    )
                     end = {"position": growth.chain.position, "hash": growth.chain.hash}
                     await connection.execute(update(schema.log_head).values(end))
                     await project(connection, before, growth.view, [event for event, _ in growth.entries])
@@ -235,17 +237,17 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _row(entry: Entry) -> dict[str, object]:
-    event, kind = entry.event, entry.event.WhichOneof("payload") or "unknown"
+def columns_of(event: events.Event) -> dict[str, object]:
+    """A row of the log without the event itself, for people and reports."""
+    kind = event.WhichOneof("payload")
     return {
         "position": event.position,
         "stream": event.stream,
         "stream_version": event.stream_version,
-        "kind": kind,
+        "kind": kind or "unknown",
         "time": event.time.ToDatetime(UTC),
         "actor": event.actor,
-        "body": entry.body,
-        "payload": json.loads(MessageToJson(getattr(event, kind), preserving_proto_field_name=True)),
+        "payload": json.loads(MessageToJson(getattr(event, kind), preserving_proto_field_name=True)) if kind else {},
     }
 
 

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mesh.record_rules import RecordRule
 from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of
-from mesh.routing.codec import cluster_to_proto
+from mesh.routing.codec import client_match_to_proto, cluster_to_proto
 from mesh.rpc import events
 from services.control.domain.view import MeshView
 from services.control.store import rule_versions, schema
@@ -65,6 +65,8 @@ class Drop:
 
 
 RowChange = Put | Amend | Drop
+BY_EVENTS = (schema.rollouts, schema.consumer_instances)
+"""Tables that hold what single events say."""
 
 
 def changes_by(event: events.Event) -> Iterator[RowChange]:
@@ -155,6 +157,7 @@ def _rule_row(view: MeshView, version: RuleVersion) -> Row:
         "rank": version.rank,
         "match_kind": field_of(rule.match).removeprefix("match."),
         "match": rule.match.text,
+        "clients": {} if rule.match.client is None else _json(client_match_to_proto(rule.match.client)),
         "target_cluster": rule.target_cluster,
         "upstream_topic": rule.upstream_topic,
         "shadow_topics": rule.shadow_topics,

@@ -1,0 +1,243 @@
+"""What the log says against what is stored: the checks behind `kafka-mesh verify-log`. No I/O.
+
+Theory of operation
+1. `LogCheck` goes through the log event by event. It follows the chain of hashes, compares the columns of each row with
+   the event in it, and folds: the view, and the rows of every projection.
+2. A link that does not hold is put down to the event before it, which then is not what the next one says. Where the
+   next link does not hold either, the event between the two explains both.
+3. The first event with a hash speaks for all before it, which have none: which of them was changed, mesh.events tells.
+4. What can't be folded (a gap, bytes that are no event) ends the folding, not the check of the chain; projections are
+   then not compared, for nobody knows what they should hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from sqlalchemy import Table
+
+from mesh.event_log import Chain, upcast
+from mesh.rpc import events
+from services.control.domain.view import MeshView, ViewFolding
+from services.control.store import rule_versions, schema
+from services.control.store.log import columns_of
+from services.control.store.projections import BY_EVENTS, OF_VIEWS, Amend, Drop, Put, Row, changes_by, key_of
+
+HASH_BYTES = 32
+CHANGES_VERSIONS = ("rule_set_changed", "rollout_switched")
+"""Events after which other versions of rules may be in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is stored in a place, and is not what it should be."""
+
+    place: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """A row of the log."""
+
+    position: int
+    stream: str
+    stream_version: int
+    kind: str
+    time: datetime
+    actor: str
+    body: bytes
+    payload: Any
+
+    def columns(self) -> Row:
+        """What follows from the body."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "body"}
+
+
+class LogCheck:
+    """One walk through the log, from its first event."""
+
+    def __init__(self) -> None:
+        self.chain = Chain()
+        self.first_chained = 0
+        """Position of the first event that holds a hash; 0 while there is none."""
+        self.folds = True
+        """Whether what follows from the log is known."""
+        self._folding = ViewFolding(MeshView())
+        self._versions: dict[str, int] = {}
+        self._rows: dict[Table, dict[Any, Row]] = {table: {} for table in (*BY_EVENTS, schema.rule_versions)}
+        self._suspect: Difference | None = None
+        """The last event, while the link to it does not hold."""
+
+    @property
+    def view(self) -> MeshView:
+        """What follows from the log up to here."""
+        return self._folding.view
+
+    def read(self, stored: StoredEvent) -> Iterator[Difference]:
+        """The next row, in the order of positions."""
+        place = f"event {stored.position}"
+        missing = stored.position - self.chain.position - 1
+        if missing:
+            self.folds = False
+            yield Difference(place, f"follows event {self.chain.position}: {_count(missing, 'event')} missing")
+        try:
+            event = upcast(stored.body)
+        except (DecodeError, ValueError) as error:
+            self.folds = False
+            self.chain = Chain(stored.position, sha256(stored.body).digest())
+            yield Difference(place, f"its bytes are no event: {error}")
+            return
+        yield from self._link(event, stored.body, after_gap=bool(missing))
+        as_written = columns_of(events.Event.FromString(stored.body))  # by its release: not brought up to date
+        yield from _differing_columns(place, as_written, stored.columns())
+        if self.folds:
+            yield from self._fold(event)
+
+    def end(self, head: Chain) -> Iterator[Difference]:
+        """The end of the log, as it is kept beside it."""
+        if head.position == self.chain.position:
+            yield from self._judge("log_head", fits=head.hash == self.chain.hash)
+        else:
+            yield Difference("log_head", f"says that the log ends at {head.position}; it ends at {self.chain.position}")
+        yield from self._clear_suspect()
+
+    def rows(self) -> Mapping[Table, Mapping[Any, Row]]:
+        """What every projection should hold, by primary key."""
+        return {**self._rows, **{each.table: each.rows(self.view) for each in OF_VIEWS}}
+
+    def _link(self, event: events.Event, body: bytes, *, after_gap: bool) -> Iterator[Difference]:
+        if event.previous_hash and not self.first_chained:
+            self.first_chained = event.position
+        if not after_gap:
+            yield from self._judge(f"event {event.position}", fits=self.chain.fits(event))
+        self.chain = self.chain.after(event, body)
+
+    def _judge(self, witness: str, *, fits: bool) -> Iterator[Difference]:
+        """What `witness` says of the event before it, and what that means for the one before that."""
+        last = self.chain.position
+        is_chained = last == 1 or 0 < self.first_chained <= last
+        place = f"event {last}" if is_chained else f"one of the events 1 to {last}"
+        if fits:
+            yield from self._clear_suspect()
+        elif self._suspect is None:
+            self._suspect = Difference(place, f"was changed: {witness} holds another hash of it")
+        else:
+            self._suspect = None
+            yield Difference(place, f"was changed: {witness} holds another hash of it, and it one of the event before")
+
+    def _clear_suspect(self) -> Iterator[Difference]:
+        if self._suspect is not None:
+            yield self._suspect
+        self._suspect = None
+
+    def _fold(self, event: events.Event) -> Iterator[Difference]:
+        version = self._versions.get(event.stream, 0) + 1
+        if event.stream_version != version:
+            yield Difference(
+                f"event {event.position}", f"is number {event.stream_version} of {event.stream}, {version} was expected"
+            )
+        self._versions[event.stream] = event.stream_version
+        may_change_versions = event.WhichOneof("payload") in CHANGES_VERSIONS
+        before = self.view if may_change_versions else None
+        try:
+            self._folding.fold(event)
+        except (ValueError, LookupError) as error:
+            self.folds = False
+            yield Difference(f"event {event.position}", f"can't follow the events before it: {error!r}")
+            return
+        for change in changes_by(event):
+            rows = self._rows[change.table]
+            match change:
+                case Put(table, row):
+                    rows[row[key_of(table).name]] = row
+                case Amend(_, key, values) if key in rows:
+                    rows[key] = {**rows[key], **values}
+                case Drop(_, key):
+                    rows.pop(key, None)
+        if before is not None:
+            self._fold_rule_versions(before, self.view)
+
+    def _fold_rule_versions(self, before: MeshView, after: MeshView) -> None:
+        rows = self._rows[schema.rule_versions]
+        for name, revision in rule_versions.ended(before, after):
+            rows[name] = {**rows[name], "until_revision": revision}
+        for row in rule_versions.begun(before, after):
+            rows[row["name"]] = row
+
+
+class PublishedLog:
+    """What lies in mesh.events: the hash of each event, by position."""
+
+    def __init__(self) -> None:
+        self._hashes = bytearray()
+
+    @property
+    def position(self) -> int:
+        """Of the last event there."""
+        return len(self._hashes) // HASH_BYTES
+
+    def read(self, offset: int, value: bytes) -> Iterator[Difference]:
+        """The next record. One that repeats an event is none too many: it only has to be the same one."""
+        place = f"mesh.events, offset {offset}"
+        try:
+            position = events.Event.FromString(value).position
+        except DecodeError as error:
+            yield Difference(place, f"its bytes are no event: {error}")
+            return
+        missing = position - self.position - 1
+        if missing > 0:
+            yield Difference(
+                place, f"event {position} follows event {self.position}: {_count(missing, 'event')} missing"
+            )
+            self._hashes.extend(bytes(HASH_BYTES * missing))
+        found = sha256(value).digest()
+        if position > self.position:
+            self._hashes.extend(found)
+        elif self._hash_of(position) != found:
+            yield Difference(place, f"event {position} is another one than before")
+
+    def compare(self, stored: StoredEvent) -> Iterator[Difference]:
+        """An event of the log, with what was published of it."""
+        if stored.position <= self.position and self._hash_of(stored.position) != sha256(stored.body).digest():
+            yield Difference(f"event {stored.position}", "mesh.events has another one")
+
+    def end(self, position: int) -> Iterator[Difference]:
+        """`position`: of the last event in the log."""
+        if self.position > position:
+            yield Difference("mesh.events", f"goes on to event {self.position}; the log ends at {position}")
+
+    def _hash_of(self, position: int) -> bytes:
+        return bytes(self._hashes[HASH_BYTES * (position - 1) : HASH_BYTES * position])
+
+
+def differing_rows(table: Table, wanted: Mapping[Any, Row], found: Sequence[Row]) -> Iterator[Difference]:
+    """Rows that are absent, too many, or other than the log says."""
+    key = key_of(table).name
+    stored = {row[key]: row for row in found}
+    for name in sorted(wanted.keys() | stored.keys(), key=str):
+        place = f"{table.name} {name}"
+        if name not in stored:
+            yield Difference(place, "is missing; the log has it")
+        elif name not in wanted:
+            yield Difference(place, "is not in the log")
+        else:
+            yield from _differing_columns(place, wanted[name], stored[name])
+
+
+def _differing_columns(place: str, wanted: Row, stored: Row) -> Iterator[Difference]:
+    for column, value in stored.items():
+        if column not in wanted or wanted[column] != value:
+            yield Difference(place, f"{column} is {value!r}; by the log it is {wanted.get(column)!r}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun} is" if number == 1 else f"{number} {noun}s are"
