@@ -19,6 +19,7 @@ from services.control.api.cluster_service import ClusterService
 from services.control.api.decision_service import DecisionService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.instance_service import InstanceService
+from services.control.api.past_answers import PastAnswers
 from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
@@ -26,6 +27,7 @@ from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.decisions.clusters import ClusterDecisions
 from services.control.decisions.dry_runs import DryRuns
 from services.control.decisions.freezing import Freezing
+from services.control.decisions.history import History
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
 from services.control.decisions.past import Past
@@ -100,7 +102,8 @@ class Control:
         record_rules = RecordRuleDecisions(self.journal, self._turns, self.connections)
         self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)
         calls = Calls(self.audit, FreezeGate(self.journal))
-        past = Past(self.journal, PastStore(self._database))
+        past_store = PastStore(self._database)
+        past = Past(self.journal, past_store)
         rule_service = RuleService(self.journal, self._rules, dry_runs, past)
         self.scheduled_calls = ScheduledCalls(calls, rule_service)
         self.schedules = Schedules(self.journal, self.scheduled_calls)
@@ -109,7 +112,14 @@ class Control:
             "RuleService": rule_service,
             "ChangeService": ChangeService(self.journal, Freezing(self.journal), self.schedules),
             "DecisionService": DecisionService(
-                self.journal, self.members, self._probes, self.publisher, self.audit, self.record_progress
+                self.journal,
+                self.members,
+                self._probes,
+                self.publisher,
+                self.audit,
+                self.record_progress,
+                self.connections,
+                PastAnswers(self.journal, past, History(past_store), self.connections),
             ),
             "InstanceService": InstanceService(self.journal, InstanceDecisions(self.journal), self.members),
             "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mesh.routing import MAX_NAME, ForwardingRule, Place, RoutingTable, Subject
+from mesh.routing import ForwardingRule, Place, RoutingTable, Subject, UpstreamCluster
 from mesh.routing.codec import node_view_to_proto
 from mesh.rpc import admin, admin_grpc, events
 from services.control.api import pages, shapes
+from services.control.api.past_answers import PastAnswers
 from services.control.decisions.members import Members
 from services.control.decisions.probes import Probes
 from services.control.decisions.record_progress import RecordProgress
 from services.control.domain.errors import InvalidField
 from services.control.domain.explanations import tried_rules, why_unrouted, without_rule
 from services.control.domain.moves import located
-from services.control.domain.rule_checks import TOPIC_CHARACTERS
 from services.control.store.audit import AuditTrail
 from services.control.store.journal import Journal
 from services.control.store.outbox import Publisher
+from services.control.upstream.connections import Connections, UnreachableError
 
 
 class DecisionService(admin_grpc.DecisionServiceServicer):
@@ -32,7 +33,11 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
         publisher: Publisher,
         audit: AuditTrail,
         record_progress: RecordProgress,
+        connections: Connections,
+        past: PastAnswers,
     ) -> None:
+        self._connections = connections
+        self._past = past
         self._audit = audit
         self._record_progress = record_progress
         self._journal = journal
@@ -84,6 +89,21 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
             )
         else:
             response.partitions = probe.seen.topics[route.upstream_topic]
+            await self._show_partitions(response, table.clusters[route.cluster], route.upstream_topic)
+
+    async def _show_partitions(
+        self, response: admin.ExplainResponse, cluster: UpstreamCluster, upstream_topic: str
+    ) -> None:
+        """Leaders and offsets as they are now; a cluster that does not tell them is no reason to explain nothing."""
+        try:
+            live = await self._connections.live_partitions(cluster, upstream_topic)
+        except UnreachableError as error:
+            response.notes.append(f"leaders and offsets are not known: {error}")
+            return
+        for each in live:
+            response.live_partitions.add(partition=each.number, leader=each.leader, start=each.start, end=each.end)
+        if response.partitions > len(live):
+            response.notes.append(f"leaders and offsets of the first {len(live)} partitions only")
 
     async def ListEvents(self, request: admin.ListEventsRequest, context: Any) -> admin.ListEventsResponse:
         self._journal.require_loaded()
@@ -106,6 +126,15 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
                 if len(found) == limit:
                     return found
         return found if not recent or recent[0].position == 1 else None
+
+    async def ListHistory(self, request: admin.ListHistoryRequest, context: Any) -> admin.ListHistoryResponse:
+        return await self._past.history(request)
+
+    async def GetAsOf(self, request: admin.GetAsOfRequest, context: Any) -> admin.MeshAsOf:
+        return await self._past.as_of(request)
+
+    async def Diff(self, request: admin.DiffRequest, context: Any) -> admin.DiffResponse:
+        return await self._past.diff(request)
 
     async def ListAuditEvents(
         self, request: admin.ListAuditEventsRequest, context: Any
@@ -158,9 +187,5 @@ def _check_name(subject: Subject, name: str) -> None:
         raise InvalidField(
             subject.value, "is empty; say what to explain: a topic, a group, a transactional id, a client"
         )
-    if subject is not Subject.TOPIC:
-        return
-    if len(name) > MAX_NAME:
-        raise InvalidField("topic", f"needs 1 to {MAX_NAME} characters, got {len(name)}")
-    if not TOPIC_CHARACTERS.fullmatch(name):
-        raise InvalidField("topic", f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
+    if subject is Subject.TOPIC:
+        shapes.check_topic(name)

@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import Any
 
 from mesh.record_rules import RecordRule
-from mesh.routing import RoutingTable
+from mesh.routing import MAX_NAME, RoutingTable
 from mesh.routing.codec import cluster_to_proto, rule_to_proto
 from mesh.rpc import admin, events, record_rules, routing
 from services.control.decisions.probes import Probe
@@ -16,6 +16,7 @@ from services.control.domain.edits import Before, Place
 from services.control.domain.effects import Effect, Fate
 from services.control.domain.errors import InvalidField, Unknown
 from services.control.domain.moves import Move
+from services.control.domain.rule_checks import TOPIC_CHARACTERS
 from services.control.domain.view import MeshView
 
 EFFECT_KINDS = {
@@ -118,8 +119,8 @@ def _effect(effect: Effect) -> admin.MoveEffect:
     )
 
 
-def record_rule(rule: RecordRule, progress: RecordProgress) -> record_rules.RecordRule:
-    """A mirror or content rule, with how far it is."""
+def record_rule(rule: RecordRule, progress: RecordProgress | None) -> record_rules.RecordRule:
+    """A mirror or content rule; with how far it is, where that is asked."""
     paused = rule.paused
     shape = record_rules.RecordRule(
         name=f"{RECORD_RULES}/{rule.rule_id}",
@@ -129,7 +130,7 @@ def record_rule(rule: RecordRule, progress: RecordProgress) -> record_rules.Reco
         actor=rule.actor,
     )
     shape.update_time.FromDatetime(rule.time)
-    last = progress.of(rule.rule_id, paused=paused)
+    last = None if progress is None else progress.of(rule.rule_id, paused=paused)
     if last is not None:
         shape.progress.CopyFrom(last)
     return shape
@@ -159,6 +160,14 @@ def place(message: admin.RulePlace) -> Place | Before | None:
             return Place.LAST
         case _:
             return None
+
+
+def check_topic(name: str, field: str = "topic") -> None:
+    """Refuses what is no topic name."""
+    if not 1 <= len(name) <= MAX_NAME:
+        raise InvalidField(field, f"needs 1 to {MAX_NAME} characters, got {len(name)}")
+    if not TOPIC_CHARACTERS.fullmatch(name):
+        raise InvalidField(field, f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
 
 
 def spec_of(request: Any, field: str) -> None:

@@ -34,9 +34,7 @@ class Past:
             return known
         pending = self._journal.view.rollout
         view = mesh_of(revision, await self._store.rules_at(revision), await self._store.last_of_aggregates(revision))
-        if (
-            pending is None or pending.position > revision
-        ):  # what is held may come to count
+        if pending is None or pending.position > revision:  # what is held may come to count
             self._views[revision] = view
             while len(self._views) > REMEMBERED:
                 self._views.popitem(last=False)

@@ -32,6 +32,7 @@ from mesh.settings import host_port
 from services.control.domain.effects import LogRange
 from services.control.upstream import offsets
 from services.control.upstream.features import finalized_features
+from services.control.upstream.partitions import LivePartition, live_partitions
 from services.control.upstream.references import resolved_all
 
 T = TypeVar("T")
@@ -113,6 +114,10 @@ class Connections:
     async def log_ranges(self, cluster: UpstreamCluster, topics: Mapping[str, int]) -> dict[str, dict[int, LogRange]]:
         """First and next offsets of every partition; `topics`: topic -> partitions."""
         return await self._call(cluster, lambda client, _: offsets.log_ranges(client, topics))
+
+    async def live_partitions(self, cluster: UpstreamCluster, topic: str) -> list[LivePartition]:
+        """Who leads each partition of a topic that exists, and what lies in it."""
+        return await self._call(cluster, lambda client, _: live_partitions(client, topic))
 
     async def positions(
         self, cluster: UpstreamCluster, topics: Collection[str], groups: Collection[str] | None = None

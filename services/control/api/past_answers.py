@@ -1,0 +1,158 @@
+"""Answers about the past: its history, the mesh as of a revision or a time, and what differs between two revisions."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC
+
+from mesh.routing import UpstreamCluster
+from mesh.rpc import admin
+from services.control.api import pages, shapes
+from services.control.decisions.history import History
+from services.control.decisions.past import Past
+from services.control.domain.errors import InvalidField
+from services.control.domain.history import Entry
+from services.control.domain.past import Differences, Moved, differences, moved_topics
+from services.control.domain.view import RULES_STREAM, MeshView
+from services.control.store.journal import Journal
+from services.control.upstream.connections import Connections, UnreachableError
+
+FIRST_TIME, LAST_TIME = -62_135_596_800, 253_402_300_799
+"""Seconds of the first and the last moment that a google.protobuf.Timestamp can be."""
+
+
+class PastAnswers:
+    """What DecisionService says about the past."""
+
+    def __init__(self, journal: Journal, past: Past, history: History, connections: Connections) -> None:
+        self._journal = journal
+        self._past = past
+        self._history = history
+        self._connections = connections
+
+    async def history(self, request: admin.ListHistoryRequest) -> admin.ListHistoryResponse:
+        self._journal.require_loaded()
+        size = pages.page_size(request.page_size)
+        listing = f"history {request.name or request.topic}"
+        below = pages.number_of(listing, request.page_token) or self._journal.view.position + 1
+        match request.WhichOneof("about"):
+            case "topic":
+                shapes.check_topic(request.topic)
+                entries, left = await self._history.of_topic(request.topic, below, size)
+            case "name" if request.name.startswith(f"{RULES_STREAM}/"):
+                rule_id = shapes.id_of(RULES_STREAM, request.name)
+                entries, left = await self._history.of_rule(rule_id, below, size)
+            case "name":
+                entries, left = await self._history.of_stream(_stream(request.name), below, size)
+            case _:
+                entries, left = await self._history.of_stream("", below, size)
+        return admin.ListHistoryResponse(
+            entries=[_entry(each) for each in entries], next_page_token=pages.token(listing, left) if left else ""
+        )
+
+    async def as_of(self, request: admin.GetAsOfRequest) -> admin.MeshAsOf:
+        self._journal.require_loaded()
+        match request.WhichOneof("at"):
+            case "revision":
+                revision = request.revision
+            case "time" if FIRST_TIME <= request.time.seconds <= LAST_TIME:
+                revision = await self._past.revision_at(request.time.ToDatetime(UTC))
+            case "time":
+                raise InvalidField("time", "is no time between the years 1 and 9999")
+            case _:
+                raise InvalidField("at", "say when: a revision or a time")
+        view = await self._past.view_at(revision)
+        response = admin.MeshAsOf(
+            revision=revision,
+            clusters=[_cluster(view, name) for name in view.state.effective.clusters],
+            rules=shapes.rules(view),
+            record_rules=[shapes.record_rule(view.record_rules[name], None) for name in sorted(view.record_rules)],
+            frozen=view.frozen is not None,
+        )
+        time = await self._past.time_of(revision)
+        if time is not None:
+            response.time.FromDatetime(time)
+        return response
+
+    async def diff(self, request: admin.DiffRequest) -> admin.DiffResponse:
+        self._journal.require_loaded()
+        to_revision = request.to_revision or self._journal.view.position
+        before = await self._past.view_at(request.from_revision, "from_revision")
+        after = await self._past.view_at(to_revision, "to_revision")
+        found = differences(before, after)
+        response = admin.DiffResponse(from_revision=request.from_revision, to_revision=to_revision)
+        _show(response, before, after, found)
+        if found.rules:
+            moved, silent = await self._moved(before, after)
+            response.moves.extend(_move(each) for each in moved)
+            response.unreachable.extend(silent)
+        return response
+
+    async def _moved(self, before: MeshView, after: MeshView) -> tuple[list[Moved], list[str]]:
+        """Topics that live elsewhere, and clusters that do not say which they have, as removed ones do."""
+        now = self._journal.view.state.effective.clusters
+        names = {**before.state.effective.clusters, **after.state.effective.clusters}
+        asked = [name for name in names if name in now]
+        answers = await asyncio.gather(*(self._topics_of(now[name]) for name in asked))
+        topics = {name: there for name, there in zip(asked, answers, strict=True) if there is not None}
+        moved = moved_topics(before.state.effective, after.state.effective, topics)
+        return moved, sorted(names.keys() - topics.keys())
+
+    async def _topics_of(self, cluster: UpstreamCluster) -> dict[str, int] | None:
+        try:
+            return await self._connections.topics(cluster)
+        except UnreachableError:
+            return None
+
+
+def _stream(name: str) -> str:
+    """The stream that holds the decisions about a resource."""
+    collection, _, identifier = name.partition("/")
+    if collection not in ("clusters", "recordrules", "instances", "schedules") or not identifier:
+        raise InvalidField(
+            "name", f"{name!r} has no history: ask for rules/ID, clusters/NAME or recordrules/ID, or for a topic"
+        )
+    return name
+
+
+def _entry(of: Entry) -> admin.HistoryEntry:
+    event = of.event
+    return admin.HistoryEntry(
+        revision=event.position,
+        time=event.time,
+        actor=event.actor,
+        reason=event.reason,
+        request_id=event.request_id,
+        trace_id=event.trace_id,
+        changes=of.changes,
+        outcome=of.outcome,
+        place=of.place,
+    )
+
+
+def _cluster(view: MeshView, name: str) -> admin.Cluster:
+    return shapes.cluster(view, name, None)
+
+
+def _show(response: admin.DiffResponse, before: MeshView, after: MeshView, found: Differences) -> None:
+    old_rules, new_rules = ({rule.spec.rule_id: rule for rule in shapes.rules(view)} for view in (before, after))
+    for rule_id in found.rules:
+        response.rules.add(before=old_rules.get(rule_id), after=new_rules.get(rule_id))
+    for name in found.clusters:
+        was, now = (_cluster(view, name) if name in view.state.effective.clusters else None for view in (before, after))
+        response.clusters.add(before=was, after=now)
+    for name in found.record_rules:
+        old, new = (
+            shapes.record_rule(view.record_rules[name], None) if name in view.record_rules else None
+            for view in (before, after)
+        )
+        response.record_rules.add(before=old, after=new)
+
+
+def _move(of: Moved) -> admin.TopicMove:
+    shape = admin.TopicMove(topic=of.topic, partitions=of.partitions)
+    if of.source is not None:
+        shape.from_cluster, shape.from_topic = of.source
+    if of.target is not None:
+        shape.to_cluster, shape.to_topic = of.target
+    return shape

@@ -1,0 +1,150 @@
+"""The history of everything, of a rule, a cluster, a record rule or a topic: decisions from PostgreSQL, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mesh.routing import ForwardingRule, RuleVersion
+from mesh.rpc import events
+from services.control.domain.history import Entry, homes_at, homes_if, place_text, turning_points
+from services.control.domain.sentences import MOST_SENTENCES, Known, sentences
+from services.control.store.past import Outcome, PastStore
+
+WINDOW = 2000
+"""Versions of rules looked at in one go when a topic's history is told."""
+MOST_WINDOWS = 10
+"""For one page; a topic that rules hardly moved gets a short page, and a token to look on."""
+MOST_ORDERS = 50
+"""Decisions of one page for which places in the order are told; of others only that a rule was moved."""
+MOST_UNCOUNTED = 100
+"""Changes held or given up that one page looks at."""
+
+Page = tuple[list[Entry], int]
+"""Entries, newest first, and the position below which the next page goes on; 0 on the last."""
+
+
+class History:
+    """Tells what was decided."""
+
+    def __init__(self, store: PastStore) -> None:
+        self._store = store
+
+    async def of_stream(self, stream: str, below: int, size: int) -> Page:
+        """The decisions in a stream (all, when empty) below a position."""
+        found = await self._store.decisions_before(below, stream, size + 1)
+        entries = await self._told(found[:size])
+        return entries, found[size - 1].position if len(found) > size else 0
+
+    async def of_rule(self, rule_id: str, below: int, size: int) -> Page:
+        """The decisions about one rule; each says only what it meant for this rule."""
+        versions = await self._store.versions_of(rule_id, below, size + 1)
+        revisions = {each.from_revision for each in versions}
+        revisions |= {each.until_revision for each in versions if each.until_revision and each.until_revision < below}
+        low = versions[-1].from_revision if len(versions) > size else 0
+        uncounted = await self._store.uncounted(low + 1, below, MOST_UNCOUNTED)
+        found = await self._store.events_at({*revisions, *uncounted})
+        about = [event for event in found.values() if rule_id in _rules_of(event)]
+        newest = sorted(about, key=lambda event: event.position, reverse=True)
+        page = newest[:size]
+        entries = await self._told([_only_about(event, rule_id) for event in page])
+        return entries, page[-1].position if len(newest) > size else 0
+
+    async def of_topic(self, topic: str, below: int, size: int) -> Page:
+        """The decisions that changed where a topic lives, or would have."""
+        entries: list[Entry] = []
+        for _ in range(MOST_WINDOWS):
+            low, versions = await self._store.versions_about(topic, below, WINDOW)
+            entries += await self._about_topic(topic, versions, low, below)
+            if len(entries) > size:
+                return entries[:size], entries[size - 1].event.position
+            if not low:
+                return entries, 0
+            below = low + 1
+        return entries, below
+
+    async def _about_topic(self, topic: str, versions: list[RuleVersion], low: int, below: int) -> list[Entry]:
+        places = dict(turning_points(versions, topic, low, below))
+        uncounted = await self._store.uncounted(low + 1, below, MOST_UNCOUNTED)
+        found = await self._store.events_at({*places, *uncounted})
+        pairs = [(rule_id, at) for at in uncounted for rule_id in _rules_of(found[at])]
+        befores = await self._store.rules_before(pairs)
+        for at in uncounted:
+            concerned = {version.rule.rule_id: version for version in versions if version.counts_at(at)}
+            concerned |= {rule_id: version for (rule_id, then), version in befores.items() if then == at}
+            here = homes_at(versions, topic, at)
+            if homes_if(list(map(_living, concerned.values())), topic, at, found[at].rule_set_changed) != here:
+                places[at] = here
+        told = await self._told([found[at] for at in sorted(places, reverse=True)])
+        return [replace(entry, place=place_text(places[entry.event.position], topic)) for entry in told]
+
+    async def _told(self, found: Sequence[events.Event]) -> list[Entry]:
+        changes = [event for event in found if event.HasField("rule_set_changed")]
+        outcomes = await self._store.outcomes([event.position for event in changes])
+        rules = await self._rules_before(changes)
+        orders = await self._orders(changes)
+        specs = await self._store.earlier_specs((event.stream, event.position) for event in found if _updates(event))
+        entries: list[Entry] = []
+        for event in found:
+            at = event.position
+            known = Known(rules.get(at, {}), orders.get(at - 1, ()), orders.get(at, ()), specs.get((event.stream, at)))
+            entries.append(Entry(event, tuple(sentences(event, known)), _outcome(event, outcomes.get(at))))
+        return entries
+
+    async def _rules_before(self, changes: Sequence[events.Event]) -> dict[int, dict[str, ForwardingRule]]:
+        pairs = [
+            (_rule_of(change), event.position)
+            for event in changes
+            for change in event.rule_set_changed.changes[:MOST_SENTENCES]
+        ]
+        found: dict[int, dict[str, ForwardingRule]] = {}
+        for (rule_id, revision), version in (await self._store.rules_before(pairs)).items():
+            found.setdefault(revision, {})[rule_id] = version.rule
+        return found
+
+    async def _orders(self, changes: Sequence[events.Event]) -> Mapping[int, list[str]]:
+        moving = [event.position for event in changes if any(each.moved for each in event.rule_set_changed.changes)]
+        wanted = {revision for position in moving[:MOST_ORDERS] for revision in (position - 1, position)}
+        return await self._store.orders_at(wanted) if wanted else {}
+
+
+def _rules_of(event: events.Event) -> set[str]:
+    """Ids of the rules that a change of the rules is about."""
+    return {_rule_of(change) for change in event.rule_set_changed.changes}
+
+
+def _rule_of(change: events.RuleChange) -> str:
+    match change.WhichOneof("kind"):
+        case "created":
+            return change.created.rule_id
+        case "updated":
+            return change.updated.rule_id
+        case "moved":
+            return change.moved
+        case _:
+            return change.removed
+
+
+def _only_about(event: events.Event, rule_id: str) -> events.Event:
+    own = [change for change in event.rule_set_changed.changes if _rule_of(change) == rule_id]
+    shown = events.Event()
+    shown.CopyFrom(event)
+    del shown.rule_set_changed.changes[:]
+    shown.rule_set_changed.changes.extend(own)
+    return shown
+
+
+def _updates(event: events.Event) -> bool:
+    return event.WhichOneof("payload") in ("cluster_updated", "record_rule_updated")
+
+
+def _living(version: RuleVersion) -> RuleVersion:
+    return replace(version, until_revision=None)
+
+
+def _outcome(event: events.Event, outcome: Outcome | None) -> str:
+    """Empty where nothing was to be seen through."""
+    changed = event.rule_set_changed
+    if outcome is None or not (changed.needs_hold or changed.HasField("canary")):
+        return ""
+    return f"{outcome.state}: {outcome.cause}" if outcome.cause else outcome.state

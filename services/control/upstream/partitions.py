@@ -1,0 +1,51 @@
+"""Partitions of one topic as its cluster tells them now: who leads each, and what lies in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
+
+MOST_PARTITIONS = 1000
+"""Of one topic that are asked for."""
+REQUEST_TIMEOUT = 3.0
+"""Seconds for one request: a little less than elsewhere, so that two of them leave time for an answer."""
+NOBODY = -1
+"""Leader, or offset, where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivePartition:
+    """One partition; offsets are -1 where nobody leads it."""
+
+    number: int
+    leader: int
+    start: int
+    end: int
+
+
+def live_partitions(client: AdminClient, topic: str) -> list[LivePartition]:
+    """The first MOST_PARTITIONS partitions. Raises KafkaException; a partition without a leader is no error."""
+    asked: Any = client.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT)
+    described = asked[topic].result(REQUEST_TIMEOUT)
+    leaders = {
+        each.id: NOBODY if each.leader is None else int(each.leader.id)
+        for each in sorted(described.partitions, key=lambda each: int(each.id))[:MOST_PARTITIONS]
+    }
+    led = [TopicPartition(topic, number) for number, leader in leaders.items() if leader != NOBODY]
+    starts, ends = (
+        client.list_offsets(dict.fromkeys(led, spec), request_timeout=REQUEST_TIMEOUT) if led else {}
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    )
+    offsets = {each.partition: (_offset(starts[each]), _offset(ends[each])) for each in led}
+    return [LivePartition(number, leader, *offsets.get(number, (NOBODY, NOBODY))) for number, leader in leaders.items()]
+
+
+def _offset(answer: Any) -> int:
+    """The offset; that of a partition whose leader has just gone is not known."""
+    try:
+        return int(answer.result(REQUEST_TIMEOUT).offset)
+    except (KafkaException, TimeoutError):
+        return NOBODY
