@@ -10,8 +10,10 @@ from meshctl.commands.apply import apply
 from meshctl.commands.audit import audit
 from meshctl.commands.cluster import cluster
 from meshctl.commands.completion import completion
+from meshctl.commands.content import content
 from meshctl.commands.decision import explain, history, instances, status, watch
 from meshctl.commands.freezing import freeze, thaw
+from meshctl.commands.mirror import mirror
 from meshctl.commands.rule import rule
 from meshctl.commands.schedule import schedule
 from meshctl.failures import EXIT_CODES_HELP
@@ -31,7 +33,8 @@ def cli() -> None:
 
 
 for _command in (
-    cluster, rule, schedule, freeze, thaw, explain, apply, history, audit, status, watch, instances, completion,
+    cluster, rule, mirror, content, schedule, freeze, thaw, explain, apply, history, audit, status, watch, instances,
+    completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

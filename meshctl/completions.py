@@ -11,6 +11,7 @@ from meshctl import wording
 from meshctl.connection import Connection
 from meshctl.endpoints import EndpointsError, Service, find
 from meshctl.failures import MeshctlError
+from meshctl.record_rules import sentence
 from meshctl.session import ADDRESS_VARIABLE
 
 COMPLETION_SECONDS = 1.0  # a shell that waits longer feels stuck
@@ -51,6 +52,16 @@ def schedule_ids(_context: click.Context, _parameter: click.Parameter, incomplet
     except (grpc.RpcError, EndpointsError):
         return []
     named = ((wording.short(each.name), wording.command(each.command)) for each in found.scheduled_changes)
+    return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
+
+
+def record_rule_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Mirrors and content rules."""
+    try:
+        rules = _connection().all_record_rules()
+    except (grpc.RpcError, EndpointsError):
+        return []
+    named = ((wording.short(each.name), sentence(each.spec)) for each in rules)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 

@@ -10,8 +10,9 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, admin_grpc, events, instances_grpc
+from mesh.rpc import admin, admin_grpc, events, instances_grpc, record_rules_grpc
 from mesh.rpc import instances as instances_pb
+from mesh.rpc import record_rules as record_rules_pb
 from meshctl.endpoints import Endpoint
 from meshctl.failures import ExitCode, MeshctlError
 
@@ -50,6 +51,7 @@ class Connection:
         self.rules = admin_grpc.RuleServiceStub(self._channel)
         self.decisions = admin_grpc.DecisionServiceStub(self._channel)
         self.changes = admin_grpc.ChangeServiceStub(self._channel)
+        self.record_rules = record_rules_grpc.RecordRuleServiceStub(self._channel)
         self.instances = instances_grpc.InstanceServiceStub(self._channel)
 
     def close(self) -> None:
@@ -85,6 +87,17 @@ class Connection:
             found += page.rules
             if not page.next_page_token:
                 return found, revision
+            request.page_token = page.next_page_token
+
+    def all_record_rules(self) -> list[record_rules_pb.RecordRule]:
+        """Every mirror and content rule, by id, with how far it is."""
+        request = record_rules_pb.ListRecordRulesRequest(page_size=PAGE_SIZE)
+        found: list[record_rules_pb.RecordRule] = []
+        while True:
+            page = self.call(self.record_rules.ListRecordRules, request)
+            found += page.record_rules
+            if not page.next_page_token:
+                return found
             request.page_token = page.next_page_token
 
     def all_instances(self) -> list[events.ConsumerInstance]:

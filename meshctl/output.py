@@ -31,16 +31,22 @@ def print_json(content: Message | dict[str, Any], *, one_line: bool = False) -> 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """A table, or the sentence `empty` when it has no rows."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))  # Text: what operators wrote is no markup
-    if not table.row_count:
+    made = table(columns, rows)
+    if not made.row_count:
         click.echo(empty)
         return
     stream = click.get_text_stream("stdout")
-    Console(file=stream, width=None if stream.isatty() else PIPED_WIDTH, highlight=False).print(table)
+    Console(file=stream, width=None if stream.isatty() else PIPED_WIDTH, highlight=False).print(made)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table as all of ours look."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(str(cell)) for cell in row))  # Text: what operators wrote is no markup
+    return made
 
 
 def moment(timestamp: Timestamp) -> str:

@@ -9,6 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events, routing
+from meshctl import record_rules
 from meshctl.output import count, moment
 
 
@@ -100,7 +101,7 @@ def event(of: events.Event) -> str:
             ended = of.scheduled_change_ended
             return f"scheduled change {short(ended.name)} {_outcome(ended)}"
         case _:
-            return "an event of a kind that this meshctl does not know"
+            return record_rules.event(of) or "an event of a kind that this meshctl does not know"
 
 
 def _outcome(of: events.ScheduledChangeEnded) -> str:
