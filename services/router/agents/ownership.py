@@ -48,7 +48,7 @@ class Share:
     owned: frozenset[int] = frozenset()
     partitions: int = PARTITIONS
     mesh_id: str = ""
-    """Kafka's id of the home cluster."""
+    """What no other mesh has: Kafka's id of the home cluster and the group's name."""
 
 
 class Ownership:
@@ -96,8 +96,8 @@ class Ownership:
 
     def _be_member(self) -> None:
         properties = {name: resolve_property(name, value) for name, value in self._properties.items()}
-        mesh_id, partitions = self._ensure_topic(AdminClient({**properties, **_QUIET}))
-        self._share = Share(frozenset(), partitions, mesh_id)
+        cluster_id, partitions = self._ensure_topic(AdminClient({**properties, **_QUIET}))
+        self._share = Share(frozenset(), partitions, f"{cluster_id}.{self._group}")
         consumer = Consumer(
             {
                 **properties,
