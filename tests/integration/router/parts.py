@@ -158,6 +158,9 @@ class DataPlane:
     async def report_clients(self, total: int) -> None:
         await self._call.write(discovery.WatchRequest(clients=discovery.ClientReport(total=total)))
 
+    async def say_goodbye(self) -> None:
+        await self._call.write(discovery.WatchRequest(goodbye=discovery.Goodbye()))
+
     async def end(self) -> tuple[grpc.StatusCode, str]:
         """How the router ended the watch."""
         async with asyncio.timeout(WITHIN_S):

@@ -155,7 +155,26 @@ async def test_control_hears_who_is_there_and_who_has_left(
         async with listening_control(control_port) as control:
             await control.until(lambda report: report.router.revision == 4 and bool(report.members))
             await gateway.__aexit__()
-            await control.until(lambda report: not report.members)
+            report = await control.until(lambda report: not report.members)
+            assert not report.departed  # the stream ended: nobody knows why
+
+
+async def test_control_hears_who_has_said_goodbye(
+    log: PublishedLog, start_router: StartRouter, control_port: int
+) -> None:
+    log.publish()
+    async with listening_control(control_port) as control:
+        router = start_router("r1")
+        async with DataPlane("g1", router.address) as gateway:
+            await gateway.expect("apply", 3)
+            await control.until(lambda report: bool(report.members))
+            await gateway.say_goodbye()
+            assert (await gateway.end())[0] is grpc.StatusCode.OK
+            report = await control.until(lambda report: "members/g1" in report.departed)
+            assert not report.members
+            assert 0 <= report.departed["members/g1"] < 1000 * WITHIN_S
+        async with DataPlane("g1", router.address):
+            await control.until(lambda report: bool(report.members) and not report.departed)
 
 
 async def test_a_second_watch_of_the_same_member_replaces_the_first(

@@ -25,7 +25,7 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
     """Sends what the test puts into `orders`, keeps what members say."""
 
     def __init__(self) -> None:
-        self.orders: asyncio.Queue[discovery.WatchResponse] = asyncio.Queue()
+        self.orders: asyncio.Queue[discovery.WatchResponse | None] = asyncio.Queue()
         self.said: list[discovery.WatchRequest] = []
         self.watches = 0
 
@@ -40,10 +40,14 @@ class ScriptedRouter(discovery_grpc.DiscoveryServiceServicer):
 
         listening = asyncio.create_task(listen())
         try:
-            while True:
-                yield await self.orders.get()
+            while (order := await self.orders.get()) is not None:
+                yield order
         finally:
             listening.cancel()
+
+    def end(self) -> None:
+        """The watch is over when what was ordered has been sent."""
+        self.orders.put_nowait(None)
 
     def apply(self, table: RoutingTable | routing.RoutingTable) -> None:
         message = table_to_proto(table) if isinstance(table, RoutingTable) else table
@@ -206,6 +210,30 @@ async def test_a_fault_of_ours_does_not_end_the_watch(
     await until(lambda: router.watches == 2)
     router.apply(stage.table(3, apples="c2"))
     await until(lambda: stage.gateway.mesh.table.revision == 3)
+
+
+async def test_the_last_word_is_goodbye_and_no_order_is_carried_out_after_it(stage: Stage, tmp_path: Path) -> None:
+    scripted = ScriptedRouter()
+    async with serving(scripted) as address:
+        watch = Discovery("g1", "127.0.0.1:1", (address,), tmp_path, stage.gateway.mesh, stage.gateway.connections)
+        watching = asyncio.create_task(watch.run())
+        scripted.apply(stage.table(2, apples="c2"))
+        await until(lambda: scripted.acks)
+        watch.follow_no_more()
+        scripted.apply(stage.table(3, apples="c1"))
+        leaving = asyncio.create_task(watch.say_goodbye())
+        await until(lambda: scripted.said[-1].WhichOneof("kind") == "goodbye")
+        scripted.end()
+        await leaving
+        await watching  # it looks for no other router
+    assert scripted.watches == 1
+    assert (scripted.acks, stage.gateway.mesh.table.revision) == ([(2, APPLIED)], 2)
+
+
+async def test_without_a_router_there_is_nobody_to_say_goodbye_to(stage: Stage, tmp_path: Path) -> None:
+    watch = Discovery("g1", "127.0.0.1:1", (), tmp_path, stage.gateway.mesh, stage.gateway.connections)
+    watch.follow_no_more()
+    await watch.say_goodbye()
 
 
 async def test_connected_clients_are_reported(router: ScriptedRouter, stage: Stage) -> None:
