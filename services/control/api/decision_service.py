@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from mesh.routing import ForwardingRule, Place, RoutingTable, Subject, UpstreamCluster
-from mesh.routing.codec import node_view_to_proto
+from mesh.routing.codec import client_from_proto, node_view_to_proto
 from mesh.rpc import admin, admin_grpc, events
 from services.control.api import pages, shapes
 from services.control.api.past_answers import PastAnswers
@@ -54,14 +54,15 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
         table = view.state.effective
         by_name = {rule.spec.rule_id: rule for rule in shapes.rules(view)}
         response = admin.ExplainResponse(topic=request.topic, revision=table.revision)
-        tried = tried_rules(table, subject, name)
+        client = client_from_proto(request.client)
+        tried = tried_rules(table, subject, name, client)
         for each in tried:
             response.tried.add(rule=by_name[each.rule.rule_id], matched=each.matched, reason=each.reason)
         if view.rollout is not None:
             response.notes.append(f"a change of the rules (revision {view.rollout.position}) is being rolled out")
         decisive = tried[-1].rule if tried and tried[-1].matched else None
         if subject is Subject.TOPIC:
-            await self._explain_topic(response, table, name, decisive)
+            await self._explain_topic(response, table.for_client(client), name, decisive)
         elif decisive is None:
             response.notes.append(without_rule(table, subject))
         elif subject is not Subject.CLIENT_SOFTWARE and decisive.target_cluster not in table.clusters:

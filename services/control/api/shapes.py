@@ -7,7 +7,7 @@ from typing import Any
 
 from mesh.record_rules import RecordRule
 from mesh.routing import MAX_NAME, RoutingTable
-from mesh.routing.codec import cluster_to_proto, rule_to_proto
+from mesh.routing.codec import client_match_to_proto, cluster_to_proto, rule_to_proto
 from mesh.rpc import admin, events, record_rules, routing
 from services.control.decisions.probes import Probe
 from services.control.decisions.record_progress import RecordProgress
@@ -103,6 +103,8 @@ def _move(move: Move) -> admin.TopicMove:
     shape.from_cluster, shape.from_topic = move.source
     if move.target is not None:
         shape.to_cluster, shape.to_topic = move.target
+    if move.client is not None:
+        shape.client.CopyFrom(client_match_to_proto(move.client))
     return shape
 
 

@@ -13,6 +13,7 @@ from services.control.decisions.rules import Command, RuleChange
 from services.control.domain.findings import (
     COMPARED,
     Finding,
+    of_covers,
     of_groups,
     of_places,
     of_readers_fates,
@@ -69,10 +70,11 @@ class DryRuns:
             *of_groups(before, after, moving.moves, readers, uses),
             *of_transactions(before, after, uses),
             *of_shadows(before, after, accepted=allow_shadowed),
+            *of_covers(await self._scout.covers(decision)),
             *of_silence({**inquiry.silent, **moving.silent}),
         ]
         return DryRun(
-            RuleChange(rule_set.revision, decision, moving),
+            RuleChange(rule_set.revision, decision, moving, warnings=moving.warnings),
             worst_first(findings),
             affected(before, after, uses),
             home_moves(before, after, readers, uses),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ import structlog
 
 from mesh.routing import Place, RoutingTable
 from services.control.decisions.inquiry import Inquiry
+from services.control.domain.covers import Cover, covers, suspicions
 from services.control.domain.effects import (
     Effect,
     Fate,
@@ -18,12 +20,13 @@ from services.control.domain.effects import (
     refuse_skips,
 )
 from services.control.domain.errors import NotAllowed
+from services.control.domain.kinds import kinds_of_clients
 from services.control.domain.moves import (
     Checked,
     Move,
+    MovePlan,
     checked,
     clusters_that_may_lose,
-    planned_moves,
     refuse_absent,
     refuse_narrow,
 )
@@ -55,6 +58,15 @@ class Moving:
     effects: Sequence[Effect] = ()
     silent: Mapping[str, str] = field(default_factory=dict)
     """Clusters that had to be asked and did not answer, with the reason: what is there is not known."""
+    unseen: int = 0
+    """Kinds of clients whose moves were not looked at, at least: there are too many."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What could not be found out about clients."""
+        if not self.unseen:
+            return []
+        return [f"rules ask so much of clients that moves were not looked at for {self.unseen} kinds of them, or more"]
 
     @property
     def absent(self) -> Sequence[Move]:
@@ -85,15 +97,30 @@ class Scout:
         before, after = decision.before, decision.after
         losing = clusters_that_may_lose(before, after)
         topics = await inquiry.topics(before, losing, "topics that may move away from it")
-        moves = planned_moves(before, after, topics, never=self._never_move)
+        kinds = kinds_of_clients(before, after)
+        plan = MovePlan(before, after, topics, never=self._never_move)
+        for kind in kinds.looked_at:
+            plan.look_at(kind)
+            await asyncio.sleep(0)  # with all topics of large clusters each may take a second: others want answers, too
+        moves = plan.moves
         if not moves:
-            return Moving(silent=inquiry.silent)
+            return Moving(silent=inquiry.silent, unseen=kinds.left_out)
         targets = {move.target.cluster for move in moves if move.target is not None}
         topics |= await inquiry.topics(after, targets - topics.keys(), "topics that move to it")
         effects = await self._effects(decision, moves, topics, wishes, inquiry)
         if inquiry.silent and not wishes.validate_only:
             log.warning("rules change unchecked", clusters=inquiry.silent)
-        return Moving(moves, checked(moves, topics), effects, inquiry.silent)
+        return Moving(moves, checked(moves, topics), effects, inquiry.silent, kinds.left_out)
+
+    async def covers(self, decision: RuleSetDecision) -> list[Cover]:
+        """Rules that the change leaves without a topic, for an expression comes first; by the topics of those clusters
+        that tell them in time."""
+        suspected = suspicions(decision.before, decision.after)
+        if not suspected:
+            return []
+        inquiry = Inquiry(self._connections, allow_unreachable=True)
+        topics = await inquiry.topics(decision.after, decision.after.clusters, "topics that expressions match")
+        return covers(suspected, decision.before, topics)
 
     async def create(self, table: RoutingTable, absent: Sequence[Move]) -> None:
         """Creates topics on their targets, like they are on their sources."""
@@ -144,7 +171,9 @@ class Scout:
         effects = effects_of(moves, keepers, logs, positions, {})
         # a group that seems to skip may have read the new log to this place before: its offsets there tell
         skips = [
-            effect for effect in effects if effect.fate is Fate.SILENT_SKIP and keepers.home_of(effect.group) is None
+            effect
+            for effect in effects
+            if effect.fate is Fate.SILENT_SKIP and keepers.home_of(effect.group, effect.move.client) is None
         ]
         if not skips:
             return effects

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -98,7 +98,7 @@ class RuleDecisions:
             decision.event.without_members.extend(passed_over)
 
         def outcome(new: Sequence[events.Event]) -> RuleChange:
-            return RuleChange(new[0].position, decision, planned.moving)
+            return replace(planned, revision=new[0].position)
 
         new = await self._journal.append(
             [Draft(RULES_STREAM, decision.event)],
@@ -115,8 +115,8 @@ class RuleDecisions:
             conflict = as_conflict(abandoned)
             await self._correct(remember(conflict, self._journal.view))
             raise conflict from None
-        warnings = self._rollouts.left_behind(new[0].position, decision.event.without_members)
-        change = RuleChange(new[0].position, decision, planned.moving, switch_ms, warnings)
+        behind = self._rollouts.left_behind(new[0].position, decision.event.without_members)
+        change = replace(outcome(new), switch_ms=switch_ms, warnings=[*planned.warnings, *behind])
         await self._correct(remember(change, self._journal.view))
         return change
 
@@ -125,12 +125,15 @@ class RuleDecisions:
         rule_set = self._journal.view.rule_set
         rule_set.expect(wishes.expected_revision)
         decision = await command(rule_set)
-        if decision.event is None or not decision.event.needs_hold:
+        if decision.event is None:
             return RuleChange(rule_set.revision, decision)
+        covers = [str(cover) for cover in await self._scout.covers(decision)]
+        if not decision.event.needs_hold:
+            return RuleChange(rule_set.revision, decision, warnings=covers)
         moving = await self._scout.look(decision, wishes)
         if create and moving.absent:
             await self._scout.create(decision.after, moving.absent)
-        return RuleChange(rule_set.revision, decision, moving)
+        return RuleChange(rule_set.revision, decision, moving, warnings=[*covers, *moving.warnings])
 
     async def _correct(self, answer: StoredAnswer | None) -> None:
         if answer is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 
-from mesh.routing import ForwardingRule, Match, NodeView, Subject
+from mesh.routing import ForwardingRule, Match, NodeView, Subject, UnmatchedTopics
 from services.control.domain.errors import Exists, Unknown
 
 LONGEST_DERIVED_ID = 55
@@ -23,6 +23,7 @@ SUBJECT_IN_ID = {
     Subject.CLIENT_SOFTWARE: "-client",
 }
 """How a rule_id made from a match says what the rule is about."""
+DEFAULT_CLUSTER_ID = "default"
 NAMED = 20
 """Rules that an error names, at most."""
 
@@ -159,6 +160,11 @@ def named(rules: Iterable[ForwardingRule], rule_id: str, where: str = "") -> For
     raise Unknown(f"rules/{rule_id}", f"{where}rule {rule_id!r} does not exist (known: {known})")
 
 
+def in_order(rules: Rules) -> Rules:
+    """As they are tried: default clusters behind all others, wherever they were placed."""
+    return tuple(sorted(rules, key=lambda rule: isinstance(rule.match, UnmatchedTopics)))
+
+
 def _placed(rules: Rules, rule: ForwardingRule, place: Place | Before) -> Rules:
     match place:
         case Place.FIRST:
@@ -177,7 +183,8 @@ def _with_id(rule: ForwardingRule, taken: set[str]) -> ForwardingRule:
     if rule.rule_id:
         return rule
     suffix = SUBJECT_IN_ID[rule.match.subject] + rule.match.suffix.replace("_", "-")
-    text = re.sub(r"[^a-z0-9]+", "-", rule.match.text.lower()).strip("-")
+    said = DEFAULT_CLUSTER_ID if isinstance(rule.match, UnmatchedTopics) else rule.match.text
+    text = re.sub(r"[^a-z0-9]+", "-", said.lower()).strip("-")
     stem = text[: LONGEST_DERIVED_ID - len(suffix)].strip("-")
     base = f"{stem}{suffix}".strip("-") or "rule"
     rule_id, number = base, 1

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mesh.routing import Place, RoutingTable, Subject
+from mesh.routing import ClientMatch, Place, RoutingTable, Subject
 from services.control.domain.errors import NotAllowed
-from services.control.domain.moves import Move, listed, located
+from services.control.domain.moves import Move, for_whom, listed, located
 
 
 class Fate(IntEnum):
@@ -93,21 +93,22 @@ class OffsetKeepers:
         rules = (rule for rule in table.rules if rule.match.subject is Subject.GROUP and rule.shadow_topics)
         self._homes = {rule.target_cluster for rule in rules} & table.clusters.keys()
 
-    def home_of(self, group: str) -> str | None:
-        """The cluster that keeps the group's offsets of all topics; None where each topic's own cluster does."""
-        rule = self._table.group_rule(group)
+    def home_of(self, group: str, clients: ClientMatch | None = None) -> str | None:
+        """The cluster that keeps the group's offsets of all topics, for these clients; None where each topic's own
+        cluster does."""
+        rule = self._table.for_clients(clients).group_rule(group)
         return rule.target_cluster if rule is not None and rule.shadow_topics else None
 
     def places(self, move: Move) -> set[Place]:
         """Where groups may have offsets of a topic before it moves: beside its records, and at its shadows."""
         homes = self._homes - {move.source.cluster}
-        return {move.source} | {Place(home, self._shadow(home, move.topic)) for home in homes}
+        return {move.source} | {Place(home, self._shadow(home, move)) for home in homes}
 
-    def _shadow(self, home: str, topic: str) -> str:
+    def _shadow(self, home: str, move: Move) -> str:
         """What gateways call a topic on a cluster where it does not live: as when it lived there last."""
-        route = self._table.route(topic)
+        route = self._table.for_clients(move.client).route(move.topic)
         left = None if route is None else route.before
-        return left.upstream_topic if left is not None and left.cluster == home else topic
+        return left.upstream_topic if left is not None and left.cluster == home else move.topic
 
     def readers(self, move: Move, positions: Positions) -> dict[str, Mapping[int, int]]:
         """The groups that read a topic, each with the offsets that count."""
@@ -115,7 +116,7 @@ class OffsetKeepers:
             group: offsets
             for place in self.places(move)
             for group, offsets in positions.get(place, {}).items()
-            if (self.home_of(group) or move.source.cluster) == place.cluster
+            if (self.home_of(group, move.client) or move.source.cluster) == place.cluster
         }
 
 
@@ -180,5 +181,5 @@ def skip_of(effect: Effect) -> str:
     return (
         f"group {effect.group!r} is at offset {effect.position} of topic {move.topic!r} partition {effect.partition}, "
         f"and would silently go on from that number {located(move.topic, move.target)}, whose log is not empty "
-        f"(offsets {log.start} to {log.end})"
+        f"(offsets {log.start} to {log.end}){for_whom(move)}"
     )

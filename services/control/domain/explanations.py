@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, Subject
+from mesh.routing import (
+    ClientIdentity,
+    ClientMatch,
+    ExactName,
+    ForwardingRule,
+    NamePrefix,
+    RoutingTable,
+    Subject,
+    UnmatchedTopics,
+)
 
+NOBODY_KNOWN = ClientIdentity()
 NOUNS = {
     Subject.TOPIC: "topic",
     Subject.GROUP: "group",
@@ -23,14 +33,16 @@ class Tried:
     reason: str
 
 
-def tried_rules(table: RoutingTable, subject: Subject, name: str) -> list[Tried]:
+def tried_rules(table: RoutingTable, subject: Subject, name: str, client: ClientIdentity = NOBODY_KNOWN) -> list[Tried]:
     """Rules about the subject in the order tried; the last one matched, unless none did."""
     tried: list[Tried] = []
     for rule in table.rules:
         if rule.match.subject is not subject:
             continue
-        matched = rule.match.matches(name)
-        tried.append(Tried(rule, matched, _reason(rule, name, matched)))
+        named = rule.match.matches(name)
+        stranger = _why_not_for(rule.match.client, client) if named and rule.match.client else ""
+        matched = named and not stranger
+        tried.append(Tried(rule, matched, stranger or _reason(rule, name, matched)))
         if matched:
             break
     return tried
@@ -65,6 +77,43 @@ def without_rule(table: RoutingTable, subject: Subject) -> str:
             return "no rule matches: the gateway shows the nodes that it knows this software to get on with"
 
 
+def _why_not_for(wanted: ClientMatch, client: ClientIdentity) -> str:
+    """Which of the things that a rule asks of clients this one does not fulfil; empty if it fulfils them all."""
+    if wanted.holds_for(client):
+        return ""
+    networks = ClientMatch(source_networks=wanted.source_networks) if wanted.source_networks else None
+    for fulfilled, clients, one in (
+        (wanted.principal in ("", client.principal), f"of {wanted.principal}", f"is {client.principal}"),
+        (
+            wanted.client_id in ("", client.client_id),
+            f"of client id {wanted.client_id!r}",
+            _has("client id", client.client_id),
+        ),
+        (
+            client.client_id.startswith(wanted.client_id_prefix),
+            f"whose client id begins with {wanted.client_id_prefix!r}",
+            _has("client id", client.client_id),
+        ),
+        (
+            wanted.software_name in ("", client.software_name),
+            f"of software {wanted.software_name!r}",
+            _has("software", client.software_name),
+        ),
+        (
+            networks is None or networks.holds_for(client),
+            f"from {' or '.join(wanted.source_networks)}",
+            f"comes from {client.address}" if client.address else "comes from an address that was not said",
+        ),
+    ):
+        if not fulfilled:
+            return f"is only for clients {clients}; this one {one}"
+    raise AssertionError("a condition that does not hold has a part that does not")
+
+
+def _has(what: str, value: str) -> str:
+    return f"has {what} {value!r}" if value else f"has no {what} that was said"
+
+
 def _reason(rule: ForwardingRule, name: str, matched: bool) -> str:
     noun = NOUNS[rule.match.subject]
     match rule.match:
@@ -72,5 +121,7 @@ def _reason(rule: ForwardingRule, name: str, matched: bool) -> str:
             return f"the {noun} is {text!r}" if matched else f"the {noun} is not {text!r}"
         case NamePrefix(prefix):
             return f"the {noun} begins with {prefix!r}" if matched else f"the {noun} does not begin with {prefix!r}"
+        case UnmatchedTopics():
+            return "no other rule matches the topic"
         case regex:
             return f"the whole name matches {regex.text!r}" if matched else f"the name does not match {regex.text!r}"

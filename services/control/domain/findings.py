@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from mesh.routing import Place, RoutingTable
+from services.control.domain.covers import Cover
 from services.control.domain.effects import Effect, Fate, skip_of
 from services.control.domain.moves import Checked, Move, located, partitions
 from services.control.domain.shadows import shadowed_rules
@@ -223,6 +224,11 @@ def of_shadows(before: RoutingTable, after: RoutingTable, *, accepted: bool) -> 
         for rule, cover in shadowed_rules(after.rules).items()
         if rule not in known
     ]
+
+
+def of_covers(covers: Iterable[Cover]) -> list[Finding]:
+    """Rules that an expression leaves without a topic, as far as topics are known."""
+    return [Finding(FindingKind.REGEX_COVERS, Severity.WARNING, each.behind.rule_id, str(each)) for each in covers]
 
 
 def of_silence(silent: Mapping[str, str]) -> list[Finding]:

@@ -11,10 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mesh.routing import ExactName, ForwardingRule, Match, NamePrefix, Place, RoutingTable, Subject
+from mesh.routing.clients import implied
 from services.control.domain.errors import NotAllowed
+from services.control.domain.kinds import Kind, Window, decision_of, kinds_of_clients
 from services.control.domain.rule_checks import INTERNAL_PREFIX
 
 SHOWN = 20
+FEW = 20
+"""Rules that are tried by themselves before a topic is looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Move:
     source: Place
     target: Place | None
     partitions: int
+    client: Kind = None
+    """Only for clients of whom this is known; None: for all that have no rule of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +45,16 @@ class Checked:
 def clusters_that_may_lose(before: RoutingTable, after: RoutingTable) -> set[str]:
     """Clusters whose topics have to be looked at; rules that the change can't reach do not count, so that a cluster
     that is down stops only changes that concern it."""
-    old, new = ([rule for rule in table.rules if rule.match.subject is Subject.TOPIC] for table in (before, after))
-    start = 0
-    while start < min(len(old), len(new)) and _same(old[start], new[start]):
-        start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and _same(old[-1 - end], new[-1 - end]):
-        end += 1
-    kept = {_decision(rule) for rule in new[start:]}
-    arriving = new[start : len(new) - end]
+    window = Window.between(before, after)
+    old = [rule for rule in before.rules if rule.match.subject is Subject.TOPIC]
+    kept = {decision_of(rule) for rule in (*window.new, *window.behind)}
+    arriving = window.new
     # one that renames may take the name that a topic has now from clients, wherever either rule stands
     losing = {rule.target_cluster for rule in arriving if rule.template is not None} & {r.target_cluster for r in old}
-    for rule in old[start:]:
+    for rule in (*window.old, *window.behind):
         if rule.target_cluster in losing:
             continue
-        if _decision(rule) not in kept or any(_may_take_from(other, rule) for other in arriving):
+        if decision_of(rule) not in kept or any(_may_take_from(other, rule) for other in arriving):
             losing.add(rule.target_cluster)
     return losing & before.clusters.keys()
 
@@ -64,8 +65,8 @@ def _may_take_from(arriving: ForwardingRule, rule: ForwardingRule) -> bool:
 
 
 def may_overlap(one: Match, other: Match) -> bool:
-    """Whether a topic could match both; says yes where a regular expression makes it unclear."""
-    if one.subject is not other.subject:
+    """Whether a topic could match both, for the same client; says yes where a regular expression makes it unclear."""
+    if one.subject is not other.subject or (one.client and other.client and one.client.both(other.client) is None):
         return False
     match one, other:
         case ExactName(topic), _:
@@ -82,22 +83,79 @@ def planned_moves(
     before: RoutingTable, after: RoutingTable, topics: Mapping[str, Mapping[str, int]], *, never: Iterable[str] = ()
 ) -> list[Move]:
     """Topics that exist where they live now (`topics`: cluster -> topic there -> partitions) and live elsewhere
-    afterwards.
+    afterwards, for some clients at least.
     """
-    fixed = set(never)
-    moves: list[Move] = []
-    for cluster, there in topics.items():
-        for upstream_topic, partitions in sorted(there.items()):
-            if upstream_topic.startswith(INTERNAL_PREFIX) or upstream_topic in fixed:
-                continue
-            topic = before.virtual_topic(cluster, upstream_topic)
-            if topic is None:
-                continue
-            source, route = Place(cluster, upstream_topic), after.route(topic)
-            target = None if route is None else Place(route.cluster, route.upstream_topic)
-            if target != source:
-                moves.append(Move(topic, source, target, partitions))
-    return moves
+    plan = MovePlan(before, after, topics, never=never)
+    for kind in kinds_of_clients(before, after).looked_at:
+        plan.look_at(kind)
+    return plan.moves
+
+
+class MovePlan:
+    """As `planned_moves`, one kind of clients after the other."""
+
+    def __init__(
+        self,
+        before: RoutingTable,
+        after: RoutingTable,
+        topics: Mapping[str, Mapping[str, int]],
+        *,
+        never: Iterable[str] = (),
+    ) -> None:
+        self._before = before
+        self._after = after
+        self._reach = _Reach.of(before, after)
+        fixed = set(never)
+        self._topics = {
+            cluster: {
+                topic: partitions
+                for topic, partitions in sorted(there.items())
+                if not topic.startswith(INTERNAL_PREFIX) and topic not in fixed
+            }
+            for cluster, there in topics.items()
+        }
+        self._moves: dict[tuple[str, Place, Place | None], list[Move]] = {}
+
+    @property
+    def moves(self) -> list[Move]:
+        """Of all kinds. What moves alike for clients of whom less is known is told once, of them."""
+        return [move for alike in self._moves.values() for move in alike]
+
+    def look_at(self, kind: Kind) -> None:
+        old, new = self._before.for_clients(kind), self._after.for_clients(kind)
+        for cluster, there in self._topics.items():
+            renames = old.renames(cluster)
+            for upstream_topic, partitions in there.items():
+                if not renames and not self._reach.has(upstream_topic):
+                    continue
+                topic = old.virtual_topic(cluster, upstream_topic)
+                if topic is None:
+                    continue
+                source, route = Place(cluster, upstream_topic), new.route(topic)
+                target = None if route is None else Place(route.cluster, route.upstream_topic)
+                if target == source:
+                    continue
+                alike = self._moves.setdefault((topic, source, target), [])
+                if not any(implied(kind, known.client) for known in alike):
+                    alike.append(Move(topic, source, target, partitions, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """Which topics a change can reach at all: those that match one of few rules that changed."""
+
+    matches: tuple[Match, ...] | None
+    """None: any."""
+
+    @classmethod
+    def of(cls, before: RoutingTable, after: RoutingTable) -> _Reach:
+        changed = Window.between(before, after).changed
+        if len(changed) > FEW or any(rule.template is not None for rule in changed):
+            return cls(None)
+        return cls(tuple(rule.match for rule in changed))
+
+    def has(self, topic: str) -> bool:
+        return self.matches is None or any(match.matches(topic) for match in self.matches)
 
 
 def checked(moves: Iterable[Move], topics: Mapping[str, Mapping[str, int]]) -> Checked:
@@ -124,7 +182,7 @@ def refuse_narrow(result: Checked) -> None:
             listed(
                 [
                     f"topic {move.topic!r} has {partitions(move.partitions)} {located(move.topic, move.source)}, "
-                    f"but {there} {located(move.topic, move.target)}"
+                    f"but {there} {located(move.topic, move.target)}{for_whom(move)}"
                     for move, there in result.narrow
                 ]
             )
@@ -141,12 +199,17 @@ def refuse_absent(result: Checked) -> None:
             listed(
                 [
                     f"topic {move.topic!r} has {partitions(move.partitions)} {located(move.topic, move.source)} "
-                    f"and does not exist {located(move.topic, move.target)}"
+                    f"and does not exist {located(move.topic, move.target)}{for_whom(move)}"
                     for move in result.absent
                 ]
             )
             + "; create it there with as many, or set create_missing_topics",
         )
+
+
+def for_whom(move: Move) -> str:
+    """ ", for clients with ...": at the end of what is said of a move; nothing where it is everybody's."""
+    return "" if move.client is None else f", for clients with {move.client}"
 
 
 def located(topic: str, place: Place | None) -> str:
@@ -164,11 +227,3 @@ def partitions(count: int) -> str:
 def listed(facts: list[str]) -> str:
     more = f"; and {len(facts) - SHOWN} more" if len(facts) > SHOWN else ""
     return "; ".join(facts[:SHOWN]) + more
-
-
-def _same(one: ForwardingRule, other: ForwardingRule) -> bool:
-    return _decision(one) == _decision(other)
-
-
-def _decision(rule: ForwardingRule) -> tuple[Match, str, str]:
-    return rule.match, rule.target_cluster, rule.upstream_topic

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import re
 
-from mesh.routing import MAX_NAME, ExactName, ForwardingRule, NamePrefix, NodeView, RoutingTable, Subject, field_of
+from mesh.routing import (
+    MAX_NAME,
+    ClientMatch,
+    ExactName,
+    ForwardingRule,
+    NamePrefix,
+    NodeView,
+    RoutingTable,
+    Subject,
+    field_of,
+)
 from mesh.topics import is_topic_name
 from services.control.domain.errors import InvalidField, NotAllowed
 
@@ -16,7 +26,8 @@ TOPIC_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]*")
 INTERNAL_PREFIX = "__"
 """Kafka's own topics (__consumer_offsets, __transaction_state, ...) belong to their cluster and never move."""
 MAX_MATCH_BYTES = 2000
-"""Of a match's text: PostgreSQL indexes matches, and takes at most 2,704 bytes there."""
+"""Of a match's text and of what it asks of clients: PostgreSQL indexes both, and takes at most 2,704 bytes there."""
+PRINCIPAL = re.compile(r"[A-Za-z]+:.+", re.DOTALL)
 
 
 def check_rule(rule: ForwardingRule, table: RoutingTable) -> None:
@@ -34,6 +45,8 @@ def _check_match(rule: ForwardingRule) -> None:
         raise InvalidField(field, f"{text!r} has a character NUL, which the log can't hold; match it by a prefix")
     if len(text.encode()) > MAX_MATCH_BYTES:
         raise InvalidField(field, f"has more than {MAX_MATCH_BYTES} bytes; match a prefix, or make it several rules")
+    if rule.match.client is not None:
+        _check_client(rule.match.client, len(text.encode()))
     if rule.match.subject is not Subject.TOPIC:
         return
     match rule.match:
@@ -43,6 +56,23 @@ def _check_match(rule: ForwardingRule) -> None:
             raise InvalidField(field, f"no topic begins with {prefix!r}: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
         case _:
             pass
+
+
+def _check_client(client: ClientMatch, taken_bytes: int) -> None:
+    said = (client.principal, client.client_id, client.client_id_prefix, client.software_name, *client.source_networks)
+    if any("\0" in text for text in said):
+        raise InvalidField("rule.match.client", f"{client} has a character NUL, which the log can't hold")
+    if client.principal and not PRINCIPAL.fullmatch(client.principal):
+        raise InvalidField(
+            "rule.match.client.principal",
+            f"{client.principal!r} is no principal; expected a kind and a name, like 'User:alice'",
+        )
+    if taken_bytes + sum(len(text.encode()) for text in said) > MAX_MATCH_BYTES:
+        raise InvalidField(
+            "rule.match.client",
+            f"the match has more than {MAX_MATCH_BYTES} bytes with what it asks of clients; say it by wider networks "
+            "or a prefix, or make it several rules",
+        )
 
 
 def _check_target(rule: ForwardingRule, table: RoutingTable) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mesh.routing import (
+    ClientMatch,
     ExactName,
     ForwardingRule,
     Match,
@@ -22,7 +23,7 @@ from mesh.routing import (
 from mesh.routing.fold import with_changes
 from mesh.routing.templates import SUFFIX
 from mesh.rpc import events
-from services.control.domain.edits import Edit, Rules, named
+from services.control.domain.edits import Edit, Rules, in_order, named
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed
 from services.control.domain.ranks import changes_between
 from services.control.domain.rule_checks import check_rule
@@ -89,6 +90,7 @@ class RuleSet:
         return decision
 
     def _decide(self, wanted: Rules, allow_shadowed: bool) -> RuleSetDecision:
+        wanted = in_order(wanted)
         self._check(wanted)
         if not allow_shadowed:
             self._refuse_new_shadows(wanted)
@@ -154,20 +156,29 @@ def _refuse_shared_names(wanted: Rules) -> None:
     topics = [rule for rule in wanted if rule.match.subject is Subject.TOPIC]
     if all(rule.template is None for rule in topics):
         return
-    by_names: dict[tuple[str, str], ForwardingRule] = {}
+    by_names: dict[tuple[str, str], dict[tuple[type[Match], str], list[ForwardingRule]]] = {}
     for rule in topics:
         names = _upstream_names(rule)
         if names is None:
             continue
-        other = by_names.setdefault((rule.target_cluster, names), rule)
-        if other is not rule:
-            raise NotAllowed(
-                "UPSTREAM_TOPIC_TAKEN",
-                f"rules/{other.rule_id}",
-                f"rule {rule.rule_id!r} ({rule.match}): rule {other.rule_id!r} ({other.match}) has topics of the same "
-                f"name ({names}) on {rule.target_cluster!r} already, and clients know a topic by one name; "
-                "give it another upstream_topic",
-            )
+        alike = by_names.setdefault((rule.target_cluster, names), {})
+        topics_of_clients = (type(rule.match), rule.match.text)
+        for others in (rules for known, rules in alike.items() if known != topics_of_clients):
+            other = next((each for each in others if not _exclude(each.match.client, rule.match.client)), None)
+            if other is not None:
+                raise NotAllowed(
+                    "UPSTREAM_TOPIC_TAKEN",
+                    f"rules/{other.rule_id}",
+                    f"rule {rule.rule_id!r} ({rule.match}): rule {other.rule_id!r} ({other.match}) has topics of the "
+                    f"same name ({names}) on {rule.target_cluster!r} already, and clients know a topic by one name; "
+                    "give it another upstream_topic",
+                )
+        alike.setdefault(topics_of_clients, []).append(rule)
+
+
+def _exclude(one: ClientMatch | None, other: ClientMatch | None) -> bool:
+    """Whether there can be no client who sees both rules."""
+    return one is not None and other is not None and one.both(other) is None
 
 
 def _upstream_names(rule: ForwardingRule) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
-from mesh.routing import ExactName, ForwardingRule, NamePrefix, NameRegex, Subject
+from mesh.routing import ExactName, ForwardingRule, NamePrefix, NameRegex, Subject, UnmatchedTopics
+from mesh.routing.clients import implied
 
 MATCH_ALL = frozenset({".*", ".+", "(.*)", "(.+)", "^.*$", "^.+$"})
 """Expressions known to match every topic name. Whether one regular expression covers another in general is not
@@ -13,7 +15,9 @@ tried.
 
 
 def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:
-    """Exact and prefix rules that never match, each with the earlier rule that covers it; `rules` in their order."""
+    """Rules that never match, each with the earlier rule that covers it; `rules` in their order. Of expressions that is
+    not tried.
+    """
     by_subject: dict[Subject, list[ForwardingRule]] = {}
     for rule in rules:
         by_subject.setdefault(rule.match.subject, []).append(rule)
@@ -24,33 +28,41 @@ def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forw
 
 
 def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:
-    exact: dict[str, ForwardingRule] = {}
-    prefixes: dict[str, ForwardingRule] = {}
+    exact: dict[str, list[ForwardingRule]] = {}
+    prefixes: dict[str, list[ForwardingRule]] = {}
     regexes: list[ForwardingRule] = []
-    catch_all: ForwardingRule | None = None
+    catch_all: list[ForwardingRule] = []
     shadowed: dict[ForwardingRule, ForwardingRule] = {}
     for rule in rules:
-        cover = catch_all
+        covers: Iterable[ForwardingRule] = ()
         match rule.match:
             case ExactName(topic):
-                cover = cover or exact.get(topic) or _prefix_of(topic, prefixes)
-                cover = cover or next((regex for regex in regexes if regex.match.matches(topic)), None)
-                exact.setdefault(topic, rule)
+                fitting = (regex for regex in regexes if regex.match.matches(topic))
+                covers = chain(catch_all, exact.get(topic, ()), _prefixes_of(topic, prefixes), fitting)
             case NamePrefix(prefix):
-                cover = cover or _prefix_of(prefix, prefixes)
-                prefixes.setdefault(prefix, rule)
-            case NameRegex(pattern):
-                cover = None
-                regexes.append(rule)
-                if pattern in MATCH_ALL and catch_all is None:
-                    catch_all = rule
+                covers = chain(catch_all, _prefixes_of(prefix, prefixes))
+            case UnmatchedTopics():
+                covers = catch_all
+            case NameRegex():
+                pass
+        # a rule about some clients covers none about others, and none about all
+        cover = next((each for each in covers if implied(rule.match.client, each.match.client)), None)
         if cover is not None:
             shadowed[rule] = cover
+        match rule.match:
+            case ExactName(topic):
+                exact.setdefault(topic, []).append(rule)
+            case NamePrefix(prefix):
+                prefixes.setdefault(prefix, []).append(rule)
+            case NameRegex(pattern):
+                regexes.append(rule)
+                if pattern in MATCH_ALL:
+                    catch_all.append(rule)
+            case UnmatchedTopics():
+                pass
     return shadowed
 
 
-def _prefix_of(name: str, prefixes: dict[str, ForwardingRule]) -> ForwardingRule | None:
+def _prefixes_of(name: str, prefixes: Mapping[str, Iterable[ForwardingRule]]) -> Iterator[ForwardingRule]:
     for length in range(1, len(name) + 1):
-        if (found := prefixes.get(name[:length])) is not None:
-            return found
-    return None
+        yield from prefixes.get(name[:length], ())

@@ -103,6 +103,8 @@ forwarding_rules = Table(
     Column("rank", Double, nullable=False),
     Column("match_kind", Text, nullable=False),
     Column("match", Text, nullable=False),
+    # what is asked of clients (ClientMatch); empty in rules about all of them
+    Column("clients", JSONB, nullable=False, server_default="{}"),
     # empty in rules about client software
     Column("target_cluster", Text, nullable=False),
     Column("upstream_topic", Text, nullable=False, server_default=""),
@@ -112,7 +114,7 @@ forwarding_rules = Table(
     Column("revision", BigInteger, nullable=False),
     Column("actor", Text, nullable=False),
     Column("update_time", DateTime(timezone=True), nullable=False),
-    UniqueConstraint("match_kind", "match", name="forwarding_rules_match"),
+    UniqueConstraint("match_kind", "match", "clients", name="forwarding_rules_match"),
 )
 
 rollouts = Table(

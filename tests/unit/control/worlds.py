@@ -1,6 +1,8 @@
 """Small worlds for tests of the domain, written the way people write rules: "apples->c1", "ap*->c2", "~a.+->c1".
 
-"apples->c1:fruit.{topic}" gives topics another name on c1; "group:shop*->c1" is about groups.
+"apples->c1:fruit.{topic}" gives topics another name on c1; "group:shop*->c1" is about groups. "apples@shop*->c1" is
+about clients whose client id begins with shop, "apples@10.0.0.0/8->c1" about those of a network; "?->c1" is about
+topics that no other rule matches.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mesh.routing import (
+    ClientMatch,
     ExactName,
     ForwardingRule,
     Match,
@@ -16,6 +19,7 @@ from mesh.routing import (
     RoutingTable,
     RuleVersion,
     Subject,
+    UnmatchedTopics,
     UpstreamCluster,
 )
 from mesh.routing.fold import with_changes
@@ -26,11 +30,21 @@ SUBJECTS = {"group": Subject.GROUP, "txn": Subject.TRANSACTIONAL_ID, "client": S
 
 
 def match(text: str) -> Match:
-    about, _, name = text.rpartition(":")
+    said, _, whom = text.partition("@")
+    about, _, name = said.rpartition(":")
     subject = SUBJECTS[about] if about else Subject.TOPIC
+    asked = clients(whom) if whom else None
+    if name == "?":
+        return UnmatchedTopics(asked)
     if name.startswith("~"):
-        return NameRegex(name[1:], subject)
-    return NamePrefix(name[:-1], subject) if name.endswith("*") else ExactName(name, subject)
+        return NameRegex(name[1:], subject, asked)
+    return NamePrefix(name[:-1], subject, asked) if name.endswith("*") else ExactName(name, subject, asked)
+
+
+def clients(text: str) -> ClientMatch:
+    if "/" in text:
+        return ClientMatch(source_networks=(text,))
+    return ClientMatch(client_id_prefix=text[:-1]) if text.endswith("*") else ClientMatch(client_id=text)
 
 
 def rule(text: str, rule_id: str = "", **fields: Any) -> ForwardingRule:
@@ -56,7 +70,7 @@ def rule_set(*rules: str, ranks: tuple[float, ...] = ()) -> RuleSet:
 
 def written(rules: RoutingTable) -> list[str]:
     """The rules of a table, as `rule` reads them."""
-    marks = {ExactName: "{0.text}", NamePrefix: "{0.text}*", NameRegex: "~{0.text}"}
+    marks = {ExactName: "{0.text}", NamePrefix: "{0.text}*", NameRegex: "~{0.text}", UnmatchedTopics: "?"}
     return [f"{marks[type(each.match)].format(each.match)}->{each.target_cluster}" for each in rules.rules]
 
 

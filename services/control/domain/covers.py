@@ -1,0 +1,95 @@
+"""Expressions that take topics from rules behind them. Whether one expression covers a rule for ever can't be told in
+general; from the topics that there are it can be told for today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from mesh.routing import ExactName, ForwardingRule, NamePrefix, NameRegex, RoutingTable, Subject
+from mesh.routing.clients import implied
+from services.control.domain.kinds import Window
+from services.control.domain.rule_checks import INTERNAL_PREFIX
+
+SHOWN = 5
+MOST_SUSPICIONS = 200
+"""Of one change; each is looked at with all topics."""
+MOST_PAIRS = 200_000
+"""Of rules, tried for one change: a command may replace all rules of a mesh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """An expression that may take all topics of a rule behind it."""
+
+    regex: ForwardingRule
+    behind: ForwardingRule
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """It takes all that there are."""
+
+    regex: ForwardingRule
+    behind: ForwardingRule
+    topics: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.topics[:SHOWN]) + (", ..." if len(self.topics) > SHOWN else "")
+        count = "the only topic" if len(self.topics) == 1 else f"all {len(self.topics)} topics"
+        return (
+            f"rule {self.behind.rule_id!r} ({self.behind.match}) decides about no topic that there is today: rule "
+            f"{self.regex.rule_id!r} ({self.regex.match}) comes first and takes {count} that it matches ({shown}); "
+            f"place it before {self.regex.rule_id!r} if that is not meant"
+        )
+
+
+def suspicions(before: RoutingTable, after: RoutingTable) -> list[Suspicion]:
+    """Pairs of rules that a change brings into this order."""
+    changed = set(Window.between(before, after).new)
+    rules = [rule for rule in after.rules if rule.match.subject is Subject.TOPIC]
+    regexes: list[ForwardingRule] = []
+    found: list[Suspicion] = []
+    pairs = 0
+    for rule in rules:
+        if isinstance(rule.match, NameRegex):
+            regexes.append(rule)
+        elif isinstance(rule.match, ExactName | NamePrefix):
+            pairs += len(regexes)
+            if pairs > MOST_PAIRS:
+                break
+            fitting = (each for each in regexes if (rule in changed or each in changed) and _may_cover(each, rule))
+            found += (Suspicion(regex, rule) for regex in fitting)
+    return found[:MOST_SUSPICIONS]
+
+
+def _may_cover(regex: ForwardingRule, rule: ForwardingRule) -> bool:
+    head = regex.match.head
+    return implied(rule.match.client, regex.match.client) and (
+        rule.match.head.startswith(head) or head.startswith(rule.match.head)
+    )
+
+
+def covers(suspected: Sequence[Suspicion], table: RoutingTable, topics: Mapping[str, Iterable[str]]) -> list[Cover]:
+    """What is so, of what is suspected; `topics`: cluster -> topics there, of the clusters that have told them."""
+    names = _names(table, topics)
+    mine = {each.behind: tuple(filter(each.behind.match.matches, names)) for each in suspected}
+    found = {
+        each.behind: Cover(each.regex, each.behind, mine[each.behind])
+        for each in reversed(suspected)
+        if mine[each.behind] and all(map(each.regex.match.matches, mine[each.behind]))
+    }
+    return list(islice(reversed(found.values()), SHOWN))
+
+
+def _names(table: RoutingTable, topics: Mapping[str, Iterable[str]]) -> list[str]:
+    """What clients call them, and what clusters do where no name leads to them yet."""
+    found = {
+        table.virtual_topic(cluster, topic) or topic
+        for cluster, there in topics.items()
+        for topic in there
+        if not topic.startswith(INTERNAL_PREFIX)
+    }
+    return sorted(found)

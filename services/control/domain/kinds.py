@@ -1,0 +1,91 @@
+"""For which clients a change of the rules has to be looked at: where rules ask who the client is, a topic may move for
+some and stay for others.
+
+Theory of operation
+1. A *kind* is what is known of a client: a condition, or two that hold together. None stands for a client of whom
+   nothing is known. What such a client sees is `RoutingTable.for_clients(kind)`.
+2. A topic that moves for any client moves for one of these kinds. Say a rule decides about it before the change and
+   another one afterwards. Then it moves for whoever fulfils both conditions, and no more need be known: rules that ask
+   for more have not decided for that client, and those that ask for less were there.
+3. At least one of the two rules has changed. So the kinds are: the conditions of rules that changed, each of them with
+   each other condition, and every condition that implies a changed one or where a rule about everyone has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mesh.routing import ClientMatch, ForwardingRule, Match, RoutingTable, Subject
+from mesh.routing.clients import implied
+
+Kind = ClientMatch | None
+KINDS_LOOKED_AT = 100
+"""Of one change: each is looked at with all topics of the clusters concerned."""
+PAIRS_TRIED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds of clients to look at, those about whom least is known first."""
+
+    looked_at: tuple[Kind, ...]
+    left_out: int = 0
+    """How many there are besides, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of the rules about topics that a change reaches: all before and all behind is the same."""
+
+    old: tuple[ForwardingRule, ...]
+    new: tuple[ForwardingRule, ...]
+    behind: tuple[ForwardingRule, ...]
+
+    @classmethod
+    def between(cls, before: RoutingTable, after: RoutingTable) -> Window:
+        old, new = ([rule for rule in table.rules if rule.match.subject is Subject.TOPIC] for table in (before, after))
+        start, shorter = 0, min(len(old), len(new))
+        while start < shorter and decision_of(old[start]) == decision_of(new[start]):
+            start += 1
+        end = 0
+        while end < shorter - start and decision_of(old[-1 - end]) == decision_of(new[-1 - end]):
+            end += 1
+        kept = len(old) - end
+        return cls(tuple(old[start:kept]), tuple(new[start : len(new) - end]), tuple(old[kept:]))
+
+    @property
+    def changed(self) -> tuple[ForwardingRule, ...]:
+        return (*self.old, *self.new)
+
+
+def decision_of(rule: ForwardingRule) -> tuple[Match, str, str]:
+    """All of a rule about topics by which they may move."""
+    return rule.match, rule.target_cluster, rule.upstream_topic
+
+
+def kinds_of_clients(before: RoutingTable, after: RoutingTable) -> Kinds:
+    """The kinds of clients for whom topics may move."""
+    conditions = _conditions((*before.rules, *after.rules))
+    if not conditions:
+        return Kinds((None,))
+    changed: set[Kind] = {rule.match.client for rule in Window.between(before, after).changed}
+    found: dict[Kind, None] = dict.fromkeys([None] if None in changed else [])
+    concerned = (each for each in conditions if any(implied(each, other) for other in changed))
+    found.update(dict.fromkeys(concerned))
+    tries = 0
+    for one in changed - {None}:
+        for other in conditions:
+            tries += 1
+            if tries > PAIRS_TRIED or len(found) > KINDS_LOOKED_AT:
+                break
+            both = None if one is None else one.both(other)
+            if both is not None:
+                found.setdefault(both)
+    kinds = tuple(found)
+    return Kinds(kinds[:KINDS_LOOKED_AT], max(0, len(kinds) - KINDS_LOOKED_AT) + (tries > PAIRS_TRIED))
+
+
+def _conditions(rules: Iterable[ForwardingRule]) -> list[ClientMatch]:
+    given = (rule.match.client for rule in rules if rule.match.subject is Subject.TOPIC)
+    return list(dict.fromkeys(each for each in given if each is not None))
