@@ -61,6 +61,8 @@ class Follower:
         self._readiness = readiness
         self._live: Ledger | None = None
         self._takes_snapshots = True
+        self._began = 0.0
+        """When this reading began, snapshots included; on the monotonic clock."""
         self._silent = False
         self._next_knock = 0.0
 
@@ -83,7 +85,7 @@ class Follower:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _read(self) -> None:
-        settings = self._settings
+        settings, self._began = self._settings, time.monotonic()
         home = await self._home_access()
         await ensure_topic(home, settings.events_topic, settings.events_replication_factor)
         topic = SnapshotTopic(home, settings.snapshots_topic, settings.events_topic, settings.events_replication_factor)
@@ -165,6 +167,7 @@ class Follower:
                 return
             self._live = ledger
             self._takes_snapshots = True
+            metrics.caught_up_after.set(time.monotonic() - self._began)
             self._readiness.ready()
         elif folded is not None and folded.moves:
             self._bulletin.post(ledger.state, folded.decided_at)

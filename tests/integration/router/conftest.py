@@ -47,6 +47,7 @@ def start_router(log: PublishedLog, control_port: int, tmp_path: Path) -> Iterat
             "NAME": name,
             "HOME_BOOTSTRAP_SERVERS": log.bootstrap,
             "EVENTS_TOPIC": log.topic,
+            "SNAPSHOTS_TOPIC": log.snapshots_topic,
             "CONTROL_ADDRESS": f"127.0.0.1:{control_port}",
             **settings,
         }

@@ -35,15 +35,14 @@ class PublishedLog(DecisionLog):
         super().__init__()
         self.bootstrap = bootstrap
         self.topic = topic
+        self.snapshots_topic = f"{topic}.snapshots"
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0})
         self._published = 0
 
     def publish(self) -> None:
         """Carries what is new to the topic, in order. Creates it where nobody has, as control does."""
-        cluster = AdminClient({"bootstrap.servers": self.bootstrap})
-        if not self._published and self.topic not in cluster.list_topics(timeout=WITHIN_S).topics:
-            with contextlib.suppress(KafkaException):  # a router may be first
-                cluster.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(WITHIN_S)
+        if not self._published:
+            create_topic(self.bootstrap, self.topic)
         for event in self.events[self._published :]:
             self.publish_raw(event.SerializeToString(), str(event.position).encode())
         self._published = len(self.events)
@@ -54,8 +53,16 @@ class PublishedLog(DecisionLog):
 
     def delete(self) -> None:
         cluster = AdminClient({"bootstrap.servers": self.bootstrap})
-        for future in cluster.delete_topics([self.topic]).values():
+        for future in cluster.delete_topics([self.topic, self.snapshots_topic]).values():
             future.exception(WITHIN_S)
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """Where it is not there yet."""
+    cluster = AdminClient({"bootstrap.servers": bootstrap})
+    if topic not in cluster.list_topics(timeout=WITHIN_S).topics:
+        with contextlib.suppress(KafkaException):  # a router may be first
+            cluster.create_topics([NewTopic(topic, partitions, 1)])[topic].result(WITHIN_S)
 
 
 class ServiceProcess:
