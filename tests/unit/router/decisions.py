@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from typing import Any
 
 from mesh.routing import RoutingState, fold
 from mesh.rpc import events, routing
@@ -44,6 +45,10 @@ class DecisionLog:
         return self._add(
             events.Event(consumer_instance_registered=events.ConsumerInstanceRegistered(instance=instance))
         )
+
+    def about_records(self, **payload: Any) -> RoutingState:
+        """A decision about a record rule: `log.about_records(record_rule_paused=...)`."""
+        return self._add(events.Event(actor="ann", **payload))
 
     @property
     def last(self) -> events.Event:
