@@ -24,38 +24,51 @@ DEAD_LETTER_HEADERS = "mesh-dlq-"
 UNMATCHED = "no branch takes it"
 
 
+Place = tuple[str, str]
+"""cluster_name and topic."""
+
+
+def places_of(rule: record_rules.ContentRuleSpec) -> list[Place]:
+    """Everywhere the rule may write to; each of them has to be there before it begins."""
+    otherwise = [_place(rule, rule.otherwise)] if rule.HasField("otherwise") else []
+    return [*(_place(rule, branch.target) for branch in rule.branches), *otherwise, _dead_letters(rule)]
+
+
+def _place(rule: record_rules.ContentRuleSpec, target: record_rules.RecordTarget) -> Place:
+    return target.cluster or rule.source_cluster, target.topic
+
+
+def _dead_letters(rule: record_rules.ContentRuleSpec) -> Place:
+    if rule.HasField("dead_letters"):
+        return _place(rule, rule.dead_letters)
+    return rule.source_cluster, f"{rule.topic}.dlq"
+
+
 class Distribution:
     """Makes one write of each record."""
 
     def __init__(self, rule_id: str, rule: record_rules.ContentRuleSpec, read_value: ValueReader) -> None:
         """ValueError where an expression or a transform can't be."""
-        source = rule.source_cluster
-        self._rule_id, self._cluster = rule_id.encode(), source.encode()
+        self._rule_id, self._cluster = rule_id.encode(), rule.source_cluster.encode()
         self._branches = [
-            (number, Expression(branch.when), branch.target.cluster or source, branch.target.topic)
+            (number, Expression(branch.when), _place(rule, branch.target))
             for number, branch in enumerate(rule.branches, 1)
         ]
-        self._otherwise = (
-            (rule.otherwise.cluster or source, rule.otherwise.topic) if rule.HasField("otherwise") else None
-        )
-        self._dead_letters = (
-            (rule.dead_letters.cluster or source, rule.dead_letters.topic)
-            if rule.HasField("dead_letters")
-            else (source, f"{rule.topic}.dlq")
-        )
+        self._otherwise = _place(rule, rule.otherwise) if rule.HasField("otherwise") else None
+        self._dead_letters = _dead_letters(rule)
         for transform in rule.transforms:
             check_transform(transform, rule.value_format)
         self._transforms = Transforms(rule.transforms) if rule.transforms else None
-        self._sight = Sight([expression for _, expression, _, _ in self._branches], read_value)
+        self._sight = Sight([expression for _, expression, _ in self._branches], read_value)
 
     def __call__(self, record: Record) -> Sequence[Write]:
         """NotNowError where what reads the value needs something that does not answer."""
         seen = self._sight(record)
         target = self._otherwise
-        for number, expression, cluster, topic in self._branches:
+        for number, expression, place in self._branches:
             try:
                 if holds(expression, seen):
-                    target = (cluster, topic)
+                    target = place
                     break
             except UndecidedError as error:
                 return [self._dead_letter(record, f"branch {number} can't be judged: {error}")]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from mesh.rpc import record_rules
+from services.router.forwarding.distribution import places_of
 from services.router.forwarding.records import Content, Judge, Plan, Record, Transformer, Write
 from services.router.forwarding.topics import MirroredTopics
 
@@ -37,6 +38,8 @@ class Task:
     in_step: bool
     start: record_rules.StartAt
     groups: record_rules.GroupOffsets | None
+    needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Topics that have to be on each target before the rule begins. A mirror makes its own."""
 
     def takes(self, topic: str) -> bool:
         """Whether the rule is about this topic of the source."""
@@ -48,19 +51,21 @@ def task_of(spec: record_rules.RecordRuleSpec, judging: Judging) -> Task:
     if spec.WhichOneof("kind") == "mirror":
         return _mirror(spec, judging)
     content = spec.content
-    named = [content.otherwise, content.dead_letters, *(branch.target for branch in content.branches)]
-    targets = dict.fromkeys(target.cluster or content.source_cluster for target in named)
+    needed: dict[str, frozenset[str]] = {}
+    for cluster, topic in places_of(content):
+        needed[cluster] = needed.get(cluster, frozenset()) | {topic}
     plan = judging.content_plan(spec.record_rule_id, content)
     return Task(
         spec.record_rule_id,
         content.source_cluster,
-        tuple(targets),
+        tuple(needed),
         content.topic,
         plan,
         None,
         False,
         spec.start,
         None,
+        needed,
     )
 
 
