@@ -83,6 +83,8 @@ class Members:
     _sidecars: dict[str, admin.Member] = field(default_factory=dict)
     _gateways: dict[str, admin.Member] = field(default_factory=dict)
     """All that have not said goodbye, as they were last heard of."""
+    _goodbyes: dict[str, datetime] = field(default_factory=dict)
+    """When the others did."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def report(
@@ -104,6 +106,7 @@ class Members:
             planes[member.name] = member
             if member.kind == admin.MEMBER_KIND_GATEWAY:
                 self._gateways[member.name] = member
+                self._goodbyes.pop(member.name, None)
         self._routers[stream] = _Router(me, planes, self.clock())
         self._clients |= {short(name): report for name, report in (clients or {}).items()}
         self.ever_reported = True
@@ -124,10 +127,15 @@ class Members:
         self._tell()
         return True
 
-    def recall(self, gateways: Iterable[admin.Member]) -> None:
-        """Gateways that another process had heard of; what this one has heard itself counts."""
-        for member in gateways:
-            self._gateways.setdefault(member.name, member)
+    def recall(self, register: Mapping[str, tuple[admin.Member, bool]]) -> None:
+        """Gateways that another process had heard of; what this one has heard itself counts. Those that were connected
+        then count as heard of now: for how long they were, nobody has written down.
+        """
+        for name, (member, connected) in register.items():
+            goodbye = self._goodbyes.get(name)
+            if name in self._gateways or (goodbye is not None and goodbye >= _time(member)):
+                continue
+            self._gateways[name] = self._seen(member, member.kind) if connected else member
         self._tell()
 
     def all(self) -> list[admin.Member]:
@@ -196,6 +204,9 @@ class Members:
             member, at = self._gateways.get(name), now - timedelta(milliseconds=milliseconds)
             if member is not None and name not in connected and _time(member) <= at:
                 del self._gateways[name]
+                self._goodbyes[name] = at
+        while len(self._goodbyes) > MAX_AWAY:
+            del self._goodbyes[next(iter(self._goodbyes))]
 
     def _expire(self) -> None:
         now = self.clock()

@@ -20,6 +20,8 @@ RETRY_AFTER = 1.0
 Entry = tuple[str, int, int, bool]
 """What is worth a row: address, revision, phase, and whether it is connected. Numbers of clients are not."""
 
+NOTHING: Entry = ("", -1, -1, False)
+
 log = structlog.get_logger(__name__)
 
 
@@ -34,8 +36,8 @@ class Registering:
 
     async def recall(self) -> None:
         """What the leader before had heard. StoreUnavailableError when PostgreSQL does not answer."""
-        known = await self._register.load(self._members.clock())
-        self._written = {member.name: ("", -1, -1, False) for member in known}
+        known = await self._register.load()
+        self._written = dict.fromkeys(known, NOTHING)
         self._members.recall(known)
 
     async def run(self) -> None:

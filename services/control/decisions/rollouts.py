@@ -28,9 +28,9 @@ SETTLE_TIME = 5.0
 """Seconds after the start in which routers come back with their gateways; until one does, no change that must be
 held begins.
 """
-COMEBACK_TIME = 5.0
-"""Seconds that a change waits for gateways that were heard of so lately that they may be on their way to another
-router: they look for one at least every 5 seconds.
+COMEBACK_TIME = 8.0
+"""Seconds that a change waits for gateways that are away: one that lives looks for a router at least every 5 seconds,
+and its router for control. Nobody holds meanwhile.
 """
 SWITCH_MARGIN_MS = 3000
 """Members may hold this much longer than control waits for them, so that a switch that was decided in the last moment
@@ -103,22 +103,21 @@ class Rollouts:
         """Before a change that moves topics: no gateway may be away that may still serve clients. Who is passed over:
         those that the operator goes on without, and those that count as gone.
         """
+        deadline = time.monotonic() + COMEBACK_TIME
         await self._wait_for_routers()
         while awaited := self._awaited(without):
-            left = COMEBACK_TIME - min(awaited.values())
-            if left <= 0:
+            if not await _changed_within(self._members, deadline - time.monotonic()):
                 rollouts_total.labels("not begun").inc()
                 raise _away(awaited, self._members.gone_after.total_seconds())
-            await _changed_within(self._members, left)
         return sorted({*without, *self._members.away()})
 
     def left_behind(self, revision: int, passed_over: Collection[str]) -> list[str]:
-        """What is to be said of members without which the change of `revision` was made, and that do not run it."""
+        """What is to be said of members that do not run the `revision` made without them, or that went away since."""
         answers = self._members.gateways()
         return [
             f"gateway {name!r} was left behind at revision {self._members.revision_of(name) or 0}: if it serves "
             "clients, it leaves topics where they were until it hears a router; see the status"
-            for name in passed_over
+            for name in sorted({*passed_over, *self._members.away()})
             if name in self._members.known() and not (name in answers and runs(answers[name], revision))
         ]
 
@@ -135,7 +134,7 @@ class Rollouts:
         """
         started = time.monotonic()
         revision = change.position
-        expected = frozenset(self._members.gateways())
+        expected = frozenset({*self._members.gateways(), *self._awaited(without)})
         decision = await self._held(revision, expected, without, started + self.hold_ms / 1000)
         if decision is not Verdict.SWITCH:
             expected &= self._members.known()

@@ -34,6 +34,8 @@ from services.control.store.log import StoredAnswer
 
 LOOK_EVERY = 1.0
 """Seconds at most between two looks; the clock may be set meanwhile."""
+RETRY_AFTER = 5.0
+"""Seconds after which a change is tried again that could not be tried for reasons of control's own."""
 PASSING = ("NOT_WRITABLE", "STOPPING", "STARTING", "TOO_MANY_WRITES", "BUSY")
 """Reasons of refusals that are control's own, and pass."""
 
@@ -97,6 +99,7 @@ class Schedules:
                     await self._see_through(event)
             except (Refusal, StoreUnavailableError, TimeoutError) as error:
                 log.warning("a scheduled change is tried again", reason=str(error) or "it took too long")
+                await asyncio.sleep(RETRY_AFTER)
 
     def _until_next_look(self) -> float:
         coming = schedules.in_order(self._journal.view.schedules)
@@ -122,8 +125,8 @@ class Schedules:
             self._running = ""
 
     async def _carry_out(self, event: events.Event, caller: Caller) -> None:
-        command = schedules.command_of(event.change_scheduled.command)
         try:
+            command = schedules.command_of(event.change_scheduled.command)
             response = await self._commands.carry_out(command, event)
         except (StoreUnavailableError, TimeoutError):
             raise

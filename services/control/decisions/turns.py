@@ -14,8 +14,8 @@ from prometheus_client import Gauge
 
 from services.control.domain.errors import Conflict, Unavailable
 
-WAIT_FOR_TURN = 10.0
-"""Seconds that a write waits for those before it; two rollouts' worth."""
+WAIT_FOR_TURN = 20.0
+"""Seconds that a write waits for those before it: a rollout's worth, with the time for gateways to come back."""
 MAX_WAITING = 100
 """Writes that may wait; more are refused at once."""
 

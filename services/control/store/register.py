@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 
 from google.protobuf.json_format import MessageToJson, ParseDict
 from sqlalchemy import delete, select
@@ -23,18 +23,13 @@ class GatewayRegister:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def load(self, now: datetime) -> list[admin.Member]:
-        """All of them. Those that were connected when they were written down count as heard of `now`: for how long
-        they were, nobody has written.
-        """
+    async def load(self) -> dict[str, tuple[admin.Member, bool]]:
+        """All of them by name, as they were last written down, and whether they were connected then."""
         async with self._database.transaction() as connection:
             rows = (await connection.execute(select(schema.gateways))).all()
-        found = []
-        for row in rows:
-            member = ParseDict(row.member, admin.Member(), ignore_unknown_fields=True)
-            member.last_seen_time.FromDatetime(now if row.connected else row.seen)
-            found.append(member)
-        return found
+        return {
+            row.name: (ParseDict(row.member, admin.Member(), ignore_unknown_fields=True), row.connected) for row in rows
+        }
 
     async def change(self, heard: Mapping[str, tuple[admin.Member, bool]], gone: Collection[str]) -> None:
         """Writes these down, with whether they are connected, and forgets those that are gone."""

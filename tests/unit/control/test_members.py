@@ -126,8 +126,25 @@ async def test_what_another_process_had_heard_is_recalled(members: Members) -> N
     known = gateway("g2", 3)
     known.last_seen_time.FromDatetime(datetime(2026, 1, 1, 11, 59, tzinfo=UTC))
     members.report("stream", ROUTER, [gateway("g1", 5)])
-    members.recall([gateway("g1", 3), known])
+    members.recall({"members/g1": (gateway("g1", 3), True), "members/g2": (known, False)})
     assert members.away() == {"g2": 60}
     assert members.revision_of("g1") == 5
     connected = {name: connected for name, (_, connected) in members.register().items()}
     assert connected == {"members/g1": True, "members/g2": False}
+
+
+async def test_of_those_that_were_connected_then_the_time_counts_from_now(members: Members, clock: Noon) -> None:
+    long_since = gateway("g1", 3)
+    long_since.last_seen_time.FromDatetime(datetime(2025, 1, 1, tzinfo=UTC))
+    members.recall({"members/g1": (long_since, True)})
+    clock.pass_by(timedelta(seconds=5))
+    assert members.away() == {"g1": 5}
+
+
+async def test_a_goodbye_that_the_register_has_missed_counts(members: Members, clock: Noon) -> None:
+    members.report("stream", ROUTER, [gateway()])
+    written = members.register()
+    clock.pass_by(timedelta(seconds=1))
+    members.report("stream", ROUTER, [], {"members/g1": 0})
+    members.recall(written)
+    assert members.known() == frozenset()
