@@ -33,7 +33,7 @@ from mesh.routing.clients import ClientIdentity, ClientMatch, Conditions
 from mesh.routing.index import Index, Renames, match_of
 from mesh.routing.rules import ForwardingRule, Match, RuleVersion, Subject, UnmatchedTopics
 from mesh.routing.visits import Past, Place, Stay, latest, visits_of
-from mesh.topics import is_topic_name
+from mesh.topics import is_own_topic, is_topic_name
 
 ROUTE_CACHE_LIMIT = 500_000
 """Answers that one table and all that clients see of it remember; then they start afresh (about 100 MB)."""
@@ -315,6 +315,8 @@ class RoutingTable:
         if rule is None or rule.target_cluster not in self.clusters:
             return None
         here = Place(rule.target_cluster, rule.upstream_name(topic))
+        if is_own_topic(topic) or is_own_topic(here.upstream_topic):
+            return None
         if rule.template is not None and not is_topic_name(here.upstream_topic):
             return None
         if self.renames(here.cluster) and self._renamed(here) not in (None, topic):
@@ -338,6 +340,7 @@ class RoutingTable:
             and rule.upstream_name(topic) == place.upstream_topic
             and is_topic_name(topic)
             and is_topic_name(place.upstream_topic)
+            and not (is_own_topic(topic) or is_own_topic(place.upstream_topic))
         )
 
     @property

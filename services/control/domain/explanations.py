@@ -14,6 +14,7 @@ from mesh.routing import (
     Subject,
     UnmatchedTopics,
 )
+from mesh.topics import is_own_topic
 
 NOBODY_KNOWN = ClientIdentity()
 NOUNS = {
@@ -53,6 +54,8 @@ def why_unrouted(table: RoutingTable, topic: str, decisive: ForwardingRule | Non
     told = "clients are told that the topic does not exist"
     if decisive is None:
         return f"no rule matches: {told}"
+    if is_own_topic(topic):
+        return f"topics of the mesh itself are not for clients, whatever the rules say: {told}"
     if decisive.target_cluster not in table.clusters:
         return f"cluster {decisive.target_cluster!r} is not registered: {told}"
     upstream_topic = decisive.upstream_name(topic)

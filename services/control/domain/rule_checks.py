@@ -18,7 +18,7 @@ from mesh.routing import (
     Subject,
     field_of,
 )
-from mesh.topics import is_topic_name
+from mesh.topics import is_own_topic, is_topic_name
 from services.control.domain.errors import InvalidField, NotAllowed
 
 RULE_ID = re.compile(r"[a-z0-9-]{1,63}")
@@ -52,6 +52,10 @@ def _check_match(rule: ForwardingRule) -> None:
     match rule.match:
         case ExactName(name) if not is_topic_name(name):
             raise InvalidField(field, f"{name!r} is no topic name: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
+        case ExactName(name) | NamePrefix(name) if is_own_topic(name):
+            raise InvalidField(
+                field, f"topics that begin with {name!r} are the mesh's own and not for clients; match other ones"
+            )
         case NamePrefix(prefix) if not TOPIC_CHARACTERS.fullmatch(prefix):
             raise InvalidField(field, f"no topic begins with {prefix!r}: Kafka knows a-z, A-Z, 0-9, '.', '_' and '-'")
         case _:
@@ -102,6 +106,11 @@ def _check_upstream_names(rule: ForwardingRule) -> None:
     if rule.template is None:
         return
     shortest = rule.upstream_name(rule.match.head)
+    if is_own_topic(shortest):
+        raise InvalidField(
+            "rule.upstream_topic",
+            f"{rule.upstream_topic!r} makes names like {shortest!r}, which are the mesh's own; begin it otherwise",
+        )
     if shortest.startswith(INTERNAL_PREFIX):
         raise InvalidField(
             "rule.upstream_topic",

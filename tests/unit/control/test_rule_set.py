@@ -259,6 +259,9 @@ def test_rules_are_about_more_than_topics(text: str, fields: dict[str, Any], rul
         ("orders->c1:..", {}, "rule.upstream_topic", "no topic can be called"),
         ("orders->c1:__consumer_offsets", {}, "rule.upstream_topic", "the cluster's own"),
         ("~.*->c1:__{topic}", {}, "rule.upstream_topic", "the cluster's own"),
+        ("mesh.events->c1", {}, "rule.match.topic", "the mesh's own"),
+        ("mesh.record-p*->c1", {}, "rule.match.topic_prefix", "the mesh's own"),
+        ("orders->c1:mesh.audit", {}, "rule.upstream_topic", "the mesh's own"),
     ],
 )
 def test_what_a_rule_of_its_kind_cannot_be_is_refused(text: str, fields: dict[str, Any], field: str, says: str) -> None:

@@ -101,6 +101,17 @@ def test_expressions_with_and_without_plain_text_are_found_alike() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("topic", ["mesh.events", "mesh.events-two", "mesh.audit", "mesh.record-positions"])
+def test_no_rule_leads_to_a_topic_of_the_mesh_itself(topic: str) -> None:
+    everything = table((NameRegex(".*"), "c1"))
+    assert everything.route(topic) is None
+    assert everything.virtual_topic("c1", topic) is None
+    renaming = ForwardingRule("r0", NamePrefix("x."), "c1", upstream_topic="{suffix}")
+    disguised = RoutingTable(1, [C1], [RuleVersion(renaming, 1.0, 1)])
+    assert disguised.route(f"x.{topic}") is None
+    assert disguised.virtual_topic("c1", topic) is None
+
+
 def test_a_rule_to_a_cluster_that_left_routes_nothing() -> None:
     versions = [RuleVersion(ForwardingRule("r", ExactName("apples"), "c9"), 1.0, 1)]
     assert RoutingTable(1, [C1], versions).route("apples") is None
