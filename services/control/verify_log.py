@@ -164,7 +164,7 @@ def _read_topic(settings: VerifySettings, published: PublishedLog) -> Iterator[D
         consumer.assign([TopicPartition(topic, 0, first)])
         offset = first
         while offset < end:
-            messages = consumer.consume(ROWS_AT_ONCE, timeout=KAFKA_TIMEOUT)
+            messages = consumer.consume(min(ROWS_AT_ONCE, end - offset), timeout=KAFKA_TIMEOUT)
             if not messages:
                 raise UncheckedError(f"the home cluster at {where} does not answer: {topic} was read up to {offset}")
             for message in messages:

@@ -18,6 +18,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
+from google.protobuf.json_format import Error as JsonError
 from google.protobuf.message import DecodeError
 from sqlalchemy import Table
 
@@ -31,6 +32,8 @@ from services.control.store.projections import BY_EVENTS, OF_VIEWS, Amend, Drop,
 HASH_BYTES = 32
 CHANGES_VERSIONS = ("rule_set_changed", "rollout_switched")
 """Events after which other versions of rules may be in force."""
+NONSENSE = (ValueError, LookupError, OverflowError, JsonError)
+"""What events raise that were changed into something that none can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,14 @@ class LogCheck:
             yield Difference(place, f"its bytes are no event: {error}")
             return
         yield from self._link(event, stored.body, after_gap=bool(missing))
-        as_written = columns_of(events.Event.FromString(stored.body))  # by its release: not brought up to date
-        yield from _differing_columns(place, as_written, stored.columns())
-        if self.folds:
-            yield from self._fold(event)
+        try:
+            as_written = columns_of(events.Event.FromString(stored.body))  # by its release: not brought up to date
+            yield from _differing_columns(place, as_written, stored.columns())
+            if self.folds:
+                yield from self._fold(event)
+        except NONSENSE as error:
+            self.folds = False
+            yield Difference(place, f"says what no event can say: {error!r}")
 
     def end(self, head: Chain) -> Iterator[Difference]:
         """The end of the log, as it is kept beside it."""
@@ -148,12 +155,7 @@ class LogCheck:
         self._versions[event.stream] = event.stream_version
         may_change_versions = event.WhichOneof("payload") in CHANGES_VERSIONS
         before = self.view if may_change_versions else None
-        try:
-            self._folding.fold(event)
-        except (ValueError, LookupError) as error:
-            self.folds = False
-            yield Difference(f"event {event.position}", f"can't follow the events before it: {error!r}")
-            return
+        self._folding.fold(event)
         for change in changes_by(event):
             rows = self._rows[change.table]
             match change:

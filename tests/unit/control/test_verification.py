@@ -163,3 +163,13 @@ def test_what_was_published_otherwise_is_named() -> None:
         "event 2: mesh.events has another one"
     ]
     assert [str(each) for each in there.end(4)] == ["mesh.events: goes on to event 5; the log ends at 4"]
+
+
+def test_an_event_that_says_what_none_can_say_is_named() -> None:
+    rows, head = log()
+    event = events.Event.FromString(rows[2].body)
+    event.time.nanos = -1
+    rows[2] = replace(rows[2], body=event.SerializeToString(deterministic=True))
+    said = found(rows, head)
+    assert said[0].startswith("event 3: says what no event can say: ValueError")
+    assert said[1] == "event 3: was changed: event 4 holds another hash of it"
