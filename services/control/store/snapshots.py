@@ -30,7 +30,7 @@ from services.control.store.database import Database, StoreUnavailableError
 LATEST_KEPT = 3
 """More than one: a snapshot may turn out to be unreadable."""
 OLDER_KEPT = 64
-"""Equal parts of the log of which each keeps one: a look back over a million events folds 16,000 at most."""
+"""The most parts of the log of which each keeps one: a look back into a million events folds some 16,000 of them."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at how far the log has grown."""
 
@@ -130,15 +130,18 @@ class SnapshotKeeper:
 
 
 def superfluous(positions: Sequence[int]) -> list[int]:
-    """Positions of snapshots that may go: all but the last few and the first one in each part of the log."""
+    """Positions of snapshots that may go: all but the last few, and the first one in each part of the log. Parts are
+    equal, and twice as long when there are too many: so each begins where one began before, and its first one is there.
+    """
     ordered = sorted(positions)
-    older, parts = ordered[:-LATEST_KEPT], set[int]()
-    gone = []
-    for position in older:
-        part = position * OLDER_KEPT // (ordered[-1] + 1)
-        if part in parts:
+    length = 1
+    while ordered and ordered[-1] // length >= OLDER_KEPT:
+        length *= 2
+    parts, gone = set[int](), []
+    for position in ordered[:-LATEST_KEPT]:
+        if position // length in parts:
             gone.append(position)
-        parts.add(part)
+        parts.add(position // length)
     return gone
 
 
