@@ -47,7 +47,8 @@ PHASES = {
     admin.MEMBER_PHASE_REFUSED: Phase.REFUSED,
 }
 
-members_gauge = Gauge("control_members", "Members that control hears of; gateways that are away.", ["kind"])
+members_gauge = Gauge("control_members", "Members that control hears of.", ["kind"])
+away_gauge = Gauge("control_gateways_away", "Gateways that said no goodbye, and that no router hears.")
 
 Clock = Callable[[], datetime]
 
@@ -233,7 +234,7 @@ class Members:
         members_gauge.labels("router").set(len(self._routers))
         members_gauge.labels("sidecar").set(len(self._sidecars))
         members_gauge.labels("gateway").set(sum(len(router.data_planes) for router in self._routers.values()))
-        members_gauge.labels("gateway away").set(len(self._away()))
+        away_gauge.set(len(self._away()))
 
 
 def short(name: str) -> str:

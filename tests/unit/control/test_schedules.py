@@ -11,6 +11,8 @@ from google.protobuf.message import Message
 from mesh.rpc import admin, events, routing
 from services.control.domain import schedules
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
+from services.control.domain.snapshot_form import view_from_bytes, view_to_bytes
+from services.control.domain.view import MeshView, apply
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SET = admin.SetRuleRequest(match=routing.RuleMatch(topic="apples"), target_cluster="c2")
@@ -111,3 +113,17 @@ def test_the_call_of_a_schedule_has_always_the_same_id_and_each_schedule_its_own
 def test_one_that_is_not_pending_is_unknown() -> None:
     with pytest.raises(Unknown, match="carried out or cancelled"):
         schedules.get(pending(10), "schedules/other")
+
+
+def test_freeze_and_schedules_follow_from_the_log_and_outlive_a_snapshot() -> None:
+    scheduled = events.Event(
+        position=1, stream="schedules/s0", change_scheduled=schedules.schedule({}, "s0", asked(), NOON)
+    )
+    frozen = events.Event(position=2, stream="freeze", mesh_frozen=events.MeshFrozen())
+    view = apply(apply(MeshView(), scheduled), frozen)
+    assert view_from_bytes(view_to_bytes(view)) == view
+    assert (view.frozen, list(view.schedules), view.routing_position) == (frozen, ["schedules/s0"], 0)
+    ended = schedules.ended(scheduled, events.SCHEDULE_OUTCOME_DONE, 9)
+    view = apply(view, events.Event(position=3, stream="schedules/s0", scheduled_change_ended=ended))
+    view = apply(view, events.Event(position=4, stream="freeze", mesh_thawed=events.MeshThawed()))
+    assert (view.frozen, view.schedules) == (None, {})
