@@ -13,6 +13,9 @@ _LATENCY_BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 revision = Gauge(f"{_PREFIX}revision", "Revision of the table in force.")
 pending_revision = Gauge(f"{_PREFIX}pending_revision", "Revision that is being rolled out; 0 when none is.")
 position = Gauge(f"{_PREFIX}position", "Position of the last event that was folded.")
+changed_at = Gauge(
+    f"{_PREFIX}log_changed_at", "Position of the first event that is not what the next one says; 0 while all are."
+)
 lag = Gauge(f"{_PREFIX}lag_events", "Records between the last one folded and the end of the log at the last fetch.")
 silence = Gauge(f"{_PREFIX}home_silence_seconds", "Since the home cluster last answered; it does twice a second.")
 readings_ended = Counter(f"{_PREFIX}readings_ended", "Readings of the log that ended in an error.", ["error"])

@@ -65,6 +65,7 @@ class Follower:
         """When this reading began, snapshots included; on the monotonic clock."""
         self._silent = False
         self._next_knock = 0.0
+        self._changed_at = 0
 
     async def run(self) -> None:
         """One reading after another."""
@@ -112,6 +113,7 @@ class Follower:
             while True:
                 await reading.run(LOOK_INTERVAL)
                 metrics.lag.set(max(0, reading.end_offset() - ledger.next_offset))
+                self._look_at_chain(ledger)
                 self._look_for_silence(reading.last_answer() or began)
                 if self._silent and await self._is_renewed(home):
                     log.info("the home cluster lets in who has the present secrets; reading again, with these")
@@ -156,6 +158,15 @@ class Follower:
                 log.warning("home cluster does not answer; serving what is known", seconds=round(seconds, 1))
             else:
                 log.info("home cluster answers again")
+
+    def _look_at_chain(self, ledger: Ledger) -> None:
+        if ledger.changed_at and ledger.changed_at != self._changed_at:
+            log.error(
+                "the log was changed: an event is not what the one after it says; `kafka-mesh verify-log` says more",
+                position=ledger.changed_at,
+            )
+        self._changed_at = ledger.changed_at
+        metrics.changed_at.set(ledger.changed_at)
 
     def _heed(self, ledger: Ledger, folded: Folded | None, writer: SnapshotWriter) -> None:
         """Posts what is news. The first state of a reading is none of its own: it is as old as its last event."""

@@ -1,12 +1,17 @@
-"""One reading of the log, from its first record or from a snapshot on: bytes in, routing states out. No I/O."""
+"""One reading of the log, from its first record or from a snapshot on: bytes in, routing states out. No I/O.
+
+Events are chained by their hashes (`mesh.event_log`). A link that does not hold is remembered and stops nothing: what
+the log says is all that data planes have, and people have to find out who changed it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mesh.event_log import upcast
+from mesh.event_log import Chain, upcast
 from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState
+from mesh.rpc import events
 from services.router.agents.snapshots import Snapshot, hash_of
 
 ROUTING_PAYLOADS = frozenset(
@@ -30,6 +35,10 @@ class Ledger:
         """The snapshot that this reading began with."""
         self._routing = Folding(RoutingState() if begun is None else begun.routing)
         self.record_rules: RecordRules = {} if begun is None else begun.record_rules
+        self._chain = Chain() if begun is None else None
+        """None behind a snapshot, until there is a chained event."""
+        self.changed_at = 0
+        """Position of the first event that is not what the one after it says; 0 while all are."""
         self._last: tuple[int, bytes] | None = None
         """Offset and value of the last event that was folded here."""
         self.next_offset = 0 if begun is None else begun.offset + 1
@@ -57,9 +66,16 @@ class Ledger:
         self._routing.fold(event)
         self.next_offset = offset + 1
         if is_news:
+            self._follow_chain(event, value)
             self.record_rules = fold_record_rules(self.record_rules, event)
             self._last = offset, value
         return Folded(event.time.ToNanoseconds() / 1e9, is_news and event.WhichOneof("payload") in ROUTING_PAYLOADS)
+
+    def _follow_chain(self, event: events.Event, value: bytes) -> None:
+        if self._chain is not None and not self._chain.fits(event):
+            self.changed_at = self.changed_at or self._chain.position
+        if self._chain is not None or event.previous_hash:
+            self._chain = (self._chain or Chain()).after(event, value)
 
     def snapshot(self, router: str) -> Snapshot | None:
         """Of everything folded; None before there was anything new."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from google.protobuf.message import DecodeError
 
+from mesh.event_log import Chain
 from mesh.routing import LogGapError
-from mesh.rpc import admin
+from mesh.rpc import admin, events
 from services.router.agents.bulletin import Bulletin, Notice
 from services.router.agents.ledger import Ledger
 from services.router.discovery.member import Apply, Hello, News
@@ -58,6 +59,45 @@ def test_a_gap_ends_the_reading() -> None:
     ledger.fold(log.events[0].SerializeToString(), 0)
     with pytest.raises(LogGapError, match="event 3 follows 1"):
         ledger.fold(log.events[2].SerializeToString(), 1)
+
+
+def chained(log: DecisionLog) -> list[bytes]:
+    """The records of the log, with the hashes that control puts in."""
+    chain, values = Chain(), []
+    for event in log.events:
+        event.previous_hash = chain.hash
+        values.append(event.SerializeToString())
+        chain = chain.after(event, values[-1])
+    return values
+
+
+def test_an_event_that_was_changed_is_told_and_stops_nothing() -> None:
+    log = two_clusters()
+    log.rule("bananas", to="c2")
+    values = chained(log)
+    forged = events.Event.FromString(values[1])
+    forged.actor = "mallory"
+    ledger, clean = Ledger(), Ledger()
+    for offset, value in enumerate(values):
+        clean.fold(value, offset)
+        ledger.fold(forged.SerializeToString() if offset == 1 else value, offset)
+    assert (ledger.changed_at, clean.changed_at) == (2, 0)
+    assert ledger.state == clean.state
+
+
+def test_behind_a_snapshot_the_chain_begins_with_the_first_event_that_is_chained() -> None:
+    log = two_clusters()
+    older = read(log).snapshot("members/router-1")
+    log.rule("bananas", to="c2")
+    log.rule("cherries", to="c2")
+    log.rule("dates", to="c2")
+    values = chained(log)
+    ledger = Ledger(older)
+    ledger.fold(values[3], 3)
+    assert ledger.changed_at == 0
+    ledger.fold(values[4].replace(b"cherries", b"cherryes"), 4)
+    ledger.fold(values[5], 5)
+    assert ledger.changed_at == 5
 
 
 def test_a_record_that_is_no_event_ends_the_reading() -> None:
