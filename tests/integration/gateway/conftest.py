@@ -12,7 +12,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.running import Rules, RunningGateway
 
 StartGateway = Callable[..., RunningGateway]
-CreateTopic = Callable[[KafkaCluster, str], None]
+CreateTopic = Callable[..., None]
 DeleteTopic = Callable[[KafkaCluster, str], None]
 
 

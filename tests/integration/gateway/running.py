@@ -3,13 +3,23 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
 
 from mesh.lifecycle import Lifecycle
-from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, Subject, UpstreamCluster
+from mesh.routing import (
+    ExactName,
+    ForwardingRule,
+    Match,
+    NamePrefix,
+    RoutingTable,
+    RuleVersion,
+    Subject,
+    UpstreamCluster,
+)
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
@@ -33,30 +43,37 @@ class Rules:
     def to(self, cluster: str, topics: Iterable[str]) -> RoutingTable:
         """The next revision, in which these topics live on `cluster`."""
         revision = self.table.revision + 1
-        return self._with(ForwardingRule(f"r-{revision}-{topic}", ExactName(topic), cluster) for topic in topics)
+        return self.put(*(ForwardingRule(f"r-{revision}-{topic}", ExactName(topic), cluster) for topic in topics))
 
     def transactions(self, prefix: str, cluster: str, *, span_clusters: bool = False) -> RoutingTable:
         """The next revision, in which transactional ids that begin so live on `cluster`."""
         match = NamePrefix(prefix, Subject.TRANSACTIONAL_ID)
         name = f"t-{self.table.revision + 1}-{prefix}"
-        return self._with([ForwardingRule(name, match, cluster, span_clusters=span_clusters)])
+        return self.put(ForwardingRule(name, match, cluster, span_clusters=span_clusters))
 
-    def _with(self, rules: Iterable[ForwardingRule]) -> RoutingTable:
-        """The next revision, with these rules in the place of those with the same match."""
+    def put(self, *rules: ForwardingRule) -> RoutingTable:
+        """The next revision, with these rules in the place of those with the same match, or behind all others."""
         revision = self.table.revision + 1
         for rule in rules:
-            self._versions = [
-                RuleVersion(v.rule, v.rank, v.from_revision, revision) if v.alive and v.rule.match == rule.match else v
-                for v in self._versions
-            ]
-            self._versions.append(RuleVersion(rule, float(len(self._versions)), revision))
-        self.table = RoutingTable(revision, self._clusters, self._versions)
-        return self.table
+            rank = self._end(rule.match, revision)
+            self._versions.append(RuleVersion(rule, float(len(self._versions)) if rank is None else rank, revision))
+        return self._at(revision)
 
-    def add(self, rule: ForwardingRule) -> RoutingTable:
-        """The next revision, with a rule more, after all others."""
+    def without(self, match: Match) -> RoutingTable:
+        """The next revision, in which there is no rule of this match."""
         revision = self.table.revision + 1
-        self._versions.append(RuleVersion(rule, float(len(self._versions)), revision))
+        self._end(match, revision)
+        return self._at(revision)
+
+    def _end(self, match: Match, revision: int) -> float | None:
+        """The rank that the rule of this match had, if there was one."""
+        ended = next((v for v in self._versions if v.alive and v.rule.match == match), None)
+        if ended is None:
+            return None
+        self._versions[self._versions.index(ended)] = replace(ended, until_revision=revision)
+        return ended.rank
+
+    def _at(self, revision: int) -> RoutingTable:
         self.table = RoutingTable(revision, self._clusters, self._versions)
         return self.table
 

@@ -38,7 +38,7 @@ def test_an_application_counts_on_one_cluster_and_is_refused_on_two(
     create_topic(kafka_c2, bananas)
     rules.to("c1", [apples, output])
     rules.to("c2", [bananas])
-    gateway = start_gateway(rules.add(ForwardingRule("internal", NamePrefix(group), "c1")))
+    gateway = start_gateway(rules.put(ForwardingRule("internal", NamePrefix(group), "c1")))
     count = WordCount(gateway.address, group, "at_least_once", tmp_path, apples, output, "streams")
     produce(gateway.address, apples, ["red green red", "green red"])
 
