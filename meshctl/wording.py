@@ -18,7 +18,21 @@ def match(of: routing.RuleMatch) -> str:
     kind = of.WhichOneof("kind")
     if kind is None:
         return "nothing"
-    return f"{kind.removeprefix('topic_').replace('_', ' ')} {getattr(of, kind)}"
+    about = kind.removeprefix("topic_").replace("_", " ")
+    named = about if kind == "unmatched_topics" else f"{about} {getattr(of, kind)}"
+    return f"{named} for {clients(of.client)}" if of.HasField("client") else named
+
+
+def clients(of: routing.ClientMatch) -> str:
+    """ "client id shop-1", "client id prefix shop- from 10.1.0.0/16": all that is said holds."""
+    said = (
+        (of.principal, f"principal {of.principal}"),
+        (of.client_id, f"client id {of.client_id}"),
+        (of.client_id_prefix, f"client id prefix {of.client_id_prefix}"),
+        (of.software_name, f"software {of.software_name}"),
+        (of.source_networks, f"from {' or '.join(of.source_networks)}"),
+    )
+    return ", ".join(text for value, text in said if value)
 
 
 def rule(spec: routing.RuleSpec) -> str:
@@ -174,7 +188,9 @@ def change_lines(response: admin.RuleChangeResponse, *, dry_run: bool) -> list[s
         origin = _place(move.topic, move.from_cluster, move.from_topic)
         target = _place(move.topic, move.to_cluster, move.to_topic)
         verb = "would move" if dry_run else "moved"
-        lines.append(f"topic {move.topic} {verb} from {origin} to {target} ({count(move.partitions, 'partition')})")
+        whom = f" for {clients(move.client)}" if move.HasField("client") else ""
+        partitions = count(move.partitions, "partition")
+        lines.append(f"topic {move.topic} {verb} from {origin} to {target}{whom} ({partitions})")
     verb = "would be created" if dry_run else "created"
     lines += [f"topic {topic} {verb} on its target" for topic in response.created_topics]
     if not lines:
@@ -183,6 +199,13 @@ def change_lines(response: admin.RuleChangeResponse, *, dry_run: bool) -> list[s
         return [*lines, f"checked only, nothing was changed (revision {response.revision})"]
     held = f", all gateways switched in {response.switch_ms:.0f} ms" if response.switch_ms else ""
     return [*lines, f"revision {response.revision}{held}"]
+
+
+def topic_move(of: admin.TopicMove) -> str:
+    """ "topic orders: c1 -> c2 as shop.orders (3 partitions)"."""
+    origin, target = _place(of.topic, of.from_cluster, of.from_topic), _place(of.topic, of.to_cluster, of.to_topic)
+    known = f" ({count(of.partitions, 'partition')})" if of.partitions else ""
+    return f"topic {of.topic}: {origin} -> {target}{known}"
 
 
 def _place(topic: str, cluster: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""`meshctl explain`, `history`, `status`, `watch` and `instances`: why things are as they are."""
+"""`meshctl explain`, `status`, `watch` and `instances`: why things are as they are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from meshctl.failures import as_call
 from meshctl.output import age, as_dict, count, moment, print_json, print_table
 from meshctl.session import Command, Session, pass_session
 
-DEFAULT_HISTORY = 20
 RECONNECT_SECONDS = 1.0  # control restarts in seconds; asking more often finds nothing out
 _STREAM_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
@@ -26,19 +25,38 @@ _STREAM_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, 
 @click.option("--group", metavar="G", help="A consumer, share or streams group instead of a topic.")
 @click.option("--transactional-id", metavar="T", help="A transactional id.")
 @click.option("--client-software", metavar="NAME/VERSION", help="A client library, like librdkafka/2.10.0.")
+@click.option("--as-client-id", default="", metavar="ID", help="As a client of this client.id sees it.")
+@click.option("--as-software", default="", metavar="NAME", help="As a client of this software sees it: librdkafka.")
+@click.option("--as-principal", default="", metavar="P", help="As this principal sees it: User:alice.")
+@click.option("--as-from", default="", metavar="ADDRESS", help="As a client sees it that connects from there.")
 @pass_session
-def explain(session: Session, /, **about: str | None) -> None:
+def explain(
+    session: Session, /, as_client_id: str, as_software: str, as_principal: str, as_from: str, **about: str | None
+) -> None:
     """Say where TOPIC lives and why: the rule that decides and each rule tried before it.
 
-    Or: who coordinates a group or a transactional id, and which nodes a client is shown.
+    Or: who coordinates a group or a transactional id, and which nodes a client is shown. Rules about some clients do
+    not match unless the client is said.
+
+    \b
+    Examples:
+      meshctl explain apples
+      meshctl explain apples --as-client-id shop-1 --as-from 10.1.2.3
+      meshctl explain --group billing
     """
+    client = admin.ClientIdentity(
+        principal=as_principal, client_id=as_client_id, software_name=as_software, address=as_from
+    )
     given = {field: text for field, text in about.items() if text is not None}
     if len(given) != 1:
         raise click.UsageError(
             "say what to explain: TOPIC, --group G, --transactional-id T or --client-software NAME/VERSION; one of them"
         )
     connection = session.connect()
-    answer = connection.call(connection.decisions.Explain, admin.ExplainRequest(**given))
+    request = admin.ExplainRequest(client=client)
+    for field, text in given.items():
+        setattr(request, field, text)
+    answer = connection.call(connection.decisions.Explain, request)
     if session.as_json:
         print_json(answer)
         return
@@ -55,36 +73,23 @@ def explain(session: Session, /, **about: str | None) -> None:
         ),
         empty="No rule was tried.",
     )  # fmt: skip
+    decisive = next((tried.rule for tried in answer.tried if tried.matched), None)
+    if decisive is not None:
+        since = f"revision {decisive.revision}, {moment(decisive.update_time)}, by {decisive.actor}"
+        click.echo(f"{wording.short(decisive.name)} says so since {since}")
+    if answer.live_partitions:
+        print_table(
+            ("PARTITION", "LEADER", "FIRST OFFSET", "NEXT OFFSET"),
+            ((each.partition, *map(_known, (each.leader, each.start, each.end))) for each in answer.live_partitions),
+            empty="",
+        )
     for note in answer.notes:
         click.echo(f"note: {note}")
 
 
-@click.command(cls=Command)
-@click.option("--stream", default="", metavar="STREAM", help="Only this stream: rules, clusters/NAME, instances/ID.")
-@click.option(
-    "-n",
-    "--count",
-    "number",
-    type=click.IntRange(min=1),
-    default=DEFAULT_HISTORY,
-    show_default=True,
-    help="How many, counted from the newest.",
-)
-@pass_session
-def history(session: Session, stream: str, number: int) -> None:
-    """Show the last decisions, newest first."""
-    found = session.connect().last_events(number, stream)
-    if session.as_json:
-        print_json({"events": [as_dict(each) for each in found]})
-        return
-    print_table(
-        ("POSITION", "TIME", "BY", "STREAM", "WHAT", "REASON"),
-        (
-            (each.position, moment(each.time), each.actor, each.stream, wording.event(each), each.reason)
-            for each in found
-        ),
-        empty=f"Nothing was decided yet{f' in stream {stream}' if stream else ''}.",
-    )
+def _known(number: int) -> str:
+    """-1 is what nobody knows: a partition without a leader."""
+    return "-" if number < 0 else str(number)
 
 
 @click.command(cls=Command)

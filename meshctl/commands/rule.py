@@ -17,7 +17,7 @@ from meshctl.commands.rule_options import (
     place_options,
     rule_name,
 )
-from meshctl.completions import rule_ids
+from meshctl.completions import cluster_names, rule_ids
 from meshctl.failures import ExitCode, MeshctlError
 from meshctl.output import as_dict, moment, print_json, print_table
 from meshctl.session import Group, Session, pass_session
@@ -25,7 +25,7 @@ from meshctl.session import Group, Session, pass_session
 
 @click.group(cls=Group)
 def rule() -> None:
-    """Forwarding rules: list, add, set, move, remove. The first rule that matches decides."""
+    """Forwarding rules: list, add, set, default, move, remove. The first rule that matches decides."""
 
 
 def _named(session: Session, given: str | None, match: routing.RuleMatch | None) -> str:
@@ -119,6 +119,8 @@ def set_rule(
       meshctl rule set --prefix apples --to c2 --wait           returns when every gateway runs it
       meshctl rule set --prefix apples --to c2 --without gw-3   although gw-3 does not answer
       meshctl rule set --prefix apples --to c2 --at "02:00 UTC" at night; see meshctl schedule list
+      meshctl rule set --prefix apples --for-client-id-prefix shop- --from-network 10.1.0.0/16 --to c2 --first
+                                                                only for the clients of whom both is true
     """
     match = _required(match)
     if not fields:
@@ -127,6 +129,24 @@ def set_rule(
         )
     request = admin.SetRuleRequest(match=match, place=place, options=options, **fields)
     carry_out(session, request)
+
+
+@rule.command()
+@click.argument("cluster", shell_complete=cluster_names)
+@change_options
+@pass_session
+def default(session: Session, cluster: str, options: admin.ChangeOptions) -> None:
+    """Let topics that no other rule matches live on CLUSTER. Without such a rule clients are told they do not exist.
+
+    \b
+    Examples:
+      meshctl rule default c1                       the default cluster of all clients
+      meshctl rule remove --unmatched-topics        none any more
+      meshctl rule set --unmatched-topics --for-client-id-prefix acme- --to c2 --upstream-topic 'acme.{topic}'
+                                                    for some clients, who have topics of their own
+    """
+    match = routing.RuleMatch(unmatched_topics=True)
+    carry_out(session, admin.SetRuleRequest(match=match, target_cluster=cluster, options=options))
 
 
 @rule.command()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
 import click
 
 from mesh.rpc import admin, routing
+from meshctl.clients import client_match, network_error
 from meshctl.completions import cluster_names, member_names, rule_ids
 from meshctl.moments import FORMS, Moment
 
@@ -32,8 +33,16 @@ MATCHES = {
     "client_software": ("--client-software", "NAME/VERSION", "Clients of exactly this software: librdkafka/2.10.0."),
     "client_software_prefix": ("--client-software-prefix", "P", "Clients whose name/version begins so: librdkafka/."),
     "client_software_regex": ("--client-software-regex", "R", "Clients whose name/version matches this expression."),
+    "unmatched_topics": ("--unmatched-topics", "", "Every topic that no other rule matches: the default cluster."),
 }
-"""Field of RuleMatch -> its option."""
+"""Field of RuleMatch -> its option; one without a value has no metavar."""
+CLIENTS = {
+    "client_id": ("--for-client-id", "ID", "Only for clients of exactly this client.id."),
+    "client_id_prefix": ("--for-client-id-prefix", "P", "Only for clients whose client.id begins with this."),
+    "software_name": ("--for-software", "NAME", "Only for clients of this software: librdkafka."),
+    "principal": ("--for-principal", "P", "Only for this principal: User:alice."),
+}
+"""Field of ClientMatch -> its option."""
 NODE_VIEWS = {
     "single": routing.NODE_VIEW_SINGLE,
     "per-cluster": routing.NODE_VIEW_PER_CLUSTER,
@@ -56,7 +65,9 @@ CONSENTS = (
         help="Go on although a cluster does not answer; the topics on it are not checked.",
     ),
 )
-ALL_MATCHES = "--topic, --prefix, --regex, --group..., --transactional-id... or --client-software..."
+ALL_MATCHES = (
+    "--topic, --prefix, --regex, --unmatched-topics, --group..., --transactional-id... or --client-software..."
+)
 
 
 def match_options(command: F) -> F:
@@ -64,15 +75,53 @@ def match_options(command: F) -> F:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        given = {field: text for field in MATCHES if (text := kwargs.pop(field)) is not None}
+        given = {field: value for field in MATCHES if (value := kwargs.pop(field)) not in (None, False)}
+        clients = {field: kwargs.pop(field) for field in (*CLIENTS, "source_networks")}
         if len(given) > 1:
             options = " and ".join(MATCHES[field][0] for field in given)
             raise click.UsageError(f"{options} exclude each other: a rule has one match")
-        return command(*args, match=routing.RuleMatch(**given) if given else None, **kwargs)
+        return command(*args, match=_match(given, clients), **kwargs)
 
+    with_options = _client_options(wrapped)
     for field, (option, metavar, text) in reversed(MATCHES.items()):
-        wrapped = click.option(option, field, metavar=metavar, help=text)(wrapped)
-    return cast(F, wrapped)
+        with_options = click.option(option, field, metavar=metavar or None, is_flag=not metavar, help=text)(
+            with_options
+        )
+    return cast(F, with_options)
+
+
+def _client_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """For which clients, given to the command by the names of ClientMatch."""
+    wrapped = click.option(
+        "--from-network",
+        "source_networks",
+        metavar="CIDR",
+        multiple=True,
+        callback=_networks,
+        help="Only for clients that connect from this network (10.1.0.0/16); may be given several times.",
+    )(command)
+    for field, (option, metavar, text) in reversed(CLIENTS.items()):
+        wrapped = click.option(option, field, metavar=metavar, default="", help=text)(wrapped)
+    return wrapped
+
+
+def _networks(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for text in given:
+        if error := network_error(text):
+            raise click.BadParameter(error)
+    return given
+
+
+def _match(given: Mapping[str, Any], clients: Mapping[str, Any]) -> routing.RuleMatch | None:
+    client = client_match(**clients)
+    if not given:
+        if client is not None:
+            raise click.UsageError(f"say what the rule is about for these clients: {ALL_MATCHES}")
+        return None
+    match = routing.RuleMatch(client=client)
+    for field, value in given.items():
+        setattr(match, field, value)
+    return match
 
 
 def field_options(command: F) -> F:

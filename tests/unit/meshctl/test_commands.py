@@ -10,7 +10,8 @@ import pytest
 from click.testing import Result
 
 from mesh.rpc import admin, events, routing
-from meshctl.commands.rule_options import MATCHES
+from meshctl import wording
+from meshctl.commands.rule_options import CLIENTS, MATCHES
 from tests.unit.meshctl.scripted_control import ScriptedControl
 
 Meshctl = Callable[..., Result]
@@ -72,6 +73,76 @@ def test_a_rule_is_added_with_each_kind_of_match(
 
 def test_every_match_of_the_contract_has_its_option() -> None:
     assert list(MATCHES) == [field.name for field in routing.RuleMatch.DESCRIPTOR.oneofs_by_name["kind"].fields]
+    assert {*CLIENTS, "source_networks"} == set(routing.ClientMatch.DESCRIPTOR.fields_by_name)
+
+
+def test_a_rule_may_be_for_some_clients_only(control: ScriptedControl, meshctl: Meshctl) -> None:
+    whom = ("--for-client-id-prefix", "shop-", "--for-software", "sarama", "--from-network", "10.2.0.0/16")
+    result = meshctl("rule", "set", "--prefix", "apples", *whom, "--from-network", "10.1.2.3", "--to", "c2", "--first")
+    assert result.exit_code == 0, result.output
+    (request,) = control.requests("SetRule")
+    assert request.match.topic_prefix == "apples"
+    asked = routing.ClientMatch(
+        client_id_prefix="shop-", software_name="sarama", source_networks=["10.1.2.3/32", "10.2.0.0/16"]
+    )
+    assert request.match.client == asked
+    assert wording.match(request.match) == (
+        "prefix apples for client id prefix shop-, software sarama, from 10.1.2.3/32 or 10.2.0.0/16"
+    )
+
+
+def test_a_rule_of_the_same_clients_is_found_however_they_are_written(
+    control: ScriptedControl, meshctl: Meshctl
+) -> None:
+    client = routing.ClientMatch(source_networks=["10.0.0.0/8", "2001:db8::/32"])
+    kept = admin.Rule(name="rules/x", spec=routing.RuleSpec(match=routing.RuleMatch(topic="t", client=client)))
+    others = admin.Rule(name="rules/y", spec=routing.RuleSpec(match=routing.RuleMatch(topic="t")))
+    control.answers["ListRules"] = admin.ListRulesResponse(rules=[others, kept])
+    networks = ("2001:db8::/32", "::ffff:10.1.0.0/112", "10.0.0.0/8")
+    result = meshctl(
+        "rule", "remove", "--topic", "t", *(word for each in networks for word in ("--from-network", each))
+    )
+    assert result.exit_code == 0, result.output
+    assert [request.name for request in control.requests("RemoveRule")] == ["rules/x"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--topic", "t", "--from-network", "10.1.2.3/8"), "host bits set"),
+        (("--topic", "t", "--from-network", "office"), "like 10.1.0.0/16"),
+        (("--for-client-id", "a"), "say what the rule is about for these clients"),
+    ],
+)
+def test_clients_that_can_not_be_meant_are_refused_before_anybody_is_asked(
+    control: ScriptedControl, meshctl: Meshctl, options: tuple[str, ...], says: str
+) -> None:
+    result = meshctl("rule", "set", *options, "--to", "c1")
+    assert (result.exit_code, says in result.output) == (2, True), result.output
+    assert control.requests("SetRule") == []
+
+
+def test_the_default_cluster_is_a_rule_and_goes_like_one(control: ScriptedControl, meshctl: Meshctl) -> None:
+    assert meshctl("rule", "default", "c1", "--reason", "all else").exit_code == 0
+    (request,) = control.requests("SetRule")
+    assert (request.match.unmatched_topics, request.target_cluster, request.options.reason) == (True, "c1", "all else")
+    kept = admin.Rule(name="rules/default", spec=routing.RuleSpec(match=request.match))
+    control.answers["ListRules"] = admin.ListRulesResponse(rules=[kept])
+    assert meshctl("rule", "remove", "--unmatched-topics").exit_code == 0
+    assert [each.name for each in control.requests("RemoveRule")] == ["rules/default"]
+    assert wording.match(request.match) == "unmatched topics"
+
+
+def test_explain_asks_as_a_client(control: ScriptedControl, meshctl: Meshctl) -> None:
+    who = ("--as-client-id", "shop-1", "--as-software", "sarama", "--as-principal", "User:a", "--as-from", "10.1.2.3")
+    assert meshctl("explain", "apples", *who).exit_code == 0
+    assert meshctl("explain", "apples").exit_code == 0
+    asked, nobody = control.requests("Explain")
+    assert asked.topic == nobody.topic == "apples"
+    assert asked.client == admin.ClientIdentity(
+        principal="User:a", client_id="shop-1", software_name="sarama", address="10.1.2.3"
+    )
+    assert nobody.client == admin.ClientIdentity()
 
 
 def test_set_says_only_what_was_given(control: ScriptedControl, meshctl: Meshctl) -> None:
@@ -293,11 +364,18 @@ def event(position: int) -> events.Event:
 
 
 def test_history_asks_for_as_much_as_is_wanted(control: ScriptedControl, meshctl: Meshctl) -> None:
-    control.answers["ListEvents"] = admin.ListEventsResponse(events=[event(3), event(2)], next_page_token="more")
-    result = meshctl("history", "-n", "2", "--stream", "rules")
-    (request,) = control.requests("ListEvents")
-    assert (request.page_size, request.stream) == (2, "rules")
-    assert "rule a added: prefix apples -> c1 (held until all gateways switch)" in result.output
+    entries = [
+        admin.HistoryEntry(
+            revision=3, actor="ada@desk", changes=["rule a: target_cluster c1 -> c2"], outcome="switched"
+        ),
+        admin.HistoryEntry(revision=2, actor="ada@desk", changes=["rule a added: topic prefix apples -> c1"]),
+    ]
+    control.answers["ListHistory"] = admin.ListHistoryResponse(entries=entries, next_page_token="more")
+    result = meshctl("history", "-n", "2", "--rule", "a")
+    (request,) = control.requests("ListHistory")
+    assert (request.page_size, request.name) == (2, "rules/a")
+    assert "rule a: target_cluster c1 -> c2" in result.output
+    assert "switched" in result.output
 
 
 def test_watch_goes_on_where_the_stream_ended(
