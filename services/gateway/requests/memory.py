@@ -20,6 +20,7 @@ from services.gateway.requests.records.producer_memory import (
 )
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
+from services.gateway.requests.uses import Uses
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -182,6 +183,7 @@ class Session:
     address: str = ""
     """IP address of the client."""
     principal: str = ANONYMOUS
+    uses: Uses = field(default_factory=Uses)
     producing: list[OnItsWay] = field(default_factory=list)
     """In the order in which they came."""
     share_sessions: ShareSessions = field(default_factory=ShareSessions)

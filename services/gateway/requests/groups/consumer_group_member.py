@@ -40,6 +40,7 @@ log = structlog.get_logger(__name__)
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ConsumerGroupHeartbeatRequest)
     group_id = message.group_id
+    mesh.session.uses.groups.note(group_id)
     matching = yield from _matching(message, mesh)
     renamed = renamed_topics(group_id, matching, mesh)
     if renamed is not None:

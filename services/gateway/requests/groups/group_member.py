@@ -43,6 +43,7 @@ MemberResponse = JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | Lea
 
 def handle_join_group(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(JoinGroupRequest)
+    mesh.session.uses.groups.note(message.group_id)
     wait_ms = max(message.session_timeout_ms, message.rebalance_timeout_ms)
     timeout_s = min(wait_ms / 1000, LONGEST_REBALANCE_S) + REBALANCE_SLACK_S
     home = yield from find_home(message.group_id, mesh, subscription(message))

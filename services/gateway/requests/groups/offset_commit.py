@@ -116,6 +116,7 @@ class _Commit:
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(OffsetCommitRequest)
+    mesh.session.uses.groups.note(message.group_id)
     if request.version < IDS_SINCE:
         return (yield from _committed(message, request.version, mesh))
     known = yield from name_topics(message.topics, mesh)

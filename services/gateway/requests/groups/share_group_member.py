@@ -21,6 +21,7 @@ WAY_OUT = "a share group reads topics of one cluster"
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ShareGroupHeartbeatRequest)
     group_id, topics = message.group_id, message.subscribed_topic_names or []
+    mesh.session.uses.groups.note(group_id)
     home = yield from find_home(group_id, mesh, topics, near_topics=True)
     if home is None:
         return homeless(message, ShareGroupHeartbeatResponse)

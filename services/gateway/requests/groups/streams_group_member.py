@@ -27,6 +27,7 @@ WAY_OUT = (
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(StreamsGroupHeartbeatRequest)
     group_id = message.group_id
+    mesh.session.uses.groups.note(group_id)
     subtopologies = message.topology.subtopologies if message.topology is not None else []
     internal = list(_internal_topics(subtopologies))
     topics = (yield from _source_topics(subtopologies, mesh)) + internal

@@ -47,6 +47,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(FetchRequest)
     by_ids = request.version >= IDS_SINCE
     asked = yield from _asked(message, by_ids, mesh)
+    mesh.session.uses.topics.note_all(topic for topic, _ in asked.partitions if isinstance(topic, str))
     wish = wish_of(mesh.memory.fetch_sessions, asked, mesh.now)
     if isinstance(wish, ErrorCode):
         return FetchResponse(error_code=wish)

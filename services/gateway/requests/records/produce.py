@@ -86,6 +86,8 @@ def _carried(produce: Producing) -> Plan:
     request, mesh, scan = produce.request, produce.mesh, produce.scan
     if request.version >= IDS_SINCE:
         scan = yield from _named(produce)
+    for topic in scan.topics:
+        mesh.session.uses.topics.note(topic.name)
     if scan.transactional_id is not None:
         for wanted in partitions_of(scan):  # their identity is another one afterwards
             note_batch(produce, wanted)

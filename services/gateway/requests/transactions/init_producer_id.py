@@ -16,5 +16,6 @@ PRODUCER_ID_BITS = 62
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(InitProducerIdRequest)
     if message.transactional_id is not None:
+        mesh.session.uses.transactional_ids.note(message.transactional_id)
         return (yield from begin(message, message.transactional_id, request.version, mesh))
     return InitProducerIdResponse(producer_id=mint_producer_id(mesh.random_bits(PRODUCER_ID_BITS)), producer_epoch=0)

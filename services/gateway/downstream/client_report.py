@@ -1,0 +1,58 @@
+"""Who is connected to this gateway and what they use, as control is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mesh.rpc import discovery
+from services.gateway.requests.memory import Session
+from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TOPICS_REMEMBERED
+
+MAX_CLIENTS = 1000
+MAX_NAMES = 20_000
+"""Names of topics, groups and transactional ids in one report; of more, those of the first clients are told."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Connections that operators need not tell apart."""
+
+    connections: int = 0
+    topics: set[str] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    transactional_ids: set[str] = field(default_factory=set)
+
+    def add(self, session: Session) -> None:
+        self.connections += 1
+        self.topics.update(session.uses.topics)
+        self.groups.update(session.uses.groups)
+        self.transactional_ids.update(session.uses.transactional_ids)
+
+
+def client_report(sessions: Iterable[Session]) -> discovery.ClientReport:
+    """Equal for equal clients, in whatever order they came."""
+    kinds: dict[tuple[str, str, str, str], _Kind] = {}
+    total = 0
+    for session in sessions:
+        who = (session.client_id or "", _software(session), session.address, session.principal)
+        kinds.setdefault(who, _Kind()).add(session)
+        total += 1
+    room = MAX_NAMES
+    report = discovery.ClientReport(total=total)
+    for (client_id, software, host, principal), kind in sorted(kinds.items(), key=lambda each: each[0])[:MAX_CLIENTS]:
+        client = report.clients.add(
+            client_id=client_id, software=software, host=host, principal=principal, connections=kind.connections
+        )
+        for told, names, most in (
+            (client.topics, kind.topics, TOPICS_REMEMBERED),
+            (client.groups, kind.groups, GROUPS_REMEMBERED),
+            (client.transactional_ids, kind.transactional_ids, IDS_REMEMBERED),
+        ):
+            told.extend(sorted(names)[: min(most, room)])
+            room -= len(told)
+    return report
+
+
+def _software(session: Session) -> str:
+    return f"{session.software_name}/{session.software_version}" if session.software_name else ""

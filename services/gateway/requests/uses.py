@@ -1,0 +1,43 @@
+"""What the client of one connection uses of the mesh, for operators who want to know whom a change would touch."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+TOPICS_REMEMBERED = 100
+GROUPS_REMEMBERED = 20
+IDS_REMEMBERED = 20
+
+
+class Names:
+    """The names that came last, so many of them."""
+
+    __slots__ = ("_capacity", "_names")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._names: dict[str, None] = {}
+
+    def note(self, name: str) -> None:
+        if name in self._names:
+            return
+        if len(self._names) >= self._capacity:
+            del self._names[next(iter(self._names))]
+        self._names[name] = None
+
+    def note_all(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.note(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+
+@dataclass(slots=True)
+class Uses:
+    """Since the client connected."""
+
+    topics: Names = field(default_factory=lambda: Names(TOPICS_REMEMBERED))
+    """Produced to or fetched from."""
+    groups: Names = field(default_factory=lambda: Names(GROUPS_REMEMBERED))
+    """Joined, or committed for."""
+    transactional_ids: Names = field(default_factory=lambda: Names(IDS_REMEMBERED))

@@ -1,0 +1,47 @@
+"""What a gateway tells of its clients: one line for connections of one kind, and what they use together."""
+
+from __future__ import annotations
+
+from services.gateway.downstream.client_report import MAX_NAMES, client_report
+from services.gateway.requests.memory import Session
+from services.gateway.requests.uses import TOPICS_REMEMBERED, Names
+
+
+def session(client_id: str, *topics: str, address: str = "10.0.0.7") -> Session:
+    made = Session(client_id=client_id, software_name="librdkafka", software_version="2.10.0", address=address)
+    made.uses.topics.note_all(topics)
+    return made
+
+
+def test_connections_of_one_client_are_one_line_with_all_that_they_use() -> None:
+    consumer, coordinator = session("shop", "apples", "pears"), session("shop")
+    coordinator.uses.groups.note("shoppers")
+    coordinator.uses.transactional_ids.note("till-1")
+
+    report = client_report([consumer, coordinator, session("audit", "apples")])
+
+    audit, shop = report.clients
+    assert report.total == 3
+    assert (shop.client_id, shop.software, shop.host, shop.connections) == ("shop", "librdkafka/2.10.0", "10.0.0.7", 2)
+    assert (list(shop.topics), list(shop.groups), list(shop.transactional_ids)) == (
+        ["apples", "pears"], ["shoppers"], ["till-1"],
+    )  # fmt: skip
+    assert (audit.principal, list(audit.topics)) == ("User:ANONYMOUS", ["apples"])
+
+
+def test_equal_clients_make_equal_reports_in_whatever_order_they_came() -> None:
+    one, other = session("a", "x", "y"), session("b")
+    assert client_report([one, other]) == client_report([other, one])
+
+
+def test_the_names_that_came_last_are_remembered() -> None:
+    names = Names(2)
+    names.note_all(["apples", "pears", "apples", "plums"])
+    assert list(names) == ["pears", "plums"]
+
+
+def test_a_report_has_a_bound_however_many_topics_there_are() -> None:
+    each = [f"topic-{number}" for number in range(TOPICS_REMEMBERED + 10)]
+    report = client_report(session(f"client-{number:04}", *each) for number in range(1100))
+    assert len(report.clients) == 1000
+    assert sum(len(client.topics) for client in report.clients) == MAX_NAMES
