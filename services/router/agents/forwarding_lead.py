@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import sys
 import threading
 import time
@@ -72,7 +73,9 @@ class ForwardingLead:
             take=partial(self._take_in_thread, loop),
             give_up=partial(self._give_up_in_thread, loop),
         )
-        thread = threading.Thread(target=ownership.run, name="record rules", daemon=True)
+        thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(ownership.run,), name="record rules", daemon=True
+        )
         work = asyncio.create_task(self._worker.run(), name="worker of record rules")
         thread.start()
         try:
