@@ -1,13 +1,16 @@
 """How this gateway hears of routing tables: a watch on a router, orders carried out and answered one by one.
 
 Theory of operation
-1. Routers are tried in turn until one accepts; when the stream ends, the next one is tried, after a growing pause.
-   Meanwhile the last table stays in force.
+1. One router is watched; when its stream ends, the next one that can be reached (`routers`), after a pause that is
+   short and grows while none has anything to tell. Meanwhile the last table stays in force, and it is never exchanged
+   for an older one. Of several routers one that tells nothing for long (it still reads the log, it is behind) is left
+   for the next.
 2. `apply` puts a table in force and keeps it on disk, then ACKs APPLIED. A table that can't be served (a rule we do not
    understand, a cluster whose security we lack) is NACKed with the reason, and the gateway goes on as it is.
 3. `hold` holds the topics that move, waits until what was on its way is answered, then ACKs HELD. `switch` runs the
    table of the hold and releases; `release`, or `hold_ms` without an order, releases under the old table. A `switch`
-   that comes later still counts: the members must not stay apart.
+   that comes later still counts: the members must not stay apart. When the router goes, the hold stays: the next
+   router tells the table in force, which changes nothing, and then how the rollout goes on.
 4. A table that moves topics and was not held until all was answered (the gateway was cut off, or came late) is held
    here on its own before it is put in force, for `DRAIN_S` at most or until the next order.
 5. Who is connected is reported every few seconds while it changes.
@@ -16,7 +19,7 @@ Theory of operation
 """
 
 import asyncio
-from collections import Counter
+import random
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
@@ -30,38 +33,24 @@ from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway import metrics
 from services.gateway.downstream import last_table
 from services.gateway.downstream.client import ClientConnection
+from services.gateway.downstream.client_report import client_report
 from services.gateway.downstream.hold import Hold
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.routers import NoRouterError, Routers
 from services.gateway.upstream import security
 
 log = structlog.get_logger(__name__)
 
-FIRST_PAUSE_S, MAX_PAUSE_S = 0.2, 5.0
-CONNECT_TIMEOUT_S = 5.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
+"""Between two watches; somewhere between half of it and all, for gateways that lose a router lose it together."""
+FIRST_PATIENCE_S, MAX_PATIENCE_S = 3.0, 60.0
+"""How long a router may have nothing to tell where there are others. It grows while none has."""
 CLIENTS_EVERY_S = 3.0
-MAX_CLIENTS_REPORTED = 1000
 MAX_QUEUED_ANSWERS = 1000
 GOODBYE_S = 2.0
 """For the last word; a router that does not take it in time will do without."""
 DRAIN_S = 5.0
 """As long as control lets a hold last by default."""
-KEEPALIVE = (
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-)
-"""A router whose machine is gone is noticed within 15 s."""
-
-
-async def _connected(channel: grpc.aio.Channel) -> None:
-    """Until the channel is up; ConnectionError at the first refusal, where `channel_ready` would go on trying."""
-    state = channel.get_state(try_to_connect=True)
-    while state is not grpc.ChannelConnectivity.READY:
-        if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
-            raise ConnectionError("the connection was refused")
-        await channel.wait_for_state_change(state)
-        state = channel.get_state()
 
 
 class Discovery:
@@ -80,7 +69,7 @@ class Discovery:
         """Set when a router has told a table."""
         self._name = name
         self._address = address
-        self._routers = routers
+        self._routers = Routers(routers)
         self._state_dir = state_dir
         self._mesh = mesh
         self._connections = connections
@@ -113,42 +102,43 @@ class Discovery:
 
     async def run(self) -> None:
         """Watch until the gateway leaves; or ends when cancelled."""
-        pause = FIRST_PAUSE_S
+        pause, patience = FIRST_PAUSE_S, FIRST_PATIENCE_S
         while not self._leaving:
-            for router in self._routers:
-                if self._leaving:
-                    break
-                told = await self._watch(router)
-                pause = FIRST_PAUSE_S if told else min(MAX_PAUSE_S, pause * 2)
-                await asyncio.sleep(pause)
+            told = await self._watch(patience if len(self._routers) > 1 else None)
+            if told:
+                pause, patience = FIRST_PAUSE_S, FIRST_PATIENCE_S
+            await asyncio.sleep(random.uniform(pause / 2, pause))
+            pause, patience = min(MAX_PAUSE_S, 2 * pause), min(MAX_PATIENCE_S, 1.5 * patience)
 
-    async def _watch(self, router: str) -> bool:
+    async def _watch(self, patience_s: float | None) -> bool:
         """One stream, until it ends. Whether the router told anything."""
         self._arrive()
         self._stop_telling()  # a router takes no answers to what another one has ordered
         self._answers = asyncio.Queue(MAX_QUEUED_ANSWERS)
-        told = False
+        told, address = False, ""
         reporting = asyncio.create_task(self._report_clients(), name="report clients")
         try:
-            async with grpc.aio.insecure_channel(router, options=KEEPALIVE) as channel:
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    await _connected(channel)
-                stream = discovery_grpc.DiscoveryServiceStub(channel).Watch(self._requests())
+            async with self._routers.connected() as router:
+                address = router.address
+                stream = discovery_grpc.DiscoveryServiceStub(router.channel).Watch(self._requests())
                 self._watching = True
-                async for response in stream:
-                    if not told:
-                        metrics.discovery_connected.set(1)
-                        log.info("router connected", router=router)
-                        told = True
+                async with asyncio.timeout(patience_s):
+                    response = await stream.read()
+                if isinstance(response, discovery.WatchResponse):
+                    metrics.discovery_connected.set(1)
+                    log.info("router connected", router=address)
+                    told = True
+                while isinstance(response, discovery.WatchResponse):
                     self._carry_out(response)
-        except (TimeoutError, ConnectionError) as error:
-            log.warning(
-                "router can't be reached", router=router, reason=str(error) or f"{CONNECT_TIMEOUT_S:g} s passed"
-            )
+                    response = await stream.read()
+        except NoRouterError as error:
+            log.warning("no router can be reached", reason=str(error))
+        except TimeoutError:
+            log.warning("router has nothing to tell; trying the next one", router=address, s=patience_s)
         except grpc.aio.AioRpcError as error:
-            log.warning("router left", router=router, code=error.code().name, details=error.details())
+            log.warning("router left", router=address, code=error.code().name, details=error.details())
         except Exception:  # a fault of ours must not end the watch for good
-            log.exception("an order could not be carried out", router=router)
+            log.exception("an order could not be carried out", router=address)
         finally:
             self._watching = False
             self._left.set()
@@ -193,15 +183,29 @@ class Discovery:
             table = table_from_proto(message)
             security.check(table)
         except (InvalidRuleError, security.UnservedClusterError) as error:
-            log.error("table refused", revision=message.revision, reason=str(error))
-            self._answer(discovery.WatchRequest(nack=discovery.Nack(revision=message.revision, reason=str(error))))
+            self._refuse(message.revision, str(error))
             return None
         return table
 
+    def _is_older(self, revision: int) -> bool:
+        """Than the table in force. Such an order is refused."""
+        is_older = revision < self._mesh.table.revision
+        if is_older:
+            self._refuse(revision, f"revision {self._mesh.table.revision} runs here already")
+        return is_older
+
+    def _refuse(self, revision: int, reason: str) -> None:
+        log.error("order refused", revision=revision, reason=reason)
+        self._answer(discovery.WatchRequest(nack=discovery.Nack(revision=revision, reason=reason)))
+
     def _apply(self, message: routing.RoutingTable) -> None:
         table = self._understood(message)
-        if table is not None:
-            self._run(table)
+        if table is None or self._is_older(table.revision):
+            return
+        if self._pending is not None and table == self._mesh.table:
+            self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED)
+            return
+        self._run(table)
 
     def _run(self, table: RoutingTable) -> None:
         """Put a table in force when what moves by it is answered."""
@@ -256,10 +260,9 @@ class Discovery:
     def _switch(self, revision: int) -> None:
         table = self._pending
         if table is None or table.revision != revision:
-            reason = f"revision {revision} is not held here"
-            self._answer(discovery.WatchRequest(nack=discovery.Nack(revision=revision, reason=reason)))
-            return
-        self._run(table)
+            self._refuse(revision, f"revision {revision} is not held here")
+        elif not self._is_older(revision):
+            self._run(table)
 
     def _release(self, why: str) -> None:
         if self._pending is not None:
@@ -301,20 +304,8 @@ class Discovery:
     async def _report_clients(self) -> None:
         reported: discovery.ClientReport | None = None
         while True:
-            report = self._clients()
+            report = client_report(connection.session for connection in self._connections)
             if report != reported:
                 self._answer(discovery.WatchRequest(clients=report))
                 reported = report
             await asyncio.sleep(CLIENTS_EVERY_S)
-
-    def _clients(self) -> discovery.ClientReport:
-        kinds: Counter[tuple[str, str, str]] = Counter()
-        for connection in self._connections:
-            session = connection.session
-            software = f"{session.software_name} {session.software_version}".strip()
-            kinds[session.client_id or "", software, session.peer.rpartition(":")[0]] += 1
-        clients = [
-            discovery.ConnectedClient(client_id=client_id, software=software, host=host, connections=count)
-            for (client_id, software, host), count in sorted(kinds.items())[:MAX_CLIENTS_REPORTED]
-        ]
-        return discovery.ClientReport(clients=clients, total=sum(kinds.values()))

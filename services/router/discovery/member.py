@@ -7,9 +7,10 @@ Theory of operation
    what tells that the stream works. A member that runs a newer revision than this router knows gets nothing until the
    router has caught up: nobody is led back.
 3. A pending table makes a Hold. While the member holds, only the end of the rollout is told: Switch when the pending
-   table came into force, Release when not, and after either the table in force where it is another one by then.
-   Whether a revision came into force is read off the table in force: rule versions begin or end at it. So states may be
-   skipped without harm.
+   table came into force, Release when not, and after either the table in force where it is another one by then. Who has
+   a table that is newer than the pending one (a cluster changed meanwhile) gets no Switch, but the table in force.
+   Whether a revision came into force is read off the table in force: rule versions or pasts begin or end at it. So
+   states may be skipped without harm.
 4. A refused Switch is made good by Apply: the member had let go of the hold by itself, and must not stay on the table
    before. Any other refusal stands until there is another table: the member knows better what it can't run.
 5. Answers come in the order of the orders. One to an order that was overtaken (a HELD that crossed a Release) is
@@ -189,8 +190,11 @@ class Member:
         if pending is not None and pending.revision == held.revision:
             return self._remember(news)
         self.state, self._held = MemberState.NEWS, None
-        end = self._switch(held, news) if _came_into_force(held.revision, news.state.effective) else self._release(held)
-        return (end, *self._follow(news))
+        if not _came_into_force(held.revision, news.state.effective):
+            return (self._release(held), *self._follow(news))
+        if self._told is not None and self._told.revision > held.revision:
+            return self._follow(news)
+        return (self._switch(held, news), *self._follow(news))
 
     def _apply(self, table: RoutingTable, decided_at: float | None) -> Apply:
         self._told = table
@@ -245,7 +249,8 @@ def _fits(message: Answered, due: _Due) -> bool:
 
 
 def _came_into_force(revision: int, table: RoutingTable) -> bool:
-    return any(revision in (version.from_revision, version.until_revision) for version in table.versions)
+    versions = any(revision in (version.from_revision, version.until_revision) for version in table.versions)
+    return versions or any(past.until_revision == revision for past in table.pasts)
 
 
 TRANSITIONS: dict[tuple[MemberState, type[Message]], Callable[..., tuple[Order, ...]]] = {

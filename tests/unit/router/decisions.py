@@ -33,6 +33,11 @@ class DecisionLog:
         updated = events.RuleChange(updated=_rule(topic, to))
         return self._add(events.Event(rule_set_changed=events.RuleSetChanged(changes=[updated], needs_hold=True)))
 
+    def remove(self, topic: str, *, hold: bool = False) -> RoutingState:
+        """A rule goes; with `hold` it does at the `switch`."""
+        removed = events.RuleChange(removed=topic)
+        return self._add(events.Event(rule_set_changed=events.RuleSetChanged(changes=[removed], needs_hold=hold)))
+
     def switch(self) -> RoutingState:
         return self._add(events.Event(rollout_switched=events.RolloutSwitched(revision=self._pending())))
 

@@ -216,6 +216,35 @@ def test_a_cluster_that_joins_during_a_rollout_is_told_after_it() -> None:
     assert "c3" in log.state.effective.clusters
 
 
+def test_a_member_that_comes_when_a_cluster_has_joined_is_never_led_to_the_older_pending_table() -> None:
+    log = two_clusters()
+    log.move("apples", to="c2")
+    log.cluster("c3")
+    play = Playbook(log.state)
+    pending, before = log.state.pending, log.state.effective
+    assert pending is not None
+    assert pending.revision < before.revision
+    play >> Hello(3) << Apply(before) << Hold(pending, HOLD_MS)
+    play >> applied(before.revision)
+    play >> held(4)
+    play >> news(log.switch()) << Apply(log.state.effective)
+    play.done()
+    assert log.state.effective.cluster_of("apples") == "c2"
+
+
+def test_a_move_that_left_only_its_past_in_the_table_came_into_force() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> news(log.remove("apples", hold=True))
+    pending = log.state.pending
+    assert pending is not None
+    play << Hold(pending, HOLD_MS)
+    play >> news(log.switch()) << Switch(4)
+    play.done()
+    assert not log.state.effective.versions
+
+
 def test_a_refusal_is_kept_with_its_reason() -> None:
     log = two_clusters()
     play = Playbook(log.state)
