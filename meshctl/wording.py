@@ -222,6 +222,11 @@ _EFFECTS = {
 }
 
 
+def severity(severity: admin.Severity.ValueType) -> str:
+    """ "breaks", "warning", "note"."""
+    return admin.Severity.Name(severity).removeprefix("SEVERITY_").lower()
+
+
 def effect(of: admin.MoveEffect) -> str:
     """What happens to the records of a topic that moves, or to a group that reads it."""
     if of.kind == admin.MOVE_EFFECT_KIND_RECORDS_STAY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 
 import click
@@ -34,6 +35,9 @@ def carry_out(session: Session, request: Request) -> None:
     if at is not None:
         _schedule(session, request, at)
         return
+    if request.options.validate_only and (edits := _edits(request)):
+        _dry_run(session, admin.DryRunRequest(edits=edits, options=request.options))
+        return
     connection = session.connect()
     method = getattr(connection.rules, type(request).__name__.removesuffix("Request"))
     answer: admin.RuleChangeResponse = connection.call(method, request)
@@ -41,6 +45,59 @@ def carry_out(session: Session, request: Request) -> None:
         print_json(answer)
         return
     show_change(answer, dry_run=request.options.validate_only)
+
+
+def _edits(request: Request) -> Sequence[admin.RuleEdit]:
+    """The request as edits of the rule set; none for a revert, whose edits control alone knows."""
+    match request:
+        case admin.CreateRuleRequest():
+            return [admin.RuleEdit(create=request)]
+        case admin.UpdateRuleRequest():
+            return [admin.RuleEdit(update=request)]
+        case admin.SetRuleRequest():
+            return [admin.RuleEdit(set=request)]
+        case admin.MoveRuleRequest():
+            return [admin.RuleEdit(move=request)]
+        case admin.RemoveRuleRequest():
+            return [admin.RuleEdit(remove=request)]
+        case admin.ReplaceRulesRequest():
+            return [admin.RuleEdit(replace=request)]
+        case admin.ChangeRulesRequest():
+            return request.edits
+        case _:
+            return []
+
+
+def _dry_run(session: Session, request: admin.DryRunRequest) -> None:
+    connection = session.connect()
+    answer = connection.call(connection.rules.DryRun, request)
+    if session.as_json:
+        print_json(answer)
+        return
+    show_change(answer.change, dry_run=True)
+    if answer.findings:
+        click.echo()
+        print_table(
+            ("", "ABOUT", "WHAT"),
+            ((wording.severity(each.severity), each.subject, each.text) for each in answer.findings),
+            empty="",
+        )
+    for each in answer.home_moves:
+        who = f"group {each.group}" if each.group else f"transactional id {each.transactional_id}"
+        click.echo(f"{who}: would be coordinated by {each.to_cluster}, not by {each.from_cluster}")
+    if answer.clients:
+        click.echo()
+        print_table(
+            ("CLIENT", "SOFTWARE", "FROM", "GATEWAY", "CONNECTIONS", "USES OF WHAT MOVES"),
+            (
+                (
+                    each.client_id or "-", each.software or "-", each.host, each.gateway, each.connections,
+                    ", ".join(each.topics),
+                )
+                for each in answer.clients
+            ),
+            empty="",
+        )  # fmt: skip
 
 
 def _schedule(session: Session, request: Request, at: datetime) -> None:

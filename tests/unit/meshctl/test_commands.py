@@ -189,9 +189,8 @@ def test_a_dry_run_tells_what_groups_will_see_and_warns(control: ScriptedControl
     move = admin.TopicMove(
         topic="apples", from_cluster="c1", to_cluster="c2", partitions=3, from_topic="apples", to_topic="fruit.apples"
     )
-    control.answers["SetRule"] = admin.RuleChangeResponse(
-        revision=7, rules=[rule("a", "apples", "c2", 1)], moves=[move], effects=effects
-    )
+    change = admin.RuleChangeResponse(revision=7, rules=[rule("a", "apples", "c2", 1)], moves=[move], effects=effects)
+    control.answers["DryRun"] = admin.DryRunResponse(change=change)
     output = meshctl("rule", "set", "--prefix", "apples", "--to", "c2", "--dry-run").output
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert "topic apples would move from c1 to c2 as fruit.apples (3 partitions)" in lines
@@ -201,7 +200,32 @@ def test_a_dry_run_tells_what_groups_will_see_and_warns(control: ScriptedControl
     assert lines[-2] == "warning: groups would silently skip records; the change is refused without --accept-skip"
     assert lines[-1] == "checked only, nothing was changed (revision 7)"
     meshctl("rule", "set", "--prefix", "apples", "--to", "c2", "--accept-skip")
-    assert [each.options.accept_skip for each in control.requests("SetRule")] == [False, True]
+    assert [each.options.accept_skip for each in control.requests("DryRun")] == [False]
+    assert [each.options.accept_skip for each in control.requests("SetRule")] == [True]
+
+
+def test_a_dry_run_tells_what_would_break_and_who_would_notice(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["DryRun"] = admin.DryRunResponse(
+        findings=[
+            admin.Finding(
+                kind=admin.FINDING_KIND_TOPIC_ABSENT, severity=admin.SEVERITY_BREAKS, subject="apples", text="is absent"
+            )
+        ],
+        clients=[
+            admin.AffectedClient(
+                gateway="gw-1", client_id="till", software="librdkafka/2.10.0", host="10.0.0.7", connections=2,
+                topics=["apples", "pears"],
+            )
+        ],
+        home_moves=[admin.HomeMove(group="shop", from_cluster="c1", to_cluster="c2")],
+    )  # fmt: skip
+    output = meshctl("rule", "move", "a", "--first", "--dry-run").output
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert "breaks apples is absent" in lines
+    assert "till librdkafka/2.10.0 10.0.0.7 gw-1 2 apples, pears" in lines
+    assert "group shop: would be coordinated by c2, not by c1" in lines
+    [request] = control.requests("DryRun")
+    assert request.edits[0].move.name == "rules/a"
 
 
 def test_setting_a_rule_shows_the_topics_that_moved(control: ScriptedControl, meshctl: Meshctl) -> None:
@@ -222,12 +246,13 @@ def test_setting_a_rule_shows_the_topics_that_moved(control: ScriptedControl, me
     assert "revision 7, all gateways switched in 12 ms" in result.output
 
 
-def test_a_dry_run_asks_for_validation_only_and_says_so(control: ScriptedControl, meshctl: Meshctl) -> None:
-    control.answers["SetRule"] = admin.RuleChangeResponse(revision=7, removed=["rules/a"])
+def test_a_dry_run_decides_nothing_and_says_so(control: ScriptedControl, meshctl: Meshctl) -> None:
+    change = admin.RuleChangeResponse(revision=7, removed=["rules/a"])
+    control.answers["DryRun"] = admin.DryRunResponse(change=change)
     result = meshctl("rule", "set", "--prefix", "apples", "--to", "c2", "--dry-run", "--first")
-    (request,) = control.requests("SetRule")
-    assert request.options.validate_only
-    assert request.place.first
+    (request,) = control.requests("DryRun")
+    assert request.edits[0].set.place.first
+    assert not control.requests("SetRule")
     assert "checked only, nothing was changed" in result.output
 
 
@@ -368,7 +393,7 @@ def test_history_asks_for_as_much_as_is_wanted(control: ScriptedControl, meshctl
         admin.HistoryEntry(
             revision=3, actor="ada@desk", changes=["rule a: target_cluster c1 -> c2"], outcome="switched"
         ),
-        admin.HistoryEntry(revision=2, actor="ada@desk", changes=["rule a added: topic prefix apples -> c1"]),
+        admin.HistoryEntry(revision=2, changes=["rule a added: topic prefix apples -> c1"]),
     ]
     control.answers["ListHistory"] = admin.ListHistoryResponse(entries=entries, next_page_token="more")
     result = meshctl("history", "-n", "2", "--rule", "a")
