@@ -1,4 +1,4 @@
-"""A content rule over two clusters is killed at random for long. `MESH_SOAK_S` bounds it; `MESH_SEED` repeats its choices."""
+"""A content rule over two clusters is killed at random. `MESH_SOAK_S` bounds it; `MESH_SEED` repeats its choices."""
 
 from __future__ import annotations
 
