@@ -6,14 +6,15 @@ from importlib.metadata import version
 
 import click
 
-from meshctl.commands.apply import apply
+from meshctl.commands.apply import apply, export
 from meshctl.commands.audit import audit
 from meshctl.commands.cluster import cluster
 from meshctl.commands.completion import completion
 from meshctl.commands.content import content
-from meshctl.commands.decision import explain, history, instances, status, watch
+from meshctl.commands.decision import explain, instances, status, watch
 from meshctl.commands.freezing import freeze, thaw
 from meshctl.commands.mirror import mirror
+from meshctl.commands.past import diff, history, revert
 from meshctl.commands.rule import rule
 from meshctl.commands.schedule import schedule
 from meshctl.failures import EXIT_CODES_HELP
@@ -33,7 +34,8 @@ def cli() -> None:
 
 
 for _command in (
-    cluster, rule, mirror, content, schedule, freeze, thaw, explain, apply, history, audit, status, watch, instances,
+    cluster, rule, mirror, content, schedule, freeze, thaw, explain, apply, export, diff, revert,
+    history, audit, status, watch, instances,
     completion,
 ):  # fmt: skip
     cli.add_command(_command)

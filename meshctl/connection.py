@@ -111,16 +111,19 @@ class Connection:
                 return found
             request.page_token = page.next_page_token
 
-    def last_events(self, count: int, stream: str) -> list[events.Event]:
-        """The last `count` events of `stream` (of all streams when empty), newest first."""
-        request = admin.ListEventsRequest(page_size=min(count, PAGE_SIZE), stream=stream)
-        found: list[events.Event] = []
-        while True:
-            page = self.call(self.decisions.ListEvents, request)
-            found += page.events
-            if not page.next_page_token or len(found) >= count:
-                return found[:count]
+    def history(self, about: admin.ListHistoryRequest, count: int) -> list[admin.HistoryEntry]:
+        """The last `count` decisions of what `about` asks for, newest first."""
+        request = admin.ListHistoryRequest()
+        request.CopyFrom(about)
+        found: list[admin.HistoryEntry] = []
+        while len(found) < count:
+            request.page_size = min(count - len(found), PAGE_SIZE)
+            page = self.call(self.decisions.ListHistory, request)
+            found += page.entries
+            if not page.next_page_token:
+                break
             request.page_token = page.next_page_token
+        return found
 
     def status(self) -> admin.MeshStatus:
         """Revision, members, clusters and instances as control sees them."""

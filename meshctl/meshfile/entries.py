@@ -65,13 +65,14 @@ def refuse_duplicates(clusters: Iterable[ClusterEntry], rules: Iterable[RuleEntr
         if name in seen:
             findings.error(each.line, name, f"this cluster is already at line {seen[name]}; keep one")
         seen.setdefault(name, each.line)
-    matches: dict[tuple[str, str], int] = {}
+    matches: dict[bytes, int] = {}
     ids: dict[str, int] = {}
     for entry in rules:
         kind = entry.spec.match.WhichOneof("kind") or ""
-        key = (kind, getattr(entry.spec.match, kind))
+        key = entry.spec.match.SerializeToString(deterministic=True)
         if key in matches:
-            findings.error(entry.line, entry.place, f"{kind} {key[1]!r} is already at line {matches[key]}; keep one")
+            text = f"{kind} {getattr(entry.spec.match, kind)!r} is already at line {matches[key]}; keep one"
+            findings.error(entry.line, entry.place, text)
         matches.setdefault(key, entry.line)
         if entry.spec.rule_id and entry.spec.rule_id in ids:
             where = ids[entry.spec.rule_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mesh.rpc import routing
+from mesh.rpc import record_rules, routing
 
 
 class FileKind(StrEnum):
@@ -45,6 +45,15 @@ class RuleEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordRuleEntry:
+    """A mirror or content rule as the file wants it."""
+
+    spec: record_rules.RecordRuleSpec
+    line: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddressEntry:
     """An address that the file expects Kafka clients to use."""
 
@@ -55,13 +64,18 @@ class AddressEntry:
 
 @dataclass(frozen=True, slots=True)
 class MeshFile:
-    """A file that is right in itself. `rules` is None when the file does not speak of rules at all."""
+    """A file that is right in itself. `rules` is None when the file does not speak of rules at all; so is
+    `record_rules`.
+    """
 
     kind: FileKind
     clusters: tuple[ClusterEntry, ...]
     rules: tuple[RuleEntry, ...] | None
     addresses: tuple[AddressEntry, ...] = ()
     notices: tuple[Finding, ...] = ()
+    record_rules: tuple[RecordRuleEntry, ...] | None = None
+    names_clusters: bool = True
+    """Whether it speaks of clusters at all."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """What applying a file would do to the mesh as it is now: a comparison of values, without I/O.
 
-Clusters of the file are registered or brought to what the file says; clusters that it does not name stay. Rules of the
-file are set: an existing rule with the same match becomes that of the file where it stands, new ones go last. With
-`replace` the file's rules, in their order, are the whole set.
+Clusters and record rules of the file are made, or brought to what the file says; those that it does not name stay.
+Rules of the file are set: an existing rule with the same match becomes that of the file where it stands, new ones go
+last. With `replace` the file's rules, in their order, are the whole set. With `prune` that holds for each section that
+the file has: what it does not name is removed, but for the home cluster.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mesh.rpc import admin, routing
+from mesh.rpc import record_rules as records
 from meshctl import wording
 from meshctl.endpoints import EndpointsError, split_address
 from meshctl.meshfile.model import AddressEntry, FileError, Finding, MeshFile
 from meshctl.meshfile.names import with_registered_names
 from meshctl.meshfile.section import did_you_mean
+from meshctl.record_rules import sentence as record_rule_text
 
 SPEC_FIELDS = ("bootstrap_servers", "partition_count", "producer_config", "consumer_config")
 _WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
@@ -53,6 +56,16 @@ class RuleStep:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordRuleStep:
+    """What happens to one record rule. `revision` is what a change expects."""
+
+    action: Action
+    spec: records.RecordRuleSpec
+    detail: str
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All steps. `rule_set` is the whole list of rules as it will be, made from the one of `rules_revision`."""
 
@@ -61,10 +74,40 @@ class Plan:
     rule_set: tuple[routing.RuleSpec, ...]
     rules_revision: int
     notices: tuple[Finding, ...]
+    record_rules: tuple[RecordRuleStep, ...] = ()
 
     @property
     def cluster_changes(self) -> tuple[ClusterStep, ...]:
-        return tuple(step for step in self.clusters if step.action is not Action.UNCHANGED)
+        """Clusters to register or to update; they come first."""
+        return tuple(step for step in self.clusters if step.action in (Action.CREATE, Action.UPDATE))
+
+    @property
+    def removed_clusters(self) -> tuple[ClusterStep, ...]:
+        """They go last, when nothing leads to them any more."""
+        return tuple(step for step in self.clusters if step.action is Action.REMOVE)
+
+    @property
+    def record_rule_changes(self) -> tuple[RecordRuleStep, ...]:
+        return tuple(step for step in self.record_rules if step.action is not Action.UNCHANGED)
+
+    @property
+    def steps(self) -> tuple[tuple[Action, str, str, str], ...]:
+        """Action, kind, name and detail of each step, in the order in which they are made."""
+        made = [(step.action, "cluster", step.spec.cluster_name, step.detail) for step in self.clusters]
+        rules = [(step.action, "rule", step.spec.rule_id or "(new)", step.detail) for step in self.rules]
+        of_records = [(step.action, "record rule", step.spec.record_rule_id, step.detail) for step in self.record_rules]
+        gone = [step for step in made if step[0] is Action.REMOVE]
+        return (*(step for step in made if step[0] is not Action.REMOVE), *rules, *of_records, *gone)
+
+    @property
+    def several(self) -> bool:
+        """Whether it takes more than one call to carry it out."""
+        calls = len(self.cluster_changes) + len(self.record_rule_changes) + len(self.removed_clusters)
+        return calls + self.changes_rules > 1
+
+    @property
+    def changes_nothing(self) -> bool:
+        return all(action is Action.UNCHANGED for action, *_ in self.steps)
 
     @property
     def changes_rules(self) -> bool:
@@ -73,8 +116,11 @@ class Plan:
     @property
     def needs_new_clusters(self) -> bool:
         """True when a rule points to a cluster that this very plan registers."""
-        created = {step.spec.cluster_name for step in self.clusters if step.action is Action.CREATE}
-        return any(rule.target_cluster in created for rule in self.rule_set)
+        return any(rule.target_cluster in self.new_clusters for rule in self.rule_set)
+
+    @property
+    def new_clusters(self) -> frozenset[str]:
+        return frozenset(step.spec.cluster_name for step in self.clusters if step.action is Action.CREATE)
 
 
 def make(
@@ -84,7 +130,9 @@ def make(
     rules: Sequence[admin.Rule],
     rules_revision: int,
     members: Sequence[admin.Member],
-    replace: bool,
+    record_rules: Sequence[records.RecordRule] = (),
+    replace: bool = False,
+    prune: bool = False,
 ) -> Plan:
     """The plan for `file`. Raises FileError when the file can't be applied to this mesh."""
     errors = _shared_addresses(file)
@@ -93,6 +141,7 @@ def make(
     file = with_registered_names(file, clusters)
     known = {each.spec.cluster_name for each in clusters} | {each.spec.cluster_name for each in file.clusters}
     errors = _unknown_targets(file, known)
+    replace = replace or (prune and file.rules is not None)
     if replace and file.rules is None:
         errors.append(
             Finding(1, "", "it has no rules, so --replace would remove them all; if you mean that: 'rules: []'")
@@ -101,13 +150,17 @@ def make(
         raise FileError(errors)
     existing = [each.spec for each in rules]
     wanted = [entry.spec for entry in file.rules or ()]
-    rule_set = _with_ids(wanted, existing) if replace else _merged(existing, wanted)
+    rule_set = _unmatched_last(_with_ids(wanted, existing) if replace else _merged(existing, wanted))
     return Plan(
-        clusters=tuple(_cluster_step(entry.spec, clusters) for entry in file.clusters),
+        clusters=(
+            *(_cluster_step(entry.spec, clusters) for entry in file.clusters),
+            *(_pruned_clusters(file, clusters) if prune and file.names_clusters else ()),
+        ),
         rules=tuple(_rule_steps(existing, rule_set, wanted, replace)),
         rule_set=tuple(rule_set),
         rules_revision=rules_revision,
         notices=(*file.notices, *_address_notices(file.addresses, members)),
+        record_rules=tuple(_record_rule_steps(file, record_rules, prune)),
     )
 
 
@@ -148,11 +201,12 @@ def _cluster_step(wanted: routing.ClusterSpec, clusters: Iterable[admin.Cluster]
     changed = tuple(name for name in SPEC_FIELDS if getattr(current.spec, name) != getattr(wanted, name))
     if not changed:
         return ClusterStep(Action.UNCHANGED, wanted, addresses)
-    detail = "; ".join(_difference(name, current.spec, wanted) for name in changed)
+    detail = "; ".join(cluster_difference(name, current.spec, wanted) for name in changed)
     return ClusterStep(Action.UPDATE, wanted, detail, changed, current.revision)
 
 
-def _difference(name: str, current: routing.ClusterSpec, wanted: routing.ClusterSpec) -> str:
+def cluster_difference(name: str, current: routing.ClusterSpec, wanted: routing.ClusterSpec) -> str:
+    """How a field of a cluster differs: "partition_count default -> 3"."""
     before, after = getattr(current, name), getattr(wanted, name)
     if name == "bootstrap_servers":
         return f"{name} {', '.join(before)} -> {', '.join(after)}"
@@ -162,9 +216,40 @@ def _difference(name: str, current: routing.ClusterSpec, wanted: routing.Cluster
     return f"{name} {', '.join(keys)}"  # names only: a value may be a secret
 
 
-def _key(spec: routing.RuleSpec) -> tuple[str, str]:
-    kind = spec.match.WhichOneof("kind") or ""
-    return kind, getattr(spec.match, kind) if kind else ""
+def _pruned_clusters(file: MeshFile, clusters: Iterable[admin.Cluster]) -> Iterable[ClusterStep]:
+    named = {entry.spec.cluster_name for entry in file.clusters}
+    for each in clusters:
+        if each.spec.cluster_name not in named and not each.home:
+            addresses = ", ".join(each.spec.bootstrap_servers)
+            yield ClusterStep(Action.REMOVE, each.spec, addresses, revision=each.revision)
+
+
+def _record_rule_steps(file: MeshFile, known: Sequence[records.RecordRule], prune: bool) -> Iterable[RecordRuleStep]:
+    by_id = {each.spec.record_rule_id: each for each in known}
+    for entry in file.record_rules or ():
+        current = by_id.pop(entry.spec.record_rule_id, None)
+        text = record_rule_text(entry.spec)
+        if current is None:
+            yield RecordRuleStep(Action.CREATE, entry.spec, text)
+        elif current.spec == entry.spec:
+            yield RecordRuleStep(Action.UNCHANGED, entry.spec, text, current.revision)
+        else:
+            was = record_rule_text(current.spec)
+            detail = f"{text} (was {was})" if was != text else f"{text} (other details)"
+            yield RecordRuleStep(Action.UPDATE, entry.spec, detail, current.revision)
+    if prune and file.record_rules is not None:
+        for each in by_id.values():
+            yield RecordRuleStep(Action.REMOVE, each.spec, record_rule_text(each.spec), each.revision)
+
+
+def _key(spec: routing.RuleSpec) -> bytes:
+    """What a rule is known by again: its whole match, the clients that it is about included."""
+    return spec.match.SerializeToString(deterministic=True)
+
+
+def _unmatched_last(rules: list[routing.RuleSpec]) -> list[routing.RuleSpec]:
+    """The default cluster is tried last, wherever it stands."""
+    return sorted(rules, key=lambda each: each.match.WhichOneof("kind") == "unmatched_topics")
 
 
 def _spec(rule_id: str, of: routing.RuleSpec) -> routing.RuleSpec:

@@ -8,11 +8,15 @@ from typing import Any
 import re2
 
 from mesh.rpc import routing
+from meshctl.clients import client_match, network_error
 from meshctl.meshfile.model import Findings, RuleEntry
 from meshctl.meshfile.section import Section, Value, did_you_mean
 
 SUBJECTS = ("topic", "group", "transactional_id", "client_software")
 MATCH_KEYS = tuple(f"{subject}{kind}" for subject in SUBJECTS for kind in ("", "_prefix", "_regex"))
+UNMATCHED = "unmatched_topics"
+"""Match of the default cluster: every topic that no other rule matches."""
+CLIENT_KEYS = ("principal", "client_id", "client_id_prefix", "software_name", "source_networks")
 ONLY_ABOUT = {
     "upstream_topic": "topic",
     "shadow_topics": "group",
@@ -21,7 +25,7 @@ ONLY_ABOUT = {
 }
 """Keys that rules about one subject have, and others have not."""
 NODE_VIEWS = {"single": routing.NODE_VIEW_SINGLE, "per_cluster": routing.NODE_VIEW_PER_CLUSTER}
-RULE_KEYS = (*MATCH_KEYS, "target_cluster", *ONLY_ABOUT, "rule_id")
+RULE_KEYS = (*MATCH_KEYS, UNMATCHED, "client", "target_cluster", *ONLY_ABOUT, "rule_id")
 EVERYTHING = ".*"
 _RULE_ID = re.compile(r"[a-z0-9-]{1,63}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -29,7 +33,10 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MATCH_KEYS) -> RuleEntry | None:
     """One rule; None when it is too broken to go on with."""
+    own = match_keys == MATCH_KEYS
     given = {key: value for key in match_keys if (value := section.value(key)) is not None}
+    if own and section.boolean(UNMATCHED) and (value := section.value(UNMATCHED)) is not None:
+        given[UNMATCHED] = value
     subject = _subject(next(iter(given), "topic"))
     target = section.value("target_cluster", required=subject != "client_software")
     if len(given) != 1:
@@ -38,8 +45,9 @@ def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MAT
         what = "topics" if len(match_keys) == 1 else "topics, groups, ids or clients"
         findings.error(section.line, section.place, f"which {what}? Expected {expected}{found}")
         return None
-    fields = _fields(section, subject) if match_keys == MATCH_KEYS else {}
-    rule_id = section.value("rule_id") if match_keys == MATCH_KEYS else None
+    fields = _fields(section, subject) if own else {}
+    rule_id = section.value("rule_id") if own else None
+    client = _client(section, findings) if own else None
     if rule_id is not None and not _RULE_ID.fullmatch(rule_id.text):
         section.error("rule_id", f"{rule_id.text!r}: an id has 1 to 63 of the characters a-z 0-9 -")
     if subject == "client_software" and target is not None:
@@ -48,6 +56,8 @@ def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MAT
     match = _match(section, key, value, findings)
     if match is None or (target is None and subject != "client_software"):
         return None
+    if client is not None:
+        match.client.CopyFrom(client)
     spec = routing.RuleSpec(
         rule_id=rule_id.text if rule_id else "", match=match, target_cluster=target.text if target else "", **fields
     )
@@ -55,7 +65,26 @@ def rule(section: Section, findings: Findings, match_keys: tuple[str, ...] = MAT
 
 
 def _subject(key: str) -> str:
-    return key.removesuffix("_prefix").removesuffix("_regex")
+    return "topic" if key == UNMATCHED else key.removesuffix("_prefix").removesuffix("_regex")
+
+
+def _client(section: Section, findings: Findings) -> routing.ClientMatch | None:
+    """Which clients the rule is about, as control writes it; None: all."""
+    found = section.section("client")
+    if found is None:
+        return None
+    said = {key: value.text for key in CLIENT_KEYS[:-1] if (value := found.value(key)) is not None}
+    networks: list[str] = []
+    for value in found.addresses("source_networks") if "source_networks" in found else ():
+        if error := network_error(value.text):
+            findings.error(value.line, value.place, error)
+        else:
+            networks.append(value.text)
+    found.refuse_unknown_keys(CLIENT_KEYS)
+    client = client_match(**said, source_networks=networks)
+    if client is None:
+        section.error("client", f"says nothing; give at least one of {', '.join(CLIENT_KEYS)}, or leave it out")
+    return client
 
 
 def _fields(section: Section, subject: str) -> dict[str, Any]:
@@ -82,6 +111,8 @@ def _fields(section: Section, subject: str) -> dict[str, Any]:
 
 def _match(section: Section, key: str, value: Value, findings: Findings) -> routing.RuleMatch | None:
     subject = _subject(key)
+    if key == UNMATCHED:
+        return routing.RuleMatch(unmatched_topics=True)
     if key.endswith("_regex"):
         options = re2.Options()
         options.log_errors = False
@@ -95,11 +126,17 @@ def _match(section: Section, key: str, value: Value, findings: Findings) -> rout
         findings.notice(
             value.line, value.place, f"an empty prefix means every {subject}; kept as {subject}_regex {EVERYTHING!r}"
         )
-        return routing.RuleMatch(**{f"{subject}_regex": EVERYTHING})
+        return _matching(f"{subject}_regex", EVERYTHING)
     elif subject == "topic" and not _TOPIC.fullmatch(value.text):
         section.error(key, f"{value.text!r}: topic names have 1 to 249 of the characters a-z A-Z 0-9 . _ -")
         return None
     elif not value.text:
         section.error(key, "is empty; expected at least one character")
         return None
-    return routing.RuleMatch(**{key: value.text})
+    return _matching(key, value.text)
+
+
+def _matching(field: str, text: str) -> routing.RuleMatch:
+    match = routing.RuleMatch()
+    setattr(match, field, text)
+    return match

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -109,6 +110,11 @@ class Section:
             else:
                 self._findings.error(line_of(item), place, f"expected a single value, found {_kind(item)}")
         return found
+
+    def contents(self, key: str) -> list[tuple[int, str, Any]]:
+        """The items of the list under `key` as plain values, each with its line and place."""
+        loader = yaml.constructor.SafeConstructor()
+        return [(line_of(node), place, loader.construct_document(node)) for node, place in self._items(key, False)]
 
     def values(self, key: str) -> dict[str, Value]:
         """The mapping under `key` when all its values are single ones."""

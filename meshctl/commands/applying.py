@@ -1,0 +1,208 @@
+"""Carrying a plan out: all clusters and record rules are checked before the first is changed; then clusters change,
+rules in one step, record rules; last go the clusters that leave. A failure names what was done before it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import grpc
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from mesh.rpc import admin, record_rules
+from meshctl.connection import Connection
+from meshctl.failures import ExitCode, MeshctlError, Violation, from_rpc
+from meshctl.meshfile.plan import Action, ClusterStep, Plan, RecordRuleStep
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to apply."""
+
+    dry_run: bool
+    allow_unreachable: bool
+    create_topics: bool
+    accept_skip: bool
+    allow_shadowed: bool
+    reason: str
+
+
+@dataclass(slots=True)
+class Applied:
+    """What was done."""
+
+    clusters: list[admin.Cluster] = field(default_factory=list)
+    rules: admin.RuleChangeResponse | None = None
+    """None when control was not asked."""
+    record_rules: list[record_rules.RecordRule] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    """Resource names of clusters and record rules."""
+
+
+class Applying:
+    """One run of `apply`."""
+
+    def __init__(self, connection: Connection, plan: Plan, options: Options) -> None:
+        self._connection = connection
+        self._plan = plan
+        self._options = options
+        self._done: list[str] = []
+
+    def run(self) -> Applied:
+        """Checks all, then does all; with dry_run only the first."""
+        applied = Applied()
+        self._check()
+        if self._options.dry_run:
+            applied.rules = self._change_rules()
+            return applied
+        for step in self._plan.cluster_changes:
+            applied.clusters.append(self._do(step.spec.cluster_name, partial(self._change_cluster, step)))
+        applied.rules = self._do("rules", self._change_rules)
+        for change in self._plan.record_rule_changes:
+            name = change.spec.record_rule_id
+            if change.action is Action.REMOVE:
+                self._do(name, partial(self._remove_record_rule, change))
+                applied.removed.append(f"recordrules/{name}")
+            else:
+                applied.record_rules.append(self._do(name, partial(self._change_record_rule, change)))
+        for step in self._plan.removed_clusters:
+            self._do(step.spec.cluster_name, partial(self._remove_cluster, step))
+            applied.removed.append(f"clusters/{step.spec.cluster_name}")
+        return applied
+
+    def _check(self) -> None:
+        """Lets control check what changes, as far as it can before its clusters are there; all complaints at once."""
+        checks: list[tuple[str, Callable[[], object]]] = [
+            (step.spec.cluster_name, partial(self._change_cluster, step, validate_only=True))
+            for step in self._plan.cluster_changes
+        ]
+        checks += [
+            (step.spec.record_rule_id, partial(self._change_record_rule, step, validate_only=True))
+            for step in self._plan.record_rule_changes
+            if step.action is not Action.REMOVE and not self._plan.new_clusters & clusters_of(step.spec)
+        ]
+        failures: list[MeshctlError] = []
+        violations: list[Violation] = []
+        for name, check in checks:
+            try:
+                check()
+            except grpc.RpcError as error:
+                failure = from_rpc(error, self._connection.endpoint)
+                failures.append(failure)
+                violations.append(Violation(name, failure.message))
+                violations += [Violation(f"{name} {each.place}", each.text) for each in failure.violations]
+        if failures:
+            worst = failures[0]
+            raise MeshctlError(
+                "control refuses what the file says; nothing was changed",
+                ExitCode(worst.exit_code),
+                status=worst.status,
+                violations=violations,
+            )
+
+    def _do(self, what: str, action: Callable[[], T]) -> T:
+        """One step; a failure says what was done before it."""
+        try:
+            result = action()
+        except grpc.RpcError as error:
+            failure = from_rpc(error, self._connection.endpoint)
+            if self._plan.several:
+                names = ", ".join(self._done) or "nothing"
+                text = (
+                    f"changed before that: {names}; apply the file again when this is put right, it goes on from there"
+                )
+                failure.violations = (*failure.violations, Violation("", text))
+            raise failure from error
+        if result is not None:
+            self._done.append(what)
+        return result
+
+    def _change_cluster(self, step: ClusterStep, *, validate_only: bool = False) -> admin.Cluster:
+        common = {
+            "allow_unreachable": self._options.allow_unreachable,
+            "validate_only": validate_only,
+            "request_id": str(uuid.uuid4()),
+            "reason": self._options.reason,
+        }
+        clusters = self._connection.clusters
+        if step.action is Action.CREATE:
+            register = admin.RegisterClusterRequest(spec=step.spec, **common)  # type: ignore[arg-type]
+            return self._connection.call(clusters.RegisterCluster, register)
+        update = admin.UpdateClusterRequest(
+            name=f"clusters/{step.spec.cluster_name}",
+            spec=step.spec,
+            update_mask=FieldMask(paths=step.fields),
+            expected_revision=step.revision,
+            **common,  # type: ignore[arg-type]
+        )
+        return self._connection.call(clusters.UpdateCluster, update)
+
+    def _remove_cluster(self, step: ClusterStep) -> admin.RemoveClusterResponse:
+        request = admin.RemoveClusterRequest(
+            name=f"clusters/{step.spec.cluster_name}",
+            expected_revision=step.revision,
+            request_id=str(uuid.uuid4()),
+            reason=self._options.reason,
+        )
+        return self._connection.call(self._connection.clusters.RemoveCluster, request)
+
+    def _change_rules(self) -> admin.RuleChangeResponse | None:
+        """All rules in one step, provided that nobody else changed them since the plan was made. None: nothing to
+        ask.
+        """
+        plan, options = self._plan, self._options
+        if not plan.changes_rules or (options.dry_run and plan.needs_new_clusters):
+            return None
+        request = admin.ReplaceRulesRequest(
+            rules=plan.rule_set,
+            options=admin.ChangeOptions(
+                expected_revision=plan.rules_revision,
+                validate_only=options.dry_run,
+                request_id=str(uuid.uuid4()),
+                reason=options.reason,
+                create_missing_topics=options.create_topics,
+                accept_skip=options.accept_skip,
+                allow_shadowed=options.allow_shadowed,
+                allow_unreachable=options.allow_unreachable,
+            ),
+        )
+        return self._connection.call(self._connection.rules.ReplaceRules, request)
+
+    def _change_record_rule(self, step: RecordRuleStep, *, validate_only: bool = False) -> record_rules.RecordRule:
+        calls, options = self._connection.record_rules, self._record_options(step)
+        options.validate_only = validate_only
+        if step.action is Action.CREATE:
+            create = record_rules.CreateRecordRuleRequest(record_rule=step.spec, options=options)
+            return self._connection.call(calls.CreateRecordRule, create)
+        name = f"recordrules/{step.spec.record_rule_id}"
+        update = record_rules.UpdateRecordRuleRequest(name=name, record_rule=step.spec, options=options)
+        return self._connection.call(calls.UpdateRecordRule, update)
+
+    def _remove_record_rule(self, step: RecordRuleStep) -> record_rules.RemoveRecordRuleResponse:
+        name = f"recordrules/{step.spec.record_rule_id}"
+        request = record_rules.RemoveRecordRuleRequest(name=name, options=self._record_options(step))
+        return self._connection.call(self._connection.record_rules.RemoveRecordRule, request)
+
+    def _record_options(self, step: RecordRuleStep) -> record_rules.RecordRuleOptions:
+        return record_rules.RecordRuleOptions(
+            expected_revision=step.revision,
+            request_id=str(uuid.uuid4()),
+            reason=self._options.reason,
+            allow_unreachable=self._options.allow_unreachable,
+        )
+
+
+def clusters_of(spec: record_rules.RecordRuleSpec) -> frozenset[str]:
+    """Clusters that a record rule reads from or writes to."""
+    if spec.WhichOneof("kind") == "mirror":
+        return frozenset({spec.mirror.source_cluster, spec.mirror.target_cluster})
+    content = spec.content
+    targets = [each.target.cluster for each in content.branches]
+    targets += [content.otherwise.cluster, content.dead_letters.cluster]
+    return frozenset({content.source_cluster, *filter(None, targets)})
