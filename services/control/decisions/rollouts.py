@@ -99,6 +99,14 @@ class Rollouts:
                     "options.without_members", f"control knows no gateway {name!r} (it knows {names}); see the status"
                 )
 
+    def obstacles(self, without: Collection[str]) -> list[str]:
+        """For a dry run: members because of which a change that moves topics would not begin now."""
+        return [
+            f"gateway {name!r} has not been heard of for {seconds:.0f} s: while it is away the change does not begin, "
+            "unless it goes on without it by name"
+            for name, seconds in sorted(self._awaited(without).items())
+        ]
+
     async def wait_for_members(self, without: Collection[str]) -> list[str]:
         """Before a change that moves topics: no gateway may be away that may still serve clients. Who is passed over:
         those that the operator goes on without, and those that count as gone.

@@ -61,7 +61,10 @@ class RuleDecisions:
     async def change(self, command: Command, wishes: ChangeWishes, caller: Caller, remember: Remember) -> RuleChange:
         """Carries a command out, or says what it would do with `validate_only`."""
         if wishes.validate_only:
-            return await self._checked(command, wishes, create=False)
+            checked = await self._checked(command, wishes, create=False)
+            if checked.decision.event is None or not checked.decision.event.needs_hold:
+                return checked
+            return replace(checked, warnings=[*checked.warnings, *self._rollouts.obstacles(wishes.without_members)])
         return await self._turns.take(self._change(command, wishes, caller, remember))
 
     async def followed(self, revision: int, wishes: ChangeWishes, seconds: float) -> None:

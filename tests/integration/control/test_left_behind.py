@@ -54,6 +54,9 @@ async def test_one_that_is_cut_off_stops_a_move_before_anybody_holds_and_is_name
         assert status_of(error).details[0].Unpack(info)
         assert (info.reason, info.metadata["members"]) == ("ROLLOUT_ABORTED", "cut-off")
         assert (await world.status()).last_position == before
+        [warning] = (await world.set("apples", "c2", validate_only=True)).warnings
+        assert warning.startswith("gateway 'cut-off' has not been heard of")
+        assert not (await world.set("apples", "c2", validate_only=True, without_members=["cut-off"])).warnings
     assert (await world.explain("apples")).cluster == "c1"
 
 
