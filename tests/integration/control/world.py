@@ -109,7 +109,7 @@ class World:
     async def set(self, topic: str, target: str, **options: Any) -> admin.RuleChangeResponse:
         return await self.set_rule({"topic": topic}, {"target_cluster": target}, **options)
 
-    async def set_rule(self, match: dict[str, str], fields: dict[str, Any], **options: Any) -> admin.RuleChangeResponse:
+    async def set_rule(self, match: dict[str, Any], fields: dict[str, Any], **options: Any) -> admin.RuleChangeResponse:
         request = admin.SetRuleRequest(
             match=routing.RuleMatch(**match), options=admin.ChangeOptions(**options), **fields
         )
