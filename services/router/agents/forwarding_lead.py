@@ -81,7 +81,10 @@ class ForwardingLead:
         try:
             while True:
                 self._follow()
-                await self._woken()
+                while not await self._woken():
+                    self._look()
+                    if work.done():
+                        work.result()
         finally:
             ownership.leave()
             await _joined(thread, LEAVE_WITHIN)
@@ -95,14 +98,15 @@ class ForwardingLead:
             self._worker.send(self._assignments.orders())
         self._look()
 
-    async def _woken(self) -> None:
-        """At the next change; at LOOK_INTERVAL at the latest."""
+    async def _woken(self) -> bool:
+        """True at the next change; False when there was none for LOOK_INTERVAL."""
         try:
             async with asyncio.timeout(LOOK_INTERVAL):
                 await self._wake.wait()
         except TimeoutError:
-            return
+            return False
         self._wake.clear()
+        return True
 
     def _look(self) -> None:
         if self._assignments.busy and self._worker.is_there and self._worker.silence > LONGEST_SILENCE:

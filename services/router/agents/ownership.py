@@ -22,7 +22,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # as its documentation has it
 
-from mesh.secret_references import UnresolvedReferenceError, resolve_property
+from mesh.secret_references import resolve_property
 from services.router import metrics
 
 PARTITIONS = 16
@@ -86,7 +86,7 @@ class Ownership:
             try:
                 self._be_member()
                 pause = FIRST_PAUSE
-            except (KafkaException, UnresolvedReferenceError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001  # whatever it is, gateways are led on, and it is tried again
                 reason = _reason(error)
                 metrics.record_memberships_ended.inc()
                 log.warning("no share in the record rules; trying on", reason=reason, next_try_s=pause)
