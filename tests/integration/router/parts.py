@@ -96,6 +96,11 @@ class ServiceProcess:
         assert number is signal.SIGKILL or process.returncode == 0, self.log_file.read_text()
         return time.monotonic() - began
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it was started"
+        return self._process.pid
+
     def ready(self) -> str:
         """What /ready says; empty when nobody answers yet. RuntimeError when the process has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
