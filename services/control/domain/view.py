@@ -88,6 +88,14 @@ class ViewFolding:
     def position(self) -> int:
         return self._routing.position
 
+    @property
+    def rules_revision(self) -> int:
+        return self._beside.rules_revision
+
+    @property
+    def rollout(self) -> events.Event | None:
+        return self._beside.rollout
+
     def fold(self, event: events.Event) -> None:
         """As `apply`."""
         if event.position > self.position:

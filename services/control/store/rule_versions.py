@@ -14,7 +14,8 @@ from sqlalchemy import bindparam, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mesh.routing import RuleVersion
-from mesh.routing.codec import rule_to_proto
+from mesh.routing.codec import rule_from_proto, rule_to_proto
+from mesh.rpc import events
 from services.control.domain.view import MeshView
 from services.control.store import schema
 
@@ -45,6 +46,43 @@ async def project(connection: AsyncConnection, before: MeshView, after: MeshView
         await connection.execute(statement, over)
     if new := list(begun(before, after)):
         await connection.execute(insert(table), new)
+
+
+class VersionRows:
+    """The same rows from the changes alone, for who goes through a whole log: looking at all rules after each change
+    would take as long as there are rules.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Row] = {}
+        self._living: dict[str, RuleVersion] = {}
+
+    def change(self, event: events.Event) -> None:
+        """A RuleSetChanged counts from here on. LookupError when it does not follow from those before."""
+        revision = event.position
+        for each in event.rule_set_changed.changes:
+            match each.WhichOneof("kind"):
+                case "created":
+                    self._begin(RuleVersion(rule_from_proto(each.created), each.rank, revision))
+                case "updated":
+                    before = self._end(each.updated.rule_id, revision)
+                    self._begin(RuleVersion(rule_from_proto(each.updated), before.rank, revision))
+                case "moved":
+                    self._begin(RuleVersion(self._end(each.moved, revision).rule, each.rank, revision))
+                case "removed":
+                    self._end(each.removed, revision)
+
+    def _begin(self, version: RuleVersion) -> None:
+        self._living[version.rule.rule_id] = version
+        self.by_name[name_of(version)] = _row(version)
+
+    def _end(self, rule_id: str, revision: int) -> RuleVersion:
+        version = self._living.pop(rule_id)
+        if version.from_revision == revision:  # it never counted
+            del self.by_name[name_of(version)]
+        else:
+            self.by_name[name_of(version)]["until_revision"] = revision
+        return version
 
 
 def name_of(version: RuleVersion) -> str:

@@ -25,13 +25,12 @@ from sqlalchemy import Table
 from mesh.event_log import Chain, upcast
 from mesh.rpc import events
 from services.control.domain.view import MeshView, ViewFolding
-from services.control.store import rule_versions, schema
+from services.control.store import schema
 from services.control.store.log import columns_of
 from services.control.store.projections import BY_EVENTS, OF_VIEWS, Amend, Drop, Put, Row, changes_by, key_of
+from services.control.store.rule_versions import VersionRows
 
 HASH_BYTES = 32
-CHANGES_VERSIONS = ("rule_set_changed", "rollout_switched")
-"""Events after which other versions of rules may be in force."""
 NONSENSE = (ValueError, LookupError, OverflowError, JsonError)
 """What events raise that were changed into something that none can be."""
 
@@ -76,7 +75,8 @@ class LogCheck:
         """Whether what follows from the log is known."""
         self._folding = ViewFolding(MeshView())
         self._versions: dict[str, int] = {}
-        self._rows: dict[Table, dict[Any, Row]] = {table: {} for table in (*BY_EVENTS, schema.rule_versions)}
+        self._rows: dict[Table, dict[Any, Row]] = {table: {} for table in BY_EVENTS}
+        self._rule_versions = VersionRows()
         self._suspect: Difference | None = None
         """The last event, while the link to it does not hold."""
 
@@ -119,7 +119,8 @@ class LogCheck:
 
     def rows(self) -> Mapping[Table, Mapping[Any, Row]]:
         """What every projection should hold, by primary key."""
-        return {**self._rows, **{each.table: each.rows(self.view) for each in OF_VIEWS}}
+        of_views = {each.table: each.rows(self.view) for each in OF_VIEWS}
+        return {**self._rows, **of_views, schema.rule_versions: self._rule_versions.by_name}
 
     def _link(self, event: events.Event, body: bytes, *, after_gap: bool) -> Iterator[Difference]:
         if event.previous_hash and not self.first_chained:
@@ -153,9 +154,10 @@ class LogCheck:
                 f"event {event.position}", f"is number {event.stream_version} of {event.stream}, {version} was expected"
             )
         self._versions[event.stream] = event.stream_version
-        may_change_versions = event.WhichOneof("payload") in CHANGES_VERSIONS
-        before = self.view if may_change_versions else None
+        before, rollout = self._folding.rules_revision, self._folding.rollout
         self._folding.fold(event)
+        if self._folding.rules_revision > before:
+            self._rule_versions.change(event if event.HasField("rule_set_changed") or rollout is None else rollout)
         for change in changes_by(event):
             rows = self._rows[change.table]
             match change:
@@ -165,15 +167,6 @@ class LogCheck:
                     rows[key] = {**rows[key], **values}
                 case Drop(_, key):
                     rows.pop(key, None)
-        if before is not None:
-            self._fold_rule_versions(before, self.view)
-
-    def _fold_rule_versions(self, before: MeshView, after: MeshView) -> None:
-        rows = self._rows[schema.rule_versions]
-        for name, revision in rule_versions.ended(before, after):
-            rows[name] = {**rows[name], "until_revision": revision}
-        for row in rule_versions.begun(before, after):
-            rows[row["name"]] = row
 
 
 class PublishedLog:
