@@ -88,6 +88,24 @@ async def test_one_that_is_there_and_does_not_answer_can_be_passed_over_too(appl
     assert ["'stuck' was left behind" in warning for warning in answer.warnings] == [True]
 
 
+async def test_one_that_goes_away_when_the_switch_is_decided_is_named(apples_on_c1: World) -> None:
+    """It holds until it gives up waiting, and then leaves topics where they were, like any that hears no router."""
+    world = apples_on_c1
+    async with router(world, "g1", "lost") as played:
+        change = asyncio.create_task(world.set("apples", "c2"))
+        journal = world.control.journal
+        await until(lambda: journal.view.rollout is not None, "the rollout begins")
+        assert journal.view.rollout is not None
+        revision = journal.view.rollout.position
+        for name in ("g1", "lost"):
+            await played.answers(name, revision, HELD)
+        await until(lambda: journal.view.rollout is None, "the switch is decided")
+        del played.members["lost"]
+        await played.answers("g1", revision, APPLIED)
+        answer = await change
+    assert ["'lost' was left behind" in warning for warning in answer.warnings] == [True]
+
+
 async def test_nobody_goes_on_without_a_member_that_is_not_known(apples_on_c1: World) -> None:
     async with router(apples_on_c1, "g1"):
         change = apples_on_c1.set("apples", "c2", without_members=["gl"])
