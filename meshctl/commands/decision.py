@@ -11,6 +11,7 @@ import grpc
 from mesh.rpc import admin, events
 from meshctl import wording
 from meshctl.commands.cluster import print_clusters
+from meshctl.commands.record_rule_life import print_record_rules
 from meshctl.connection import Connection
 from meshctl.failures import as_call
 from meshctl.output import age, as_dict, count, moment, print_json, print_table
@@ -124,6 +125,9 @@ def status(session: Session) -> None:
     )  # fmt: skip
     click.echo()
     print_clusters(found.clusters)
+    if found.record_rules:
+        click.echo()
+        print_record_rules(found.record_rules)
     if found.instances:
         click.echo()
         _print_instances(found.instances)

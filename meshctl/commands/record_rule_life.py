@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import click
 from rich.console import Console
@@ -128,6 +128,11 @@ def _print(
     example = "--from c1 --to c2 --topic orders" if of_kind == "mirror" else "--help"
     empty = f"There is no {SINGULAR[of_kind]}. Make one: meshctl {of_kind} create ID {example}"
     print_table(COLUMNS, _rows(found, rates), empty=empty)
+
+
+def print_record_rules(found: Iterable[record_rules.RecordRule]) -> None:
+    """The table of `meshctl status`: mirrors and content rules."""
+    print_table(COLUMNS, (_row(each, None) for each in found), empty="")
 
 
 def _rows(found: list[record_rules.RecordRule], rates: Rates) -> list[Sequence[object]]:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 from google.protobuf.json_format import MessageToDict
 
-from mesh.rpc import events, record_rules
+from mesh.rpc import admin, events, record_rules
 from meshctl import wording
 from meshctl.record_rules import Rates, start_at
 from tests.unit.meshctl.scripted_control import ScriptedControl
@@ -207,6 +207,13 @@ def test_each_kind_is_listed_for_itself_over_all_pages(control: ScriptedControl,
     assert "c1/orders by content -> ones" in meshctl("content", "list").output
     listed = json.loads(meshctl("mirror", "list", "-o", "json").output)
     assert [each["name"] for each in listed["record_rules"]] == ["recordrules/m", "recordrules/n"]
+
+
+def test_the_status_shows_both_kinds(control: ScriptedControl, meshctl: Meshctl) -> None:
+    control.answers["GetStatus"] = admin.MeshStatus(record_rules=[content_rule(), mirror_rule(lag=3)])
+    shown = meshctl("status").output
+    assert "c1/orders by content -> ones" in shown
+    assert "c1/orders -> c2/orders" in shown
 
 
 def test_a_watch_looks_again_and_says_how_fast_it_goes(control: ScriptedControl, meshctl: Meshctl) -> None:
