@@ -2,11 +2,12 @@
 
 Each is written in the transaction of the records that it is about. Keys and values are JSON, for whoever looks:
 
-    ["apples", 11]                                what was carried out of the rule that event 11 created
-    ["apples", 11, "apples-red", 3]               the next offset to read
-    ["apples", 11, "apples-red", 3, "points"]     signposts for the translation of offsets (`points`)
+    [MESH, "apples", 11]                                what was carried out of the rule that event 11 created
+    [MESH, "apples", 11, "apples-red", 3]               the next offset to read
+    [MESH, "apples", 11, "apples-red", 3, "points"]     signposts for the translation of offsets (`points`)
 
-The event's position tells a rule from one that had its id before and was removed.
+MESH tells the rule from those of other meshes with the same target, the event's position from one that had its id
+before and was removed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class CarriedOut:
 class Memory:
     """All of it for one rule, as read back."""
 
+    mesh_id: str
     rule_id: str
     created: int
     carried_out: CarriedOut = field(default_factory=CarriedOut)
@@ -71,9 +73,9 @@ class Memory:
 
     def fold(self, key: bytes | None, value: bytes | None) -> None:
         """Takes in a record of the topic. ValueError for what nobody of us wrote."""
-        rule_id, created, *rest = json.loads(key or b"[0,0]")
-        if key is None or rule_id != self.rule_id:
-            return
+        if key is None or not key.startswith(_json([self.mesh_id, self.rule_id])[:-1] + b","):
+            return  # another rule's
+        _, _, created, *rest = json.loads(key)
         known = self.keys if created == self.created else self.outdated
         if value is None:
             known.discard(key)
@@ -110,7 +112,7 @@ class Memory:
         return (Entry(key, None) for key in sorted(self.outdated))
 
     def _entry(self, about: tuple[Any, ...], value: Any) -> Entry:
-        return Entry(_json([self.rule_id, self.created, *about]), _json(value))
+        return Entry(_json([self.mesh_id, self.rule_id, self.created, *about]), _json(value))
 
 
 def _json(value: Any) -> bytes:

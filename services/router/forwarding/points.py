@@ -15,7 +15,6 @@ Theory of operation
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -42,43 +41,47 @@ class Stretch(NamedTuple):
 
 
 class Points:
-    """Those of one partition, in the order of both offsets."""
+    """Those of one partition, in the order of both offsets. Written by one thread, read by any."""
 
     def __init__(self, points: Iterable[Point] = ()) -> None:
-        self._kept = [Point(*each) for each in points]
-        self._recent: deque[Point] = deque(maxlen=RECENT)
+        self._kept = tuple(points)
+        self._recent: tuple[Point, ...] = ()
 
     @property
     def kept(self) -> tuple[Point, ...]:
         """Those worth writing down."""
-        return tuple(self._kept)
+        return self._kept
 
     @property
     def last_kept(self) -> Point | None:
         return self._kept[-1] if self._kept else None
 
+    @property
+    def latest(self) -> int:
+        """Target offset at which this worker's last transaction began; -1 when it had none."""
+        return self._recent[-1].target if self._recent else -1
+
     def note(self, point: Point) -> None:
         """A transaction was committed that began here."""
-        self._recent.append(point)
+        self._recent = (*self._recent[-RECENT + 1 :], point)
 
     def keep(self, point: Point) -> None:
         """This one is to be written down."""
-        self._kept.append(point)
-        if len(self._kept) > MOST:
-            newest = self._kept[-1]
-            self._kept = [each for index, each in enumerate(self._kept[:-1]) if index % 2 == 0 or each.turn]
-            self._kept = [*self._kept[-MOST + 1 :], newest]
+        kept = self._kept
+        if len(kept) >= MOST:
+            kept = tuple(each for index, each in enumerate(kept) if index % 2 == 0 or each.turn)[-MOST + 1 :]
+        self._kept = (*kept, point)
 
     def rewind(self, source: int, end: int) -> None:
         """The mirror begins here, or again; the target ends at `end`."""
-        self._kept = [each for each in self._kept if each.source < source]
-        self._recent = deque((each for each in self._recent if each.source < source), RECENT)
+        self._kept = tuple(each for each in self._kept if each.source < source)
+        self._recent = tuple(each for each in self._recent if each.source < source)
         self.keep(Point(source, end, turn=True))
 
     def stretch(self, source: int) -> Stretch:
         """Where the first record at or behind this source offset is."""
         low, high = _around(self._kept, source)
-        near_low, near_high = _around(list(self._recent), source)
+        near_low, near_high = _around(self._recent, source)
         if near_low and (low is None or near_low.target > low.target):
             low = near_low
         if near_high and (high is None or near_high.target < high.target):
@@ -88,6 +91,6 @@ class Points:
         return Stretch(low.target if low else 0, high.target if high else None)
 
 
-def _around(points: list[Point], source: int) -> tuple[Point | None, Point | None]:
+def _around(points: tuple[Point, ...], source: int) -> tuple[Point | None, Point | None]:
     behind = bisect_right(points, source, key=lambda point: point.source)
     return points[behind - 1] if behind else None, points[behind] if behind < len(points) else None

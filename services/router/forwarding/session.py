@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from services.router.forwarding import starts, upkeep
 from services.router.forwarding.connections import REQUEST_TIMEOUT, Cluster, Setback, setback
+from services.router.forwarding.groups import GroupFollower, Way
 from services.router.forwarding.memory import CarriedOut, Entry, SourcePartition
 from services.router.forwarding.orders import RunRule
 from services.router.forwarding.points import Point, Points
@@ -124,8 +125,7 @@ class Session:
         self.last_answer = time.monotonic()
         """When records, or the word that there are none, were last had from the source."""
         self.last_commit = time.monotonic()
-        self.synced: int = 0
-        """Event of the last one-time sync of groups that was carried out, by who syncs."""
+        self._followers: list[GroupFollower] = []
         self._order = order
         self._task = task
         self._source = source
@@ -139,17 +139,21 @@ class Session:
         """Lanes whose position is not committed yet."""
         self._cluster_ids: dict[str, str] = {}
         self._stamp = Stamp(order.spec.record_rule_id, "")
-        self._problem = ""
 
     @property
     def problem(self) -> str:
-        """What an operator should know although the session goes on."""
-        return self._problem
+        """What an operator should know although records go on."""
+        return next((each.problem for each in self._followers if each.problem), "")
 
     @property
-    def source_id(self) -> str:
-        """Kafka's own id of the source cluster."""
-        return self._cluster_ids[self._source.name]
+    def groups_synced_at(self) -> float | None:
+        """When groups' offsets were last translated in this session, in seconds since 1970."""
+        return next((each.synced_at for each in self._followers), None)
+
+    @property
+    def groups_in_use(self) -> int:
+        """Groups that have members on the target, and get no offsets there."""
+        return sum(each.in_use for each in self._followers)
 
     def open(self) -> None:
         """Looks at the clusters, takes over, and finds where to begin."""
@@ -163,6 +167,9 @@ class Session:
                     f"clusters {self._source.name!r} and {target.cluster.name!r} are one and the same Kafka cluster "
                     f"({metadata.cluster_id}): a mirror goes from one to another"
                 )
+            if absent := self._task.needed.get(target.cluster.name, frozenset()) - there.topics.keys():
+                names = ", ".join(sorted(absent))
+                raise Setback(f"cluster {target.cluster.name!r} has no topic {names}; create it, or name another one")
             upkeep.ensure_positions(target.cluster, there)
         self._stamp = Stamp(self._order.spec.record_rule_id, metadata.cluster_id)
         for target in self._targets:
@@ -170,6 +177,7 @@ class Session:
         new = self._look(metadata)
         self._carry_out_rewinds()
         self._read_on(new)
+        self._let_groups_follow()
 
     def turn(self) -> None:
         """Moves some records, or finds that there are none for a moment. Setback: the session is over."""
@@ -185,7 +193,8 @@ class Session:
                 if taken.written >= MOST_RECORDS or taken.bytes >= MOST_BYTES or time.monotonic() > until:
                     break
                 messages = self._consumer.consume(CHUNK, GATHERING_SECONDS)
-            if self._fresh.written or (self._moved and now - self.last_commit > POSITION_SECONDS):
+            idle = now - self.last_commit > POSITION_SECONDS
+            if self._fresh.written or (idle and (self._moved or self._has_new_sync())):
                 self._commit()
         except KafkaException as error:
             raise setback(f"rule {self._task.rule_id!r}", error) from error
@@ -203,6 +212,8 @@ class Session:
 
     def close(self) -> None:
         """Gives up what is not committed."""
+        for follower in self._followers:
+            follower.stop()
         for target in self._targets:
             target.close()
         self._consumer.close()
@@ -359,13 +370,38 @@ class Session:
                 lane.points.keep(Point(lane.began, lane.first))
                 lane.point_at = now
                 yield target.memory.points_entry(lane.source, lane.points)
-        if self.synced > target.memory.carried_out.synced:
-            target.memory.carried_out.synced = self.synced
-            yield target.memory.carried_out_entry()
+        for follower in self._followers:
+            if follower.carried_out > target.memory.carried_out.synced:
+                target.memory.carried_out.synced = follower.carried_out
+                yield target.memory.carried_out_entry()
 
     def _worth_keeping(self, lane: Lane, now: float) -> bool:
         last = lane.points.last_kept
         return last is None or lane.began - last.source >= POINT_RECORDS or now - lane.point_at >= POINT_SECONDS
+
+    # Groups
+
+    def _let_groups_follow(self) -> None:
+        if self._task.mirror is None:
+            return
+        [target] = self._targets
+        synced = target.memory.carried_out.synced
+        orders = [each for each in self._order.syncs if each.revision > synced]
+        source_id = self._cluster_ids[self._source.name]
+        follower = GroupFollower(
+            self._task.rule_id, self._source, source_id, target.cluster, self._ways, self._task.groups, orders
+        )
+        self._followers = [follower]
+        follower.start()
+
+    def _ways(self) -> dict[SourcePartition, Way]:
+        return {
+            lane.source: Way(lane.target_topic, lane.committed[0], lane.points) for lane in list(self.lanes.values())
+        }
+
+    def _has_new_sync(self) -> bool:
+        synced = self._targets[0].memory.carried_out.synced
+        return any(each.carried_out > synced for each in self._followers)
 
     # Topics and places
 

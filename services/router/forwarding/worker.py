@@ -60,6 +60,8 @@ class Worker:
         self._states: list[PartitionState] = []
         self._counts = Counts()
         self._running_revision = 0
+        self._groups_synced_at: float | None = None
+        self._groups_in_use = 0
         self._last_answer = self._last_commit = time.monotonic()
 
     def start(self) -> None:
@@ -99,9 +101,12 @@ class Worker:
             records_dead=counts.dead,
             problem=self._problem,
         )
+        if self._groups_synced_at is not None:
+            said.groups_synced_time.FromMilliseconds(int(1000 * self._groups_synced_at))
         return Progress(
             said,
             {
+                "record_rule_groups_in_use": self._groups_in_use,
                 "record_rule_been_there": counts.been_there,
                 "record_rule_bytes": counts.bytes,
                 "record_rule_transactions": counts.transactions,
@@ -153,6 +158,8 @@ class Worker:
                 session.turn()
                 self._last_answer, self._last_commit = session.last_answer, session.last_commit
                 self._problem = session.problem
+                self._groups_synced_at = session.groups_synced_at or self._groups_synced_at
+                self._groups_in_use = session.groups_in_use
                 if time.monotonic() - looked > STATES_SECONDS:
                     self._states = session.states()
                     looked = time.monotonic()
@@ -176,7 +183,7 @@ class Worker:
 
     def _target(self, wanted: _Wanted, name: str) -> Target:
         transactional_id = f"mesh.record-rule.{wanted.world.mesh_id}.{self.rule_id}"
-        memory = Memory(self.rule_id, wanted.order.created)
+        memory = Memory(wanted.world.mesh_id, self.rule_id, wanted.order.created)
         return Target(self._cluster(wanted, name), memory, transactional_id, LARGEST_BATCH)
 
     def _forget_all(self, wanted: _Wanted) -> None:

@@ -1,0 +1,303 @@
+"""Groups follow the records: what they have committed on a mirror's source is committed, translated, on its target.
+
+Theory of operation
+1. Only groups without members on the target get offsets there: the cluster refuses others, and a member would commit
+   its own the next moment.
+2. Offsets on the target are never moved back, but for groups that an operator names in an order: they may have been
+   used there.
+3. An order is carried out when no group is ahead of the mirror any more, or after ORDER_SECONDS: until then, some would
+   read again on the target what they have read.
+4. What was translated is not translated again while nobody commits.
+5. It has a thread and a consumer of its own: a search takes milliseconds, for which records do not wait.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import re2
+import structlog
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
+
+from mesh.rpc import record_rules
+from services.router.forwarding.connections import REQUEST_TIMEOUT, Cluster, Setback, answers, setback
+from services.router.forwarding.memory import SourcePartition
+from services.router.forwarding.orders import GroupSync
+from services.router.forwarding.points import Points
+from services.router.forwarding.provenance import origin_of
+from services.router.forwarding.translation import Log, Sighting, translated
+
+USUAL_INTERVAL = 10.0
+"""Seconds between two looks at all groups, where the rule says none."""
+ORDER_SECONDS = 60.0
+"""How long an order waits for the mirror to come up to all groups."""
+ORDER_PAUSE = 0.5
+"""Seconds between two attempts to carry out an order."""
+SEARCH_TIMEOUT = 30.0
+"""Seconds that reading the target for one translation may take."""
+AT_ONCE = 100
+"""Groups asked at the same time; and records read at a time."""
+OWN = ("mesh.", "__")
+"""Beginnings of groups that stay where they are."""
+IN_USE = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.NON_EMPTY_GROUP,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.GROUP_SUBSCRIBED_TO_TOPIC,
+        KafkaError.REBALANCE_IN_PROGRESS,
+    }
+)
+"""What the target says of a group with members there."""
+SEARCHING = {
+    "auto.offset.reset": "earliest",  # what lies before the log's beginning is gone for every reader
+    "fetch.message.max.bytes": 128 * 1024,
+    "queued.max.messages.kbytes": 1024,
+    "fetch.wait.max.ms": 10,
+}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Of a mirrored partition, as it is at the moment."""
+
+    target_topic: str
+    copied: int
+    """Source offset up to which all is on the target."""
+    points: Points
+
+    @property
+    def shown(self) -> int:
+        """A target offset that readers see when they see all that was copied: a cluster says that a transaction is
+        committed a moment before it shows it.
+        """
+        return self.points.latest
+
+
+Ways = Callable[[], Mapping[SourcePartition, Way]]
+
+
+class GroupFollower:
+    """Translates for one mirror, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        rule_id: str,
+        source: Cluster,
+        source_id: str,
+        target: Cluster,
+        ways: Ways,
+        wanted: record_rules.GroupOffsets | None,
+        orders: Sequence[GroupSync],
+    ) -> None:
+        """`orders`: those not carried out yet, oldest first; `source_id`: Kafka's own id of the cluster."""
+        self.carried_out = 0
+        """Event of the last order that was carried out."""
+        self.synced_at: float | None = None
+        """When offsets were last translated, in seconds since 1970."""
+        self.problem = ""
+        self.in_use = 0
+        """Groups that had members on the target, at the last look."""
+        self._rule_id = rule_id
+        self._source = source
+        self._source_id = source_id
+        self._target = target
+        self._ways = ways
+        self._orders = list(orders)
+        self._continuous = wanted is not None and wanted.continuous
+        self._pattern = re2.compile(wanted.group_regex) if wanted is not None and wanted.group_regex else None
+        self._interval = (wanted.sync_interval_ms / 1000 if wanted else 0) or USUAL_INTERVAL
+        self._done: dict[tuple[str, SourcePartition], int] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"groups-{rule_id}", daemon=True)
+        self._reader: Any = None
+
+    def start(self) -> None:
+        """Begins, if there is anything to do."""
+        if self._orders or self._continuous:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it; a search that runs ends by its own bound."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        try:
+            while not self._stopping.is_set() and (self._orders or self._continuous):
+                pause = self._interval
+                try:
+                    self.problem = ""
+                    if self._orders:
+                        late = time.monotonic() - began > ORDER_SECONDS
+                        pause = self._carry_out(self._orders[0], late=late)
+                    else:
+                        self._sync(self._all_groups(), backwards=False)
+                except (Setback, KafkaException) as error:
+                    self.problem = f"offsets of groups: {error}"
+                    log.warning("groups do not follow", rule=self._rule_id, problem=self.problem)
+                self._stopping.wait(pause)
+        finally:
+            if self._reader is not None:
+                self._reader.close()
+
+    def _carry_out(self, order: GroupSync, *, late: bool) -> float:
+        """Seconds until there is more to do."""
+        self._done.clear()
+        ahead = self._sync(order.groups or self._all_groups(), backwards=bool(order.groups))
+        if ahead and not late:
+            return ORDER_PAUSE
+        self._orders.pop(0)
+        self.carried_out = order.revision
+        return 0.0
+
+    def _sync(self, groups: Collection[str], *, backwards: bool) -> bool:
+        """Translates for these groups; whether one of them is ahead of the mirror."""
+        ways, ahead, in_use = self._ways(), False, 0
+        wanted = sorted(groups)
+        for first in range(0, len(wanted), AT_ONCE):
+            some = wanted[first : first + AT_ONCE]
+            there = self._committed(self._source, some)
+            for group in some:
+                if self._stopping.is_set():
+                    return True
+                offsets = {each: offset for each, offset in there[group].items() if each in ways}
+                if self._follow(group, offsets, ways, backwards=backwards):
+                    ahead = ahead or any(self._done.get((group, each)) != offset for each, offset in offsets.items())
+                else:
+                    in_use += 1
+        self.in_use = in_use
+        self.synced_at = time.time()
+        return ahead
+
+    def _follow(
+        self,
+        group: str,
+        offsets: Mapping[SourcePartition, int],
+        ways: Mapping[SourcePartition, Way],
+        *,
+        backwards: bool,
+    ) -> bool:
+        """Gives one group its offsets on the target. False: it is in use there."""
+        moved = {each: offset for each, offset in offsets.items() if self._done.get((group, each)) != offset}
+        if not moved:
+            return True
+        known = self._committed(self._target, [group])[group]
+        ends = self._ends([_place(each, ways[each]) for each in moved])
+        places = {
+            _place(each, ways[each]): self._translated(each, offset, ways[each], ends) for each, offset in moved.items()
+        }
+        wanted = [
+            TopicPartition(place.topic, place.number, offset)
+            for place, offset in places.items()
+            if offset != known.get(place) and (backwards or offset > known.get(place, -1))
+        ]
+        if wanted and not self._commit(group, wanted):
+            return False
+        for each, offset in moved.items():
+            way = ways[each]
+            if offset <= way.copied and way.shown < ends[_place(each, way)]:
+                self._done[group, each] = offset
+        return True
+
+    def _ends(self, places: Collection[SourcePartition]) -> dict[SourcePartition, int]:
+        """Where partitions of the target end for who reads what is committed."""
+        specs: Any = OffsetSpec
+        wanted = {TopicPartition(*place): specs.latest() for place in places}
+        futures = self._target.ask(
+            lambda admin: admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT
+            )
+        )
+        found = answers(futures, f"offsets on cluster {self._target.name!r}")
+        return {SourcePartition(each.topic, each.partition): answer.offset for each, answer in found.items()}
+
+    def _translated(self, source: SourcePartition, offset: int, way: Way, ends: Mapping[SourcePartition, int]) -> int:
+        place = _place(source, way)
+        log = Log(ends[place], partial(self._read, TopicPartition(*place)))
+        return translated(offset, way.points.stretch(offset), log)
+
+    def _read(self, place: TopicPartition, first: int) -> Iterator[Sighting]:
+        """The records of a target partition from here to its end."""
+        if self._reader is None:
+            self._reader = self._target.consumer(**SEARCHING)
+        self._reader.assign([TopicPartition(place.topic, place.partition, first)])
+        deadline = time.monotonic() + SEARCH_TIMEOUT
+        at_once = 1
+        while True:
+            for message in self._reader.consume(at_once, 1.0 if at_once == 1 else 0.01):
+                error = message.error()
+                if error is None:
+                    yield Sighting(message.offset(), self._source_offset(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                elif not error.retriable():
+                    raise setback(f"{place.topic}-{place.partition} on {self._target.name!r}", KafkaException(error))
+                at_once = AT_ONCE
+            if time.monotonic() > deadline or self._stopping.is_set():
+                raise Setback(f"{place.topic}-{place.partition} on {self._target.name!r} could not be read in time")
+
+    def _source_offset(self, message: Any) -> int | None:
+        origin = origin_of(message.headers())
+        ours = origin is not None and origin.rule_id == self._rule_id and origin.clusters[-1] == self._source_id
+        return origin.offset if origin is not None and ours else None
+
+    def _all_groups(self) -> list[str]:
+        listed = self._source.ask(
+            lambda admin: admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT).result(REQUEST_TIMEOUT)
+        )
+        names = [each.group_id for each in listed.valid]
+        pattern = self._pattern
+        return [name for name in names if not name.startswith(OWN) and (pattern is None or pattern.fullmatch(name))]
+
+    def _committed(self, cluster: Cluster, groups: Collection[str]) -> dict[str, dict[SourcePartition, int]]:
+        """What these groups have committed on a cluster."""
+        futures: dict[str, Any] = {}
+        for group in groups:
+            wanted = [ConsumerGroupTopicPartitions(group)]
+            asked = cluster.ask(partial(_ask_committed, wanted))
+            futures.update(asked)
+        found = answers(futures, f"groups of cluster {cluster.name!r}", accepted=[KafkaError.GROUP_ID_NOT_FOUND])
+        return {
+            group: {
+                SourcePartition(each.topic, each.partition): each.offset
+                for each in (found[group].topic_partitions if group in found else ())
+                if each.error is None and each.offset >= 0
+            }
+            for group in groups
+        }
+
+    def _commit(self, group: str, offsets: list[TopicPartition]) -> bool:
+        """Commits for a group on the target. False: it has members there."""
+        futures = self._target.ask(
+            lambda admin: admin.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, offsets)], request_timeout=REQUEST_TIMEOUT
+            )
+        )
+        done = answers(futures, f"groups of cluster {self._target.name!r}", accepted=list(IN_USE))
+        if group not in done:
+            return False
+        errors = [each.error for each in done[group].topic_partitions if each.error is not None]
+        if any(error.code() in IN_USE for error in errors):
+            return False
+        if errors:
+            raise setback(f"group {group!r} on cluster {self._target.name!r}", KafkaException(errors[0]))
+        log.info("group follows", rule=self._rule_id, group=group, partitions=len(offsets))
+        return True
+
+
+def _place(source: SourcePartition, way: Way) -> SourcePartition:
+    """The partition of the target."""
+    return SourcePartition(way.target_topic, source.number)
+
+
+def _ask_committed(wanted: list[ConsumerGroupTopicPartitions], admin: AdminClient) -> Any:
+    return admin.list_consumer_group_offsets(wanted, request_timeout=REQUEST_TIMEOUT)
