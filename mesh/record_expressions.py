@@ -51,6 +51,15 @@ class UndecidedError(Exception):
         """The name without which it could not be said, if that is why."""
 
 
+class Facts:
+    """What is known of a record, for several expressions: what they all ask for is looked up once."""
+
+    __slots__ = ("activation",)
+
+    def __init__(self, known: Mapping[str, object]) -> None:
+        self.activation = _ALL.Activation(dict(known))
+
+
 class Expression:
     """A checked expression, to be asked of many records."""
 
@@ -72,12 +81,13 @@ class Expression:
         self.names = frozenset(name for name in NAMES if _speaks_of(text, name))
         """What it speaks about, so that nothing else need be read of a record."""
 
-    def __call__(self, known: Mapping[str, object]) -> bool:
+    def __call__(self, known: Mapping[str, object] | Facts) -> bool:
         """Whether it is true of a record. `known` has the record's part of `names`; one that is left out counts only
         where the expression comes to need it. UndecidedError: it can't be said.
         """
         try:
-            result = self._program.eval(data=known)
+            program = self._program
+            result = program.eval(known.activation) if isinstance(known, Facts) else program.eval(data=known)
         except RuntimeError as error:
             raise _undecided(str(error)) from None
         answer = result.value()

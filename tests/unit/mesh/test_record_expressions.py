@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from mesh.record_expressions import MAX_LENGTH, Expression, InvalidExpressionError, UndecidedError, check_expression
+from mesh.record_expressions import (
+    MAX_LENGTH,
+    Expression,
+    Facts,
+    InvalidExpressionError,
+    UndecidedError,
+    check_expression,
+)
 from mesh.rpc import record_rules
 
 ORDER = {"customer": {"country": "DE", "vip": True}, "amount": 12.5, "count": 3, "items": [{"sku": "a"}, {"sku": "b"}]}
@@ -124,6 +131,14 @@ def test_what_is_not_known_matters_only_where_it_is_needed(expression: str) -> N
     with pytest.raises(UndecidedError) as error:
         Expression(expression)(known)
     assert error.value.needs == "value"
+
+
+def test_several_expressions_may_share_what_is_known() -> None:
+    known = Facts(record())
+    assert [Expression(f"value.customer.country == '{name}'")(known) for name in ("FR", "DE")] == [False, True]
+    with pytest.raises(UndecidedError):
+        Expression("value.amount")(known)
+    assert Expression("value.nothing == 1")(known) is False
 
 
 def test_an_expression_knows_what_it_speaks_about() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from mesh.record_expressions import Expression, UndecidedError
+from mesh.record_expressions import Expression, Facts, UndecidedError
 from services.router.forwarding.judging.values import UnreadableError, ValueReader
 from services.router.forwarding.records import Record
 
@@ -19,7 +19,7 @@ _LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - EPOCH) // timedelta(milliseco
 class Seen(NamedTuple):
     """One record as expressions see it."""
 
-    known: dict[str, object]
+    known: Mapping[str, object] | Facts
     obstacle: str
     """Why `value` is not among what is known, though somebody speaks of it; else empty."""
 
@@ -28,7 +28,9 @@ class Sight:
     """Sees of each record what any of these expressions speaks about. What reads values may raise NotNowError."""
 
     def __init__(self, expressions: Iterable[Expression], read_value: ValueReader) -> None:
-        names = frozenset(name for expression in expressions for name in expression.names)
+        asking = list(expressions)
+        self._is_asked_often = len(asking) > 1
+        names = frozenset(name for expression in asking for name in expression.names)
         self._parts = [(name, part) for name, part in _PARTS.items() if name in names]
         self._read_value = read_value if "value" in names else None
 
@@ -43,7 +45,7 @@ class Sight:
                 known["value"] = None if value is None else self._read_value(value)
             except UnreadableError as error:
                 obstacle = str(error)
-        return Seen(known, obstacle)
+        return Seen(Facts(known) if self._is_asked_often else known, obstacle)
 
 
 def holds(expression: Expression, seen: Seen) -> bool:
