@@ -12,7 +12,9 @@ from services.router import metrics
 from services.router.forwarding.orders import Progress
 
 MOST_PARTITIONS = 1000
-"""Of one rule in a report; those that are most behind. Sums are over all of them."""
+"""Of one rule; those that are furthest behind. Sums are over all of them."""
+MOST_IN_REPORT = 5000
+"""Partitions of all rules together; a report goes out every second."""
 
 
 class ProgressBoard:
@@ -30,7 +32,7 @@ class ProgressBoard:
     def heard(self, said: Progress) -> None:
         """The worker spoke of a rule."""
         rule_id = said.progress.record_rule_id
-        progress = bounded(said.progress)
+        progress = trimmed(summed(said.progress), MOST_PARTITIONS)
         before = self._last.get(rule_id)
         progress.report_time.GetCurrentTime()
         self._last[rule_id], self._heard[rule_id] = progress, self._clock()
@@ -46,10 +48,11 @@ class ProgressBoard:
 
     def shown(self, running: Set[str]) -> list[record_rules.RecordRuleProgress]:
         """Of these rules, by id; those that the worker has not spoken of yet say why."""
-        return [
-            self._last.get(rule_id) or record_rules.RecordRuleProgress(record_rule_id=rule_id, problem=self._problem)
-            for rule_id in sorted(running)
-        ]
+        most = MOST_IN_REPORT // max(1, len(running))
+        return [trimmed(self._last.get(rule_id) or self._unspoken(rule_id), most) for rule_id in sorted(running)]
+
+    def _unspoken(self, rule_id: str) -> record_rules.RecordRuleProgress:
+        return record_rules.RecordRuleProgress(record_rule_id=rule_id, problem=self._problem)
 
     def look(self, running: Set[str]) -> bool:
         """Whether there is something new to tell since the last look; forgets what runs here no more."""
@@ -81,16 +84,24 @@ class ProgressBoard:
             metrics.record_rule_count(name).remove(rule_id)
 
 
-def bounded(said: record_rules.RecordRuleProgress) -> record_rules.RecordRuleProgress:
-    """The progress with its sums, and with no more partitions than a report takes."""
+def summed(said: record_rules.RecordRuleProgress) -> record_rules.RecordRuleProgress:
+    """The progress with its sums over all partitions."""
     progress = record_rules.RecordRuleProgress()
     progress.CopyFrom(said)
     progress.lag = sum(_behind(each) for each in said.partitions)
     progress.partition_count = len(said.partitions)
-    if len(said.partitions) > MOST_PARTITIONS:
-        del progress.partitions[:]
-        furthest = sorted(said.partitions, key=_behind, reverse=True)[:MOST_PARTITIONS]
-        progress.partitions.extend(sorted(furthest, key=lambda each: (each.topic, each.partition)))
+    return progress
+
+
+def trimmed(said: record_rules.RecordRuleProgress, most: int) -> record_rules.RecordRuleProgress:
+    """The progress with no more partitions than this: those furthest behind."""
+    if len(said.partitions) <= most:
+        return said
+    progress = record_rules.RecordRuleProgress()
+    progress.CopyFrom(said)
+    furthest = sorted(said.partitions, key=_behind, reverse=True)[:most]
+    del progress.partitions[:]
+    progress.partitions.extend(sorted(furthest, key=lambda each: (each.topic, each.partition)))
     return progress
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mesh.rpc import record_rules
-from services.router.agents.progress import MOST_PARTITIONS, ProgressBoard, bounded
+from services.router.agents.progress import MOST_IN_REPORT, MOST_PARTITIONS, ProgressBoard, summed
 from services.router.forwarding.orders import Progress
 
 
@@ -21,15 +21,27 @@ def board() -> ProgressBoard:
 
 
 def test_lag_is_the_sum_over_all_partitions() -> None:
-    said = bounded(progress("m", 5, 0, 7))
+    said = summed(progress("m", 5, 0, 7))
     assert (said.lag, said.partition_count) == (12, 3)
 
 
 def test_of_many_partitions_those_furthest_behind_are_told() -> None:
-    said = bounded(progress("m", *range(MOST_PARTITIONS + 50)))
+    known = board()
+    known.heard(Progress(progress("m", *range(MOST_PARTITIONS + 50))))
+    [said] = known.shown({"m"})
     assert len(said.partitions) == MOST_PARTITIONS
     assert said.partitions[0].partition == 50
     assert (said.partition_count, said.lag) == (MOST_PARTITIONS + 50, sum(range(MOST_PARTITIONS + 50)))
+
+
+def test_a_report_has_a_bound_over_all_rules() -> None:
+    known = board()
+    rules = {f"rule-{number}" for number in range(20)}
+    for rule_id in rules:
+        known.heard(Progress(progress(rule_id, *range(MOST_PARTITIONS))))
+    shown = known.shown(rules)
+    assert sum(len(each.partitions) for each in shown) == MOST_IN_REPORT
+    assert {each.partition_count for each in shown} == {MOST_PARTITIONS}
 
 
 def test_a_rule_that_the_worker_has_not_spoken_of_says_why() -> None:
