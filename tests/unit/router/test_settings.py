@@ -8,6 +8,7 @@ import pytest
 
 from mesh.connection_security import ConnectionSecurity, Mechanism, PasswordLogin
 from mesh.settings import load
+from services.router.forwarding.registry_access import RegistryAccess
 from services.router.settings import RouterSettings
 
 SCRAM = {
@@ -61,3 +62,30 @@ def test_what_is_no_object_of_texts_is_refused_without_its_content(
     told = capsys.readouterr().err
     assert "home_properties" in told
     assert "hunter2" not in told
+
+
+def test_the_child_process_is_told_of_the_registry_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_MESH_ROUTER_SCHEMA_REGISTRY_URL", "https://registry:8081/apis/ccompat/v7")
+    monkeypatch.setenv("KAFKA_MESH_ROUTER_SCHEMA_REGISTRY_USER_INFO", "${file:/run/secrets/registry}")
+    access = load(RouterSettings, []).registry
+    assert access.arguments == (
+        "--registry-url=https://registry:8081/apis/ccompat/v7",
+        "--registry-user-info=${file:/run/secrets/registry}",
+    )
+    assert RegistryAccess.of_arguments(access.arguments) == access
+    assert RegistryAccess().arguments == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("URL", "registry:8081"), ("URL", "https://mesh:hunter2@registry:8081"), ("USER_INFO", "mesh:hunter2")],
+)
+def test_a_registry_is_an_address_and_its_secret_a_reference(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], field: str, value: str
+) -> None:
+    monkeypatch.setenv(f"KAFKA_MESH_ROUTER_SCHEMA_REGISTRY_{field}", value)
+    with pytest.raises(SystemExit):
+        load(RouterSettings, [])
+    said = capsys.readouterr().err
+    assert f"schema_registry_{field.lower()}" in said
+    assert "hunter2" not in said
