@@ -18,14 +18,13 @@ last event is not what it was.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToDict
 from sqlalchemy import Select, delete, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.exc import IntegrityError
@@ -247,7 +246,7 @@ def columns_of(event: events.Event) -> dict[str, object]:
         "kind": kind or "unknown",
         "time": event.time.ToDatetime(UTC),
         "actor": event.actor,
-        "payload": json.loads(MessageToJson(getattr(event, kind), preserving_proto_field_name=True)) if kind else {},
+        "payload": MessageToDict(getattr(event, kind), preserving_proto_field_name=True) if kind else {},
     }
 
 

@@ -8,20 +8,19 @@ difference between the view before and after), or what single events say (`chang
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from sqlalchemy import Column, Table, delete, insert, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from mesh.record_rules import RecordRule
-from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of
+from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of, is_pending
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto
 from mesh.rpc import events
 from services.control.domain.view import MeshView
@@ -75,7 +74,7 @@ def changes_by(event: events.Event) -> Iterator[RowChange]:
     time = event.time.ToDatetime(UTC)
     match event.WhichOneof("payload"):
         case "rule_set_changed":
-            held = event.rule_set_changed.needs_hold
+            held = is_pending(event.rule_set_changed)
             state, ended = ("pending", None) if held else ("switched", time)
             row = {"revision": event.position, "state": state, "cause": "", "started": time, "ended": ended}
             yield Put(rollouts, row)
@@ -188,7 +187,7 @@ def _record_rule_row(rule: RecordRule) -> Row:
 
 
 def _json(message: Message) -> Any:
-    return json.loads(MessageToJson(message, preserving_proto_field_name=True))
+    return MessageToDict(message, preserving_proto_field_name=True)
 
 
 OF_VIEWS: Sequence[OfView] = (
