@@ -67,6 +67,8 @@ class Discovery:
     ) -> None:
         self.first_table = asyncio.Event()
         """Set when a router has told a table."""
+        self.looked = asyncio.Event()
+        """Set when a router has told a table, or none can be reached."""
         self._name = name
         self._address = address
         self._routers = Routers(routers)
@@ -142,6 +144,7 @@ class Discovery:
         finally:
             self._watching = False
             self._left.set()
+            self.looked.set()
             metrics.discovery_connected.set(0)
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
@@ -231,6 +234,7 @@ class Discovery:
     def _ran(self, table: RoutingTable) -> None:
         self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED)
         self.first_table.set()
+        self.looked.set()
         try:
             last_table.save(self._state_dir, table)
         except OSError as error:

@@ -26,6 +26,11 @@ log = structlog.get_logger(__name__)
 FIRST_VISIT_S = 5.0
 """How long readiness waits until each cluster was tried once."""
 
+FIRST_WORD_S = 3.0
+"""How long a gateway with a table on disk waits for a router's: topics may have moved since it stopped. A gateway that
+has no router serves under the table on disk.
+"""
+
 
 class Gateway:
     """`start`, then `stop`."""
@@ -76,6 +81,10 @@ class Gateway:
             if table is None:
                 self._lifecycle.not_ready("waits for the first routing table")
                 await _either(discovery.first_table, self._lifecycle.stopping)
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(FIRST_WORD_S):
+                        await _either(discovery.looked, self._lifecycle.stopping)
         elif table is None:
             log.warning("no routing table and no router: every topic is unknown", state_dir=str(settings.state_dir))
             self.mesh.run_table(self.mesh.table)
