@@ -102,7 +102,7 @@ def _check_content(content: record_rules.ContentRuleSpec, clusters: Collection[s
         where = f"{field}.branches[{number}].when"
         if not branch.when:
             raise InvalidField(where, "is empty; a branch for what no other takes is `otherwise`")
-        _check_expression(where, branch.when)
+        _check_expression(where, branch.when, content.value_format)
     for where, target in targets_of(content):
         if target.cluster:
             _check_cluster(f"{where}.cluster", target.cluster, clusters)
@@ -125,9 +125,13 @@ def _check_source_topic(field: str, topic: str) -> None:
         raise InvalidField(field, f"{topic!r} is kept by Kafka or by the mesh for itself; it stays where it is")
 
 
-def _check_expression(field: str, expression: str) -> None:
+def _check_expression(
+    field: str,
+    expression: str,
+    value_format: record_rules.ValueFormat.ValueType = record_rules.VALUE_FORMAT_UNSPECIFIED,
+) -> None:
     try:
-        check_expression(expression)
+        check_expression(expression, value_format)
     except InvalidExpressionError as error:
         raise InvalidField(field, str(error)) from None
 
