@@ -20,7 +20,7 @@ from meshctl.commands.files import (
     show_lines,
     show_plan,
 )
-from meshctl.commands.rule_options import change_options, rule_name
+from meshctl.commands.rule_options import change_options
 from meshctl.completions import cluster_names, rule_ids
 from meshctl.meshfile.plan import SPEC_FIELDS, cluster_difference
 from meshctl.output import as_dict, count, moment, print_json, print_table
@@ -35,6 +35,7 @@ DEFAULT_HISTORY = 20
 @click.option("--rule", "rule", metavar="RULE", shell_complete=rule_ids, help="Only what was decided about this rule.")
 @click.option("--cluster", metavar="CLUSTER", shell_complete=cluster_names, help="Only about this cluster.")
 @click.option("--record-rule", metavar="ID", help="Only about this mirror or content rule.")
+@click.option("--schedule", metavar="ID", help="Only about this scheduled change.")
 @click.option(
     "-n",
     "--count",
@@ -51,6 +52,7 @@ def history(
     rule: str | None,
     cluster: str | None,
     record_rule: str | None,
+    schedule: str | None,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -62,18 +64,16 @@ def history(
       meshctl history --rule orders -n 5
       meshctl history --cluster c2 -o json
     """
-    given = [each for each in (topic, rule, cluster, record_rule) if each is not None]
+    named = {"rules": rule, "clusters": cluster, "recordrules": record_rule, "schedules": schedule}
+    names = [f"{collection}/{name.split('/')[-1]}" for collection, name in named.items() if name is not None]
+    given = [*names, *([] if topic is None else [topic])]
     if len(given) > 1:
-        raise click.UsageError("TOPIC, --rule, --cluster and --record-rule exclude each other: ask for one of them")
+        raise click.UsageError(f"{' and '.join(given)}: ask for one of them")
     request = admin.ListHistoryRequest()
-    if topic is not None:
+    if names:
+        request.name = names[0]
+    elif topic is not None:
         request.topic = topic
-    elif rule is not None:
-        request.name = rule_name(rule)
-    elif cluster is not None:
-        request.name = f"clusters/{cluster}"
-    elif record_rule is not None:
-        request.name = f"recordrules/{record_rule}"
     found = session.connect().history(request, number)
     if session.as_json:
         print_json({"entries": [as_dict(each) for each in found]})

@@ -155,23 +155,26 @@ def _instance_removed(event: events.Event, known: Known) -> Iterator[str]:
 def _scheduled(event: events.Event, known: Known) -> Iterator[str]:
     change = event.change_scheduled
     command = change.command.TypeName().rpartition(".")[2].removesuffix("Request")
-    yield f"{change.name}: {command} is to be carried out at {_moment(change.time)}"
+    yield f"scheduled as {_schedule(change.name)} for {_moment(change.time)}: {command}"
 
 
 def _schedule_ended(event: events.Event, known: Known) -> Iterator[str]:
     ended = event.scheduled_change_ended
-    outcome = events.ScheduleOutcome.Name(ended.outcome).removeprefix("SCHEDULE_OUTCOME_").lower()
-    revision = f" as revision {ended.revision}" if ended.revision else ""
-    problem = f": {ended.problem}" if ended.problem else ""
-    yield f"{ended.name}: {outcome}{revision}{problem}"
+    what = _OUTCOMES.get(ended.outcome, "ended in a way that this release does not know")
+    more = f"revision {ended.revision}" if ended.revision else ended.problem
+    yield f"scheduled change {_schedule(ended.name)} {what}{': ' if more else ''}{more}"
+
+
+def _schedule(name: str) -> str:
+    return name.removeprefix("schedules/")
 
 
 def _frozen(event: events.Event, known: Known) -> Iterator[str]:
-    yield "changes are refused from here on"
+    yield "the mesh is frozen: changes are refused"
 
 
 def _thawed(event: events.Event, known: Known) -> Iterator[str]:
-    yield "changes are taken again"
+    yield "the mesh takes changes again"
 
 
 def _record_rule_created(event: events.Event, known: Known) -> Iterator[str]:
@@ -231,6 +234,12 @@ _RULE_FIELDS: dict[str, Callable[[ForwardingRule], str]] = {
     "shadow_topics": lambda rule: "yes" if rule.shadow_topics else "no",
     "span_clusters": lambda rule: "yes" if rule.span_clusters else "no",
     "nodes": lambda rule: NodeView(rule.node_view).value,
+}
+_OUTCOMES = {
+    events.SCHEDULE_OUTCOME_DONE: "made",
+    events.SCHEDULE_OUTCOME_REFUSED: "refused",
+    events.SCHEDULE_OUTCOME_MISSED: "missed",
+    events.SCHEDULE_OUTCOME_CANCELLED: "cancelled",
 }
 _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "cluster_registered": _cluster_registered,

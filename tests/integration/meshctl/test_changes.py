@@ -49,9 +49,7 @@ def test_a_change_is_made_at_its_time(meshctl: Meshctl, topic: str) -> None:
     wait_until(lambda: as_json(meshctl, "explain", topic)["cluster"] == "kafka_c1", "the change is made")
     identifier = scheduled["name"].removeprefix("schedules/")
     wait_until(
-        lambda: (
-            f"scheduled change {identifier} made: revision" in meshctl("history", "--stream", scheduled["name"]).stdout
-        ),
+        lambda: f"scheduled change {identifier} made: revision" in meshctl("history", "--schedule", identifier).stdout,
         "its outcome is on record",
     )
 

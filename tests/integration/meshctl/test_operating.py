@@ -58,7 +58,7 @@ def test_a_rule_is_set_explained_moved_and_removed(
     assert as_json(meshctl, "explain", f"{first}-1")["cluster"] == "kafka_c2"
     meshctl("rule", "remove", "--prefix", first)
     assert as_json(meshctl, "explain", f"{first}-1")["cluster"] == ""
-    reasons = {(each["reason"], each["actor"].split("@")[0]) for each in as_json(meshctl, "history")["events"]}
+    reasons = {(each["reason"], each["actor"].split("@")[0]) for each in as_json(meshctl, "history")["entries"]}
     assert ("harvest", "ada") in reasons
     meshctl("rule", "remove", "--topic", second)
 

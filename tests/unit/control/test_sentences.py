@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf.message import Message
 
@@ -115,7 +117,22 @@ def test_a_command_to_come_is_told_by_its_name() -> None:
     scheduled = events.ChangeScheduled(name="schedules/x")
     scheduled.time.FromSeconds(1_800_000_000)
     scheduled.command.Pack(admin.SetRuleRequest())
-    assert told(scheduled) == ["schedules/x: SetRule is to be carried out at 2027-01-15 08:00:00 UTC"]
+    assert told(scheduled) == ["scheduled as x for 2027-01-15 08:00:00 UTC: SetRule"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fields", "says"),
+    [
+        (events.SCHEDULE_OUTCOME_DONE, {"revision": 12}, "made: revision 12"),
+        (events.SCHEDULE_OUTCOME_REFUSED, {"problem": "c9 is not registered"}, "refused: c9 is not registered"),
+        (events.SCHEDULE_OUTCOME_CANCELLED, {}, "cancelled"),
+    ],
+)
+def test_what_became_of_it_is_told(
+    outcome: events.ScheduleOutcome.ValueType, fields: dict[str, Any], says: str
+) -> None:
+    ended = events.ScheduledChangeEnded(name="schedules/x", outcome=outcome, **fields)
+    assert told(ended) == [f"scheduled change x {says}"]
 
 
 def test_a_huge_change_is_told_within_bounds() -> None:
