@@ -90,6 +90,8 @@ def event(of: events.Event) -> str:
             return f"cluster {of.cluster_removed.cluster_name} removed"
         case "rule_set_changed":
             changes = "; ".join(_change(each) for each in of.rule_set_changed.changes)
+            if of.rule_set_changed.HasField("canary"):
+                return f"{changes} (tried by some clients first)"
             return changes + (" (held until all gateways switch)" if of.rule_set_changed.needs_hold else "")
         case "rollout_switched":
             return f"revision {of.rollout_switched.revision} in force on all gateways"

@@ -2,7 +2,7 @@
 
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.errors import InvalidRuleError
-from mesh.routing.fold import Folding, LogGapError, RoutingState, fold
+from mesh.routing.fold import Folding, LogGapError, RoutingState, fold, is_pending
 from mesh.routing.rules import (
     MAX_NAME,
     ExactName,
@@ -17,6 +17,7 @@ from mesh.routing.rules import (
     field_of,
 )
 from mesh.routing.table import Route, RoutingTable, UpstreamCluster, may_move_topics
+from mesh.routing.trial import Trial, takes_part
 from mesh.routing.visits import Past, Place, Stay
 
 __all__ = [
@@ -41,9 +42,12 @@ __all__ = [
     "RuleVersion",
     "Stay",
     "Subject",
+    "Trial",
     "UnmatchedTopics",
     "UpstreamCluster",
     "field_of",
     "fold",
+    "is_pending",
     "may_move_topics",
+    "takes_part",
 ]

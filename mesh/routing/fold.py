@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from mesh.routing.codec import cluster_from_proto
 from mesh.routing.history import RuleHistory
 from mesh.routing.table import RoutingTable, UpstreamCluster
+from mesh.routing.trial import Trial
 from mesh.rpc import events
 
 
@@ -30,6 +31,8 @@ class RoutingState:
     effective: RoutingTable = field(default_factory=RoutingTable)
     pending: RoutingTable | None = None
     position: int = 0
+    trial: Trial | None = None
+    """Who tries the pending table; None where data planes hold for it."""
 
 
 def fold(state: RoutingState, event: events.Event) -> RoutingState:
@@ -46,6 +49,11 @@ def with_changes(table: RoutingTable, revision: int, changes: Iterable[events.Ru
     return draft.table
 
 
+def is_pending(change: events.RuleSetChanged) -> bool:
+    """Whether the change counts only from its RolloutSwitched on."""
+    return change.needs_hold or change.HasField("canary")
+
+
 class Folding:
     """A state that is carried on from event to event. After an error it is of no use any more."""
 
@@ -53,14 +61,15 @@ class Folding:
         self.position = state.position
         self._state: RoutingState | None = state
         self._effective = _Draft(state.effective)
-        self._rollout = None if state.pending is None else _Rollout.of(state.pending)
+        self._rollout = None if state.pending is None else _Rollout.of(state.pending, state.trial)
 
     @property
     def state(self) -> RoutingState:
         """The state now. What no event has changed since the last time is the same object."""
         if self._state is None:
             pending = None if self._rollout is None else self._rollout.draft_on(self._effective).table
-            self._state = RoutingState(self._effective.table, pending, self.position)
+            trial = None if self._rollout is None else self._rollout.trial
+            self._state = RoutingState(self._effective.table, pending, self.position, trial)
         elif self._state.position != self.position:
             self._state = replace(self._state, position=self.position)
         return self._state
@@ -101,8 +110,9 @@ class Folding:
         self._state = None
 
     def _change_rules(self, change: events.RuleSetChanged) -> None:
-        if change.needs_hold or change.HasField("canary"):
-            self._rollout = _Rollout(self.position, tuple(change.changes))
+        if is_pending(change):
+            trial = Trial.of(change.canary) if change.HasField("canary") else None
+            self._rollout = _Rollout(self.position, tuple(change.changes), trial)
         else:
             if self._rollout is not None:
                 self._rollout.draft_on(self._effective)  # as the rules were when it was decided
@@ -162,14 +172,15 @@ class _Rollout:
     """A change that does not count yet. It is applied to the rules as they were when it was decided, as late as can be:
     when somebody wants to see the table, when those rules change, or at the switch."""
 
-    def __init__(self, revision: int, changes: Sequence[events.RuleChange]) -> None:
+    def __init__(self, revision: int, changes: Sequence[events.RuleChange], trial: Trial | None) -> None:
         self.revision = revision
+        self.trial = trial
         self._changes = changes
         self._draft: _Draft | None = None
 
     @classmethod
-    def of(cls, table: RoutingTable) -> _Rollout:
-        rollout = cls(table.revision, ())
+    def of(cls, table: RoutingTable, trial: Trial | None) -> _Rollout:
+        rollout = cls(table.revision, (), trial)
         rollout._draft = _Draft(table)
         return rollout
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mesh.routing.codec import table_from_proto, table_to_proto
 from mesh.routing.fold import RoutingState
-from mesh.rpc import snapshots
+from mesh.routing.trial import Trial
+from mesh.rpc import events, snapshots
 
 
 def state_to_proto(state: RoutingState) -> snapshots.RoutingState:
@@ -12,6 +13,7 @@ def state_to_proto(state: RoutingState) -> snapshots.RoutingState:
         effective=table_to_proto(state.effective),
         pending=None if state.pending is None else table_to_proto(state.pending),
         position=state.position,
+        trial=None if state.trial is None else _trial_to_proto(state.trial),
     )
 
 
@@ -21,4 +23,9 @@ def state_from_proto(message: snapshots.RoutingState) -> RoutingState:
         table_from_proto(message.effective),
         table_from_proto(message.pending) if message.HasField("pending") else None,
         message.position,
+        Trial.of(message.trial) if message.HasField("trial") else None,
     )
+
+
+def _trial_to_proto(trial: Trial) -> events.Canary:
+    return events.Canary(members=sorted(trial.members), permille=trial.permille)

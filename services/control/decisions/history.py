@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mesh.routing import ForwardingRule, RuleVersion
+from mesh.routing import ForwardingRule, RuleVersion, is_pending
 from mesh.rpc import events
 from services.control.domain.history import Entry, homes_at, homes_if, place_text, turning_points
 from services.control.domain.sentences import MOST_SENTENCES, Known, sentences
@@ -145,6 +145,6 @@ def _living(version: RuleVersion) -> RuleVersion:
 def _outcome(event: events.Event, outcome: Outcome | None) -> str:
     """Empty where nothing was to be seen through."""
     changed = event.rule_set_changed
-    if outcome is None or not (changed.needs_hold or changed.HasField("canary")):
+    if outcome is None or not is_pending(changed):
         return ""
     return f"{outcome.state}: {outcome.cause}" if outcome.cause else outcome.state

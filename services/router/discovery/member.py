@@ -10,7 +10,9 @@ Theory of operation
    table came into force, Release when not, and after either the table in force where it is another one by then. Who has
    a table that is newer than the pending one (a cluster changed meanwhile) gets no Switch, but the table in force.
    Whether a revision came into force is read off the table in force: rule versions or pasts begin or end at it. So
-   states may be skipped without harm.
+   states may be skipped without harm. A pending table that is tried first (`RoutingState.trial`) makes a Try on the
+   members that take part, and nothing on the others. That takes minutes: a cluster that changes meanwhile is told at
+   once, and the Try again behind it.
 4. A refused Switch is made good by Apply: the member had let go of the hold by itself, and must not stay on the table
    before. Any other refusal stands until there is another table: the member knows better what it can't run.
 5. Answers come in the order of the orders. One to an order that was overtaken (a HELD that crossed a Release) is
@@ -40,7 +42,7 @@ class MemberState(Enum):
     GREETING = "its own hello"
     ADMISSION = "a table that is not older than its own"
     NEWS = "the next table"
-    ROLLOUT_END = "switch or release of what it holds"
+    ROLLOUT_END = "switch or release of what it holds or tries"
 
 
 class Answer(Enum):
@@ -48,6 +50,7 @@ class Answer(Enum):
 
     APPLIED = "applied"
     HELD = "held"
+    TRYING = "trying"
     REFUSED = "refused"
 
 
@@ -101,6 +104,12 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Try:
+    table: RoutingTable
+    permille: int
+
+
+@dataclass(frozen=True, slots=True)
 class Switch:
     revision: int
 
@@ -110,7 +119,7 @@ class Release:
     revision: int
 
 
-Order = Apply | Hold | Switch | Release
+Order = Apply | Hold | Try | Switch | Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +146,9 @@ class _Due:
 class Member:
     """The machine. `receive` takes a message and returns the orders that follow from it."""
 
-    def __init__(self, news: News | None) -> None:
+    def __init__(self, name: str, news: News | None) -> None:
+        """`name`: as in members/{name}."""
+        self._name = name
         self.state = MemberState.GREETING
         self.standing = Standing()
         self._news = news
@@ -177,8 +188,13 @@ class Member:
         orders: list[Order] = []
         if news.state.effective is not self._told:
             orders.append(self._apply(news.state.effective, news.decided_at))
-        pending = news.state.pending
-        if pending is not None and news.hold_ms > 0:
+        pending, trial = news.state.pending, news.state.trial
+        if pending is not None and trial is not None:
+            if trial.concerns(self._name):
+                self.state, self._held = MemberState.ROLLOUT_END, pending
+                self._expect(pending.revision, Answer.TRYING, news.decided_at)
+                orders.append(Try(pending, trial.permille))
+        elif pending is not None and news.hold_ms > 0:
             self.state, self._held = MemberState.ROLLOUT_END, pending
             self._expect(pending.revision, Answer.HELD, news.decided_at)
             orders.append(Hold(pending, news.hold_ms))
@@ -188,7 +204,8 @@ class Member:
         held, pending = self._held, news.state.pending
         assert held is not None  # the state says so
         if pending is not None and pending.revision == held.revision:
-            return self._remember(news)
+            is_newer = news.state.effective is not self._told
+            return self._follow(news) if news.state.trial is not None and is_newer else self._remember(news)
         self.state, self._held = MemberState.NEWS, None
         if not _came_into_force(held.revision, news.state.effective):
             return (self._release(held), *self._follow(news))
@@ -207,7 +224,7 @@ class Member:
         return Switch(held.revision)
 
     def _release(self, held: RoutingTable) -> Release:
-        self._due = deque(due for due in self._due if due.answer is not Answer.HELD)
+        self._due = deque(due for due in self._due if due.answer not in (Answer.HELD, Answer.TRYING))
         if self.standing.revision == held.revision:
             self.standing = Standing(self._runs, Answer.APPLIED if self._runs else None)
         return Release(held.revision)

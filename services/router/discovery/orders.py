@@ -6,7 +6,7 @@ from collections import deque
 
 from mesh.routing import RoutingTable, codec
 from mesh.rpc import admin, discovery, routing
-from services.router.discovery.member import Answer, Answered, Apply, Hold, Order, ProtocolError, Release, Switch
+from services.router.discovery.member import Answer, Answered, Apply, Hold, Order, ProtocolError, Release, Switch, Try
 
 REMEMBERED_TABLES = 4
 """Encoded tables kept for the next member: those in force and pending, now and just before."""
@@ -14,9 +14,10 @@ REMEMBERED_TABLES = 4
 PHASES = {
     Answer.APPLIED: admin.MEMBER_PHASE_APPLIED,
     Answer.HELD: admin.MEMBER_PHASE_HELD,
+    Answer.TRYING: admin.MEMBER_PHASE_TRYING,
     Answer.REFUSED: admin.MEMBER_PHASE_REFUSED,
 }
-_ANSWERS = {admin.MEMBER_PHASE_APPLIED: Answer.APPLIED, admin.MEMBER_PHASE_HELD: Answer.HELD}
+_ANSWERS = {phase: answer for answer, phase in PHASES.items() if answer is not Answer.REFUSED}
 
 
 class OrderEncoder:
@@ -31,6 +32,9 @@ class OrderEncoder:
                 return discovery.WatchResponse(apply=self._encoded(table))
             case Hold(table, hold_ms):
                 return discovery.WatchResponse(hold=discovery.HoldOrder(table=self._encoded(table), hold_ms=hold_ms))
+            case Try(table, permille):
+                trial = discovery.TrialOrder(table=self._encoded(table), permille=permille)
+                return discovery.WatchResponse(trial=trial)
             case Switch(revision):
                 return discovery.WatchResponse(switch=discovery.SwitchOrder(revision=revision))
             case Release(revision):
@@ -52,6 +56,6 @@ def answered(request: discovery.WatchRequest, at: float) -> Answered:
     answer = _ANSWERS.get(request.ack.phase)
     if answer is None:
         raise ProtocolError(
-            f"ack of revision {request.ack.revision} with phase {request.ack.phase}; due is APPLIED or HELD"
+            f"ack of revision {request.ack.revision} with phase {request.ack.phase}; due is APPLIED, HELD or TRYING"
         )
     return Answered(request.ack.revision, answer, at)

@@ -111,6 +111,8 @@ class Roster:
             phase_reason=standing.reason,
             router=self._router.removeprefix("members/"),
             client_count=session.clients.total,
+            requests=session.clients.requests,
+            canary_requests=session.clients.canary_requests,
             lag_ms=1000 * (standing.lag_s or 0.0),
         )
 

@@ -36,7 +36,7 @@ class Session:
         self.clients = discovery.ClientReport()
         """Who is connected to it, as it said last; never changed in place."""
         self.ending: Ending | None = None
-        self._member = Member(news)
+        self._member = Member(identity.name.removeprefix("members/"), news)
         self._outbox: deque[Order] = deque()
         self._wake = asyncio.Event()
 

@@ -28,6 +28,12 @@ class DecisionLog:
         created = events.RuleChange(created=_rule(topic, to), rank=float(len(self.events) + 1))
         return self._add(events.Event(rule_set_changed=events.RuleSetChanged(changes=[created], needs_hold=hold)))
 
+    def tried(self, topic: str, *, to: str, by: tuple[str, ...] = (), permille: int = 100) -> RoutingState:
+        """A new rule that these members (all of them) try first; pending until `switch` or `abort`."""
+        created = events.RuleChange(created=_rule(topic, to), rank=float(len(self.events) + 1))
+        canary = events.Canary(members=by, permille=permille)
+        return self._add(events.Event(rule_set_changed=events.RuleSetChanged(changes=[created], canary=canary)))
+
     def move(self, topic: str, *, to: str) -> RoutingState:
         """A rule that is there gets another target; pending until `switch` or `abort`."""
         updated = events.RuleChange(updated=_rule(topic, to))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.routing import RoutingState
+from mesh.routing import RoutingState, RoutingTable
 from services.router.discovery.member import (
     MAX_UNANSWERED,
     TRANSITIONS,
@@ -22,8 +22,9 @@ from services.router.discovery.member import (
     Release,
     Standing,
     Switch,
+    Try,
 )
-from tests.unit.router.decisions import two_clusters
+from tests.unit.router.decisions import DecisionLog, two_clusters
 
 HOLD_MS = 5000
 DECIDED = 1000.0
@@ -52,7 +53,7 @@ class Playbook:
     """`play >> message`, then `play << order` for each order that follows; nothing may be left over."""
 
     def __init__(self, state: RoutingState | None) -> None:
-        self.member = Member(None if state is None else news(state))
+        self.member = Member("g1", None if state is None else news(state))
         self._orders: list[Order] = []
 
     def __rshift__(self, message: Message) -> Playbook:
@@ -328,8 +329,76 @@ def test_what_is_not_in_the_table_of_transitions_breaks_the_protocol(state: Memb
     if (state, kind) in TRANSITIONS:
         return
     log = two_clusters()
-    member = Member(news(log.state))
+    member = Member("g1", news(log.state))
     member.state = state
     messages: dict[type[Message], Message] = {Hello: Hello(1), News: news(log.state), Answered: applied(1)}
     with pytest.raises(ProtocolError, match=f"while the router waits for {state.value}"):
         member.receive(messages[kind])
+
+
+def trying(revision: int) -> Answered:
+    return Answered(revision, Answer.TRYING, DECIDED + TO_HOLD)
+
+
+def pending_of(log: DecisionLog) -> RoutingTable:
+    assert log.state.pending is not None
+    return log.state.pending
+
+
+def test_a_canary_is_tried_by_who_takes_part_and_then_switched() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.tried("bananas", to="c2", by=("g1",))) << Try(pending_of(log), 100)
+    play >> trying(4)
+    assert play.member.standing == Standing(4, Answer.TRYING, lag_s=TO_HOLD)
+    play >> news(log.switch()) << Switch(4)
+    play >> applied(4)
+    play.done()
+    assert play.member.standing.answer is Answer.APPLIED
+
+
+def test_a_canary_that_is_given_up_is_released() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.tried("bananas", to="c2")) << Try(pending_of(log), 100)
+    play >> trying(4)
+    play >> news(log.abort()) << Release(4)
+    play.done()
+    assert play.member.standing == Standing(3, Answer.APPLIED)
+
+
+def test_who_does_not_take_part_hears_of_a_canary_when_it_is_for_everybody() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.tried("bananas", to="c2", by=("g2",)))
+    play >> news(log.switch()) << Apply(log.state.effective)
+    play >> applied(4)
+    play.done()
+
+
+def test_a_cluster_that_changes_while_a_canary_is_tried_is_told_at_once() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.tried("bananas", to="c2")) << Try(pending_of(log), 100)
+    play >> trying(4)
+    play >> news(log.cluster("c3")) << Apply(log.state.effective) << Try(pending_of(log), 100)
+    play >> applied(5)
+    play >> trying(4)
+    play >> news(log.switch()) << Apply(log.state.effective)
+    play.done()
+
+
+def test_one_that_comes_in_the_middle_of_a_canary_tries_it_too() -> None:
+    log = two_clusters()
+    log.tried("bananas", to="c2")
+    play = Playbook(log.state)
+    play >> Hello(0) << Apply(log.state.effective) << Try(pending_of(log), 100)
+    play.done()
