@@ -20,7 +20,7 @@ from tests.integration.control.world import Cable, World, create_topic, refused,
 from tests.integration.gateway.records import produce, read_all
 from tests.integration.router.parts import ServiceProcess
 
-START_S = 30.0
+START_S = 60.0
 
 
 class Pair:
@@ -32,6 +32,8 @@ class Pair:
         self._clusters = clusters
         self._folder = folder
         self._processes: list[ServiceProcess] = []
+        self._router_port = free_block(2)
+        self.cable = Cable(f"router://127.0.0.1:{self._router_port}")
 
     async def start(self) -> None:
         for bootstrap in self._clusters.values():
@@ -40,11 +42,11 @@ class Pair:
         router = await self._service(
             "router",
             "r1",
+            self._router_port,
             HOME_BOOTSTRAP_SERVERS=self.world.home,
             EVENTS_TOPIC=self.world.settings.events_topic,
             CONTROL_ADDRESS=f"127.0.0.1:{self.world.control.port}",
         )
-        self.cable = Cable(f"router://{router.address}")
         await self.cable.mend()
         self.g1, self.g2 = await asyncio.gather(
             self._gateway("g1", router.address), self._gateway("g2", self.cable.url.removeprefix("router://"))
@@ -76,6 +78,10 @@ class Pair:
 
         await until(is_so, f"{name} is left behind")
 
+    async def starts(self, process: ServiceProcess) -> None:
+        process.start()
+        await asyncio.to_thread(wait_until, lambda: process.ready() == "ready", "it is ready", START_S)
+
     async def produce(self, gateway: ServiceProcess, value: str) -> None:
         await asyncio.to_thread(produce, gateway.address, self.topic, [value])
 
@@ -85,14 +91,18 @@ class Pair:
 
     async def _gateway(self, name: str, router: str) -> ServiceProcess:
         return await self._service(
-            "gateway", name, ROUTER_ADDRESSES=router, STATE_DIR=str(self._folder / name), DRAIN_TIMEOUT_S="1"
+            "gateway",
+            name,
+            free_block(2),
+            ROUTER_ADDRESSES=router,
+            STATE_DIR=str(self._folder / name),
+            DRAIN_TIMEOUT_S="1",
         )
 
-    async def _service(self, service: str, name: str, **settings: str) -> ServiceProcess:
-        process = ServiceProcess(service, free_block(2), self._folder / f"{name}.log", {"NAME": name, **settings})
+    async def _service(self, service: str, name: str, port: int, **settings: str) -> ServiceProcess:
+        process = ServiceProcess(service, port, self._folder / f"{name}.log", {"NAME": name, **settings})
         self._processes.append(process)
-        process.start()
-        await asyncio.to_thread(wait_until, lambda: process.ready() == "ready", f"{name} is ready", START_S)
+        await self.starts(process)
         return process
 
 
@@ -149,10 +159,13 @@ async def test_one_that_stops_in_order_is_not_waited_for_and_one_that_is_killed_
 
     await until(is_gone, "g2 has said goodbye, through its router")
     assert list((await world.set(topic, "c2")).warnings) == []
+    await pair.starts(pair.g2)  # the table on its disk is from before the move
+    await pair.produce(pair.g2, "first of all")
+    assert (await pair.records("c1"), await pair.records("c2")) == ([], ["first of all"])
 
     await asyncio.to_thread(pair.g1.stop, signal.SIGKILL)
     await pair.is_left_behind("g1")
     await refused(world.set(topic, "c1"), grpc.StatusCode.ABORTED, "g1 has not been heard of")
-    pair.g1.start()  # as its supervisor does: under the same name
+    await pair.starts(pair.g1)  # as its supervisor does: under the same name
     await pair.runs("g1", world.control.journal.view.state.effective.revision)
     assert list((await world.set(topic, "c1")).warnings) == []
