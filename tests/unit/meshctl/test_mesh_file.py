@@ -163,5 +163,6 @@ def test_the_example_of_the_repository_is_right() -> None:
     file = parse((Path(__file__).parents[3] / "examples" / "mesh.yaml").read_text(encoding="utf-8"))
     assert len(file.clusters) == 2
     assert file.rules is not None
-    assert len(file.rules) == 7
+    assert len(file.rules) == 9
+    assert len(file.record_rules or ()) == 1
     assert not file.notices  # security and connection properties count for every connection
