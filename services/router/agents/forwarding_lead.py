@@ -31,8 +31,8 @@ LOOK_INTERVAL = 1.0
 """Seconds between two looks at how the rules go on, and at most one report to control for each."""
 GIVE_UP_WITHIN = 5.0
 """Seconds that rules may take to end their last transaction before a partition is given up; then they are ended."""
-LEAVE_WITHIN = 3.0
-"""Seconds that a router which stops takes to leave the group; a stop promises 5 in all."""
+LEAVE_WITHIN = 2.5
+"""Seconds that a router which stops takes to leave the group; a stop promises 5 in all, the worker's end included."""
 WORKER = (sys.executable, "-m", "services.router.forwarding")
 
 log = structlog.get_logger(__name__)

@@ -24,8 +24,8 @@ LARGEST_BACKLOG = 4 * LARGEST_LINE
 """Bytes of orders that the process has not read; beyond that it hangs."""
 LONGEST_SILENCE = 60.0
 """Seconds without a word of a process that runs rules; it speaks once a second, and beyond this it hangs."""
-STOP_TIMEOUT = 2.0
-"""Seconds that the process may take to end when its stdin does."""
+STOP_TIMEOUT = 1.0
+"""Seconds that the process may take to end when its stdin does; its rules have ended before, where there was time."""
 
 log = structlog.get_logger(__name__)
 
