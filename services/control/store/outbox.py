@@ -3,9 +3,10 @@
 Theory of operation
 1. Only the leader publishes. It starts after the stored position, sends events in the order of their positions
    through an idempotent producer with acks=all, and stores the new position when all are acknowledged.
-2. After any failure it starts again from the stored position, with a new producer: events may come twice, never
-   in a wrong order without their successors again. Readers drop what they have seen, by position. Nothing is
-   ever left out.
+2. After any failure it starts again from the stored position, with a new producer: it may go back to events that
+   are there already, and goes on from there in order. A leader that was cut off may add its last batch late; all
+   before that batch is there by then. Readers drop what they have seen, by position. Nothing is ever left out.
+   Bytes are those of the log: the chain of hashes holds in the topic too.
 3. The position counts for one Kafka cluster. When the home cluster is another one, or its topic is empty,
    everything is sent again.
 4. A topic whose last event is not in this database holds the log of another mesh (or of a database that was lost).
