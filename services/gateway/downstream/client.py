@@ -25,6 +25,7 @@ from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import FrameStream
+from services.gateway.requests.failures import is_failure
 from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
@@ -300,6 +301,9 @@ class ClientConnection(FrameStream):
             counter = metrics.requests.labels(api_name(key[0]), str(key[1]), outcome)
             _request_counters[key] = counter
         counter.inc()
+        trial = self._mesh.tables.trial
+        if trial is not None:
+            (trial.tried if self._follower.tries else trial.others).count(is_failure(answer))
 
     # --- back-pressure -------------------------------------------------------------------------------------------
 

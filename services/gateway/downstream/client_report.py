@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mesh.rpc import discovery
+from mesh.rpc import admin, discovery
+from services.gateway.downstream.tables import Ends, TrialRun
 from services.gateway.requests.memory import Session
 from services.gateway.requests.uses import GROUPS_REMEMBERED, IDS_REMEMBERED, TOPICS_REMEMBERED
 
@@ -30,8 +31,8 @@ class _Kind:
         self.transactional_ids.update(session.uses.transactional_ids)
 
 
-def client_report(sessions: Iterable[Session]) -> discovery.ClientReport:
-    """Equal for equal clients, in whatever order they came."""
+def client_report(sessions: Iterable[Session], trial: TrialRun | None = None) -> discovery.ClientReport:
+    """Equal for equal clients, in whatever order they came. While a table is tried it says how requests end."""
     kinds: dict[tuple[str, str, str, str], _Kind] = {}
     total = 0
     for session in sessions:
@@ -40,6 +41,9 @@ def client_report(sessions: Iterable[Session]) -> discovery.ClientReport:
         total += 1
     room = MAX_NAMES
     report = discovery.ClientReport(total=total)
+    if trial is not None:
+        report.requests.CopyFrom(_counts(trial.others))
+        report.canary_requests.CopyFrom(_counts(trial.tried))
     for (client_id, software, host, principal), kind in sorted(kinds.items(), key=lambda each: each[0])[:MAX_CLIENTS]:
         client = report.clients.add(
             client_id=client_id, software=software, host=host, principal=principal, connections=kind.connections
@@ -52,6 +56,10 @@ def client_report(sessions: Iterable[Session]) -> discovery.ClientReport:
             told.extend(sorted(names)[: min(most, room)])
             room -= len(told)
     return report
+
+
+def _counts(ends: Ends) -> admin.RequestCounts:
+    return admin.RequestCounts(answered=ends.answered, failed=ends.failed)
 
 
 def _software(session: Session) -> str:

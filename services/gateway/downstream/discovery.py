@@ -37,6 +37,7 @@ from services.gateway.downstream.client_report import client_report
 from services.gateway.downstream.hold import Hold
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.routers import NoRouterError, Routers
+from services.gateway.downstream.tables import TrialRun
 from services.gateway.upstream import security
 
 log = structlog.get_logger(__name__)
@@ -46,6 +47,8 @@ FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
 FIRST_PATIENCE_S, MAX_PATIENCE_S = 3.0, 60.0
 """How long a router may have nothing to tell where there are others. It grows while none has."""
 CLIENTS_EVERY_S = 3.0
+TRIAL_EVERY_S = 1.0
+"""While a table is tried: how requests end decides whether it goes on."""
 MAX_QUEUED_ANSWERS = 1000
 GOODBYE_S = 2.0
 """For the last word; a router that does not take it in time will do without."""
@@ -75,12 +78,15 @@ class Discovery:
         self._state_dir = state_dir
         self._mesh = mesh
         self._connections = connections
-        self._answers: asyncio.Queue[discovery.WatchRequest] = asyncio.Queue(MAX_QUEUED_ANSWERS)
+        self._answers: asyncio.Queue[discovery.WatchRequest | None] = asyncio.Queue(MAX_QUEUED_ANSWERS)
+        """None ends what is said to a router: gRPC would wait for more when the router is gone."""
         self._holding: asyncio.Task[None] | None = None
         self._pending: RoutingTable | None = None
         self._arriving: RoutingTable | None = None
         """To be put in force when the old clusters have answered."""
         self._expiry: asyncio.TimerHandle | None = None
+        self._complaint = ""
+        """What was last said of routers that can't be reached: once is enough."""
         self._watching = False
         self._leaving = False
         self._left = asyncio.Event()
@@ -129,12 +135,14 @@ class Discovery:
                 if isinstance(response, discovery.WatchResponse):
                     metrics.discovery_connected.set(1)
                     log.info("router connected", router=address)
-                    told = True
+                    told, self._complaint = True, ""
                 while isinstance(response, discovery.WatchResponse):
                     self._carry_out(response)
                     response = await stream.read()
         except NoRouterError as error:
-            log.warning("no router can be reached", reason=str(error))
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.warning("no router can be reached; trying on", reason=self._complaint)
         except TimeoutError:
             log.warning("router has nothing to tell; trying the next one", router=address, s=patience_s)
         except grpc.aio.AioRpcError as error:
@@ -143,11 +151,13 @@ class Discovery:
             log.exception("an order could not be carried out", router=address)
         finally:
             self._watching = False
+            self._mesh.tables.try_out(None)  # nobody would end it; the next router lets it be tried again
             self._left.set()
             self.looked.set()
             metrics.discovery_connected.set(0)
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
+            self._answer(None)
         return told
 
     async def _requests(self) -> AsyncIterator[discovery.WatchRequest]:
@@ -159,8 +169,8 @@ class Discovery:
         )
         answers = self._answers
         yield discovery.WatchRequest(hello=discovery.Hello(member=member, revision=self._mesh.table.revision))
-        while True:
-            yield await answers.get()
+        while (answer := await answers.get()) is not None:
+            yield answer
 
     # --- orders --------------------------------------------------------------------------------------------------
 
@@ -173,6 +183,8 @@ class Discovery:
                 self._apply(order.apply)
             case "hold":
                 self._hold(order.hold.table, order.hold.hold_ms / 1000)
+            case "trial":
+                self._try_out(order.trial.table, order.trial.permille)
             case "switch":
                 self._switch(order.switch.revision)
             case "release":
@@ -262,13 +274,26 @@ class Discovery:
             self._holding = asyncio.get_running_loop().create_task(wait(), name="wait for old answers")
 
     def _switch(self, revision: int) -> None:
-        table = self._pending
+        trial = self._mesh.tables.trial
+        table = self._pending if trial is None else trial.table
         if table is None or table.revision != revision:
             self._refuse(revision, f"revision {revision} is not held here")
         elif not self._is_older(revision):
             self._run(table)
 
+    def _try_out(self, message: routing.RoutingTable, permille: int) -> None:
+        table = self._understood(message)
+        if table is None:
+            return
+        log.info("a table is tried", revision=table.revision, permille=permille)
+        self._mesh.tables.try_out(TrialRun(table, permille))
+        self._answer_ack(table.revision, admin.MEMBER_PHASE_TRYING)
+
     def _release(self, why: str) -> None:
+        trial = self._mesh.tables.trial
+        if trial is not None:
+            log.warning("a table is tried no more", revision=trial.table.revision, why=why)
+            self._mesh.tables.try_out(None)
         if self._pending is not None:
             log.warning("hold released without a switch", revision=self._pending.revision, why=why)
             self._stop_waiting()
@@ -299,7 +324,7 @@ class Discovery:
     def _answer_ack(self, revision: int, phase: admin.MemberPhase.ValueType) -> None:
         self._answer(discovery.WatchRequest(ack=discovery.Ack(revision=revision, phase=phase)))
 
-    def _answer(self, answer: discovery.WatchRequest) -> None:
+    def _answer(self, answer: discovery.WatchRequest | None) -> None:
         try:
             self._answers.put_nowait(answer)
         except asyncio.QueueFull:
@@ -308,8 +333,9 @@ class Discovery:
     async def _report_clients(self) -> None:
         reported: discovery.ClientReport | None = None
         while True:
-            report = client_report(connection.session for connection in self._connections)
+            trial = self._mesh.tables.trial
+            report = client_report((connection.session for connection in self._connections), trial)
             if report != reported:
                 self._answer(discovery.WatchRequest(clients=report))
                 reported = report
-            await asyncio.sleep(CLIENTS_EVERY_S)
+            await asyncio.sleep(CLIENTS_EVERY_S if trial is None else TRIAL_EVERY_S)

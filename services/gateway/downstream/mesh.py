@@ -14,14 +14,12 @@ from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.tables import Tables, View
 from services.gateway.requests.memory import Memory, Session
-from services.gateway.requests.nodes import Advertised, VirtualNodes, nodes_for
+from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import MeshView
 from services.gateway.requests.topic_ids import known_name
 from services.gateway.upstream.clusters import Clusters
 
 log = structlog.get_logger(__name__)
-
-SOFTWARE_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +47,6 @@ class Mesh:
     producing: dict[object, Started] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""
     budget: ByteBudget = field(init=False)
-    _nodes: dict[tuple[Advertised, str, str], VirtualNodes] = field(init=False, default_factory=dict)
-    """Of the table in force, by listener and client software."""
 
     def __post_init__(self) -> None:
         self.budget = ByteBudget(self.limits.max_in_flight_bytes)
@@ -74,7 +70,7 @@ class Mesh:
         return MeshView(
             table=followed.table,
             clusters=followed.clusters(self.clusters.known),
-            nodes=self._nodes_of(advertised, session.software_name, session.software_version),
+            nodes=followed.nodes(advertised, session.software_name, session.software_version),
             session=session,
             memory=self.memory,
             served=self.clusters.served,
@@ -83,19 +79,10 @@ class Mesh:
             random_bits=secrets.randbits,
         )
 
-    def _nodes_of(self, advertised: Advertised, name: str, version: str) -> VirtualNodes:
-        nodes = self._nodes.get((advertised, name, version))
-        if nodes is None:
-            if len(self._nodes) >= SOFTWARE_REMEMBERED:  # clients may call themselves what they like
-                self._nodes.clear()
-            nodes = self._nodes[advertised, name, version] = nodes_for(self.table, advertised, name, version)
-        return nodes
-
     def run_table(self, table: RoutingTable) -> None:
         """Put a table in force: one assignment, for all requests that start from now on."""
         self.clusters.follow(table)
         self.tables.run(table)
-        self._nodes.clear()
         metrics.table_revision.set(table.revision)
         log.info("table in force", revision=table.revision, clusters=list(table.clusters), rules=len(table.living))
 

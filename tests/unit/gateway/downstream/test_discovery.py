@@ -14,7 +14,8 @@ from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway.downstream import last_table
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.messages import ProduceResponse
+from services.gateway.wire.messages import MetadataRequest, MetadataResponse, ProduceResponse
+from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_order import gated, produce, until, written
 
@@ -242,3 +243,41 @@ async def test_connected_clients_are_reported(router: ScriptedRouter, stage: Sta
     await stage.connect()
     await until(lambda: any(r.clients.total == 1 for r in router.said if r.WhichOneof("kind") == "clients"))
     assert reports == [] or reports[0].total == 0
+
+
+async def test_a_table_is_tried_by_some_clients_and_how_their_requests_end_is_told(
+    router: ScriptedRouter, stage: Stage
+) -> None:
+    tried = discovery.TrialOrder(table=table_to_proto(stage.table(2)), permille=1000)  # apples live nowhere by it
+    stage.gateway.mesh.run_table(stage.table(1, apples="c1"))
+    router.orders.put_nowait(discovery.WatchResponse(trial=tried))
+    await until(lambda: router.acks)
+    assert router.acks == [(2, admin.MEMBER_PHASE_TRYING)]
+    assert stage.gateway.mesh.table.revision == 1
+    client = await stage.connect()
+    await client.ask(MetadataRequest([MetadataRequestTopic(name="apples")]), 4, MetadataResponse)
+
+    def canaries() -> list[admin.RequestCounts]:
+        return [said.clients.canary_requests for said in router.said if said.clients.canary_requests.answered]
+
+    await until(canaries, 15)
+    router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
+    await until(lambda: router.acks[1:])
+    assert router.acks[1:] == [(2, APPLIED)]
+    assert stage.gateway.mesh.tables.trial is None
+
+
+async def test_a_trial_that_is_given_up_or_whose_router_is_lost_is_over(router: ScriptedRouter, stage: Stage) -> None:
+    tables = stage.gateway.mesh.tables
+    trial = discovery.WatchResponse(
+        trial=discovery.TrialOrder(table=table_to_proto(stage.table(2, apples="c2")), permille=500)
+    )
+    router.orders.put_nowait(trial)
+    await until(lambda: tables.trial is not None)
+    router.orders.put_nowait(discovery.WatchResponse(release=discovery.ReleaseOrder(revision=2)))
+    await until(lambda: tables.trial is None)
+    router.orders.put_nowait(trial)
+    await until(lambda: tables.trial is not None)
+    router.end()
+    await until(lambda: tables.trial is None)
+    assert tables.in_force.revision == 1

@@ -6,7 +6,7 @@ import pytest
 
 from mesh.routing import ClientIdentity, ClientMatch, ExactName, ForwardingRule, Match, RoutingTable, RuleVersion
 from mesh.routing import UnmatchedTopics as Unmatched
-from services.gateway.downstream.tables import Follower, Tables
+from services.gateway.downstream.tables import Follower, Tables, TrialRun
 from services.gateway.requests.memory import Session
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -150,3 +150,47 @@ def test_a_view_is_looked_up_again_only_when_something_has_changed() -> None:
     assert follower.client == ClientIdentity(client_id="m1", address="10.1.2.3")
     tables.run(RoutingTable(2))
     assert follower.view("m1").table.revision == 2
+
+
+def two_tables() -> Tables:
+    """Revision 1 is in force, some try revision 2."""
+    tables = some_tables()
+    tables.try_out(TrialRun(RoutingTable(2), permille=300))
+    return tables
+
+
+def test_the_share_that_tries_a_table_is_the_same_clients_everywhere() -> None:
+    clients = [ClientIdentity(client_id=f"client-{number}") for number in range(1000)]
+    here = [two_tables().tries(client) for client in clients]
+    assert here == [two_tables().tries(client) for client in clients]
+    assert 250 < sum(here) < 350
+    assert two_tables().tries(ClientIdentity(address="10.0.0.7")) == two_tables().tries(
+        ClientIdentity(client_id="10.0.0.7")
+    )
+
+
+def test_who_tries_a_table_follows_it_until_it_is_given_up_or_in_force() -> None:
+    tables = two_tables()
+    trying = next(c for n in range(100) if tables.tries(c := ClientIdentity(client_id=f"c{n}")))
+    staying = next(c for n in range(100) if not tables.tries(c := ClientIdentity(client_id=f"c{n}")))
+    followers = [Follower(tables, Session()) for _ in range(2)]
+    clients = (trying.client_id, staying.client_id)
+
+    assert [f.view(c).table.revision for f, c in zip(followers, clients, strict=True)] == [2, 1]
+    assert [f.tries for f in followers] == [True, False]
+    tables.try_out(None)
+    assert [f.view(c).table.revision for f, c in zip(followers, clients, strict=True)] == [1, 1]
+    tables.try_out(TrialRun(RoutingTable(3), permille=300))
+    tables.run(RoutingTable(3))
+    assert [f.view(c).table.revision for f, c in zip(followers, clients, strict=True)] == [3, 3]
+    assert tables.trial is None
+
+
+def test_a_trial_that_is_told_again_goes_on_counting() -> None:
+    tables = two_tables()
+    assert tables.trial is not None
+    tables.trial.tried.count(failed=True)
+    again = RoutingTable(2)
+    tables.try_out(TrialRun(again, permille=300))
+    assert tables.trial.table is again
+    assert (tables.trial.tried.answered, tables.trial.tried.failed) == (1, 1)

@@ -1,0 +1,58 @@
+"""Which answers a client sees as a failure. Counted while a table is tried, on both sides of the trial."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Versioned
+from services.gateway.wire.errors import RETRIABLE, ErrorCode
+from services.gateway.wire.schema import Struct
+
+EVERYDAY = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        *RETRIABLE,
+    }
+)
+"""What clients live with: they try again, join again, or expect it."""
+MAX_PARTS = 100
+"""Parts of an answer that are looked at, on each level."""
+MAX_DEPTH = 3
+"""Answers hold partitions in topics, at most inside one more list."""
+
+
+def is_failure(answer: Answer) -> bool:
+    """Whether something in it has failed for good. What passes as bytes has been looked at on its way."""
+    match answer:
+        case Close():
+            return True
+        case RawResponse() | Body() | NoAnswer():
+            return False
+        case Versioned(message, _):
+            return any(code not in EVERYDAY for code in _codes(message, MAX_DEPTH))
+        case _:
+            return any(code not in EVERYDAY for code in _codes(answer, MAX_DEPTH))
+
+
+def _codes(part: Struct, depth: int) -> Iterator[int]:
+    code = getattr(part, "error_code", None)
+    if isinstance(code, int):
+        yield code
+    if depth == 0:
+        return
+    for each in fields(part):
+        value: Any = getattr(part, each.name)
+        if isinstance(value, list) and value and isinstance(value[0], Struct):
+            yield from _codes_of_all(value[:MAX_PARTS], depth - 1)
+
+
+def _codes_of_all(parts: Iterable[Struct], depth: int) -> Iterator[int]:
+    for part in parts:
+        yield from _codes(part, depth)
