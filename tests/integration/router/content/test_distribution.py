@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 
 from mesh.rpc import record_rules
 from tests.fixtures.content_rules import Given, content_rule, reason, send, values
-from tests.fixtures.record_rules import Copy, Side, Workers, ends
+from tests.fixtures.record_rules import Side, Workers, ends
 
 
 def test_headers_keys_and_json_decide_over_two_clusters(c1: Side, c2: Side, workers: Workers, topic: str) -> None:
@@ -78,30 +77,38 @@ def test_a_dead_letter_says_why_and_where_it_was(c1: Side, c2: Side, workers: Wo
     assert reason(unmatched) == "no branch takes it"
 
 
+JAVA_HASHES = {
+    "21": -973932308,
+    "foobar": -790332482,
+    "a-little-bit-long-string": -985981536,
+    "a-little-bit-longer-string": -1486304829,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "abc": 479470107,
+}
+"""Keys and their murmur2, from the tests of Kafka's own client (org.apache.kafka.common.utils.UtilsTest)."""
+
+
 def test_records_of_one_key_keep_their_order_in_the_partition_that_kafka_gives_the_key(
     c1: Side, c2: Side, workers: Workers, topic: str
 ) -> None:
     c1.create(topic, 3)
     c1.create(f"{topic}.dlq")
-    even, odd, reference = f"{topic}.even", f"{topic}.odd", f"{topic}.reference"
-    c2.create(even, 5)
-    c2.create(reference, 5)
-    c1.create(odd, 2)
-    records = [Given(f"key-{number % 17}", json.dumps({"n": number}).encode()) for number in range(2000)]
-    send(c1, topic, records)
-    send(c2, reference, records[:17])
+    even = c2.create(f"{topic}.even", 5)
+    odd = c1.create(f"{topic}.odd", 2)
+    keys = list(JAVA_HASHES)
+    sent = [(keys[number // 2 % len(keys)], number) for number in range(2000)]
+    send(c1, topic, [Given(key, json.dumps({"n": number}).encode()) for key, number in sent])
 
     workers.run(content_rule(topic, [("value.n % 2 == 0", ("c2", even))], otherwise=("c1", odd)))
     workers.wait_until_caught_up("by-content", ends(c1, topic))
 
-    for copies, remainder in ((c2.read(even), 0), (c1.read(odd), 1)):
-        numbers: dict[bytes | None, list[int]] = defaultdict(list)
+    for copies, remainder, partitions in ((c2.read(even), 0, 5), (c1.read(odd), 1, 2)):
+        numbers: dict[str, list[int]] = {key: [] for key in keys}
         for each in copies:
-            numbers[each.key].append(json.loads(each.value or b"")["n"])
-        assert sum(map(len, numbers.values())) == 1000
-        for key, in_order in numbers.items():
-            assert in_order == [n for n in range(2000) if n % 2 == remainder and f"key-{n % 17}".encode() == key]
-    assert _partitions(c2.read(even)) == _partitions(c2.read(reference))
+            key = (each.key or b"").decode()
+            numbers[key].append(json.loads(each.value or b"")["n"])
+            assert each.partition == (JAVA_HASHES[key] & 0x7FFFFFFF) % partitions
+        assert numbers == {key: [n for of, n in sent if of == key and n % 2 == remainder] for key in keys}
 
 
 def test_changes_are_made_behind_the_decision(c1: Side, c2: Side, workers: Workers, topic: str) -> None:
@@ -140,7 +147,3 @@ def test_a_target_that_is_not_there_holds_the_rule_and_loses_nothing(
     c2.create(f"{topic}.late")
     workers.wait_until_caught_up("by-content", ends(c1, topic))
     assert values(c2.read(f"{topic}.late")) == [b"1", b"2"]
-
-
-def _partitions(copies: list[Copy]) -> dict[bytes | None, int]:
-    return {each.key: each.partition for each in copies}
