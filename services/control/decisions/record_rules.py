@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mesh.record_rules import STREAM_PREFIX
@@ -88,8 +88,13 @@ class RecordRuleDecisions:
         return await self._turns.take(decide())
 
     async def _look(self, event: RecordRuleEvent, wishes: RecordRuleWishes) -> None:
-        for need in self._needs(event):
-            await self._check(need, wishes)
+        needs = self._needs(event)
+        topics = {cluster: await self._topics(cluster, wishes) for cluster in dict.fromkeys(n.cluster for n in needs)}
+        for need in needs:
+            known = topics[need.cluster]
+            problem = "" if known is None else need.unmet(known)
+            if problem:
+                raise InvalidField(need.field, problem)
 
     def _needs(self, event: RecordRuleEvent) -> Sequence[TopicNeed]:
         match event:
@@ -101,18 +106,15 @@ class RecordRuleDecisions:
             case _:
                 return ()
 
-    async def _check(self, need: TopicNeed, wishes: RecordRuleWishes) -> None:
-        cluster = self._journal.view.state.effective.clusters[need.cluster]
+    async def _topics(self, cluster: str, wishes: RecordRuleWishes) -> Mapping[str, int] | None:
+        """Topics of a cluster with their partitions; None when it does not answer and need not."""
         try:
-            topics = await self._connections.topics(cluster)
+            return await self._connections.topics(self._journal.view.state.effective.clusters[cluster])
         except UnreachableError as error:
             if wishes.allow_unreachable:
-                return
+                return None
             text = f"{error}; to go on without a look at its topics set allow_unreachable"
             raise Unavailable("CLUSTER_UNREACHABLE", text) from None
-        problem = need.unmet(topics)
-        if problem:
-            raise InvalidField(need.field, problem)
 
     def _would_be(self, rule_id: str, event: RecordRuleEvent | None, caller: Caller) -> MeshView:
         view = self._journal.view
