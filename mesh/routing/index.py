@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from mesh.routing.rules import ExactName, ForwardingRule, Match, RuleVersion
+from mesh.routing.rules import ExactName, ForwardingRule, Match, NameRegex, RuleVersion
 
 Item = TypeVar("Item")
 
@@ -17,43 +17,44 @@ def match_of(version: RuleVersion) -> Match:
 
 
 class Index(Generic[Item]):
-    """What has a match, by that: exact names, and how other names begin."""
+    """What has a match, by that: exact names, how other names begin, and what else stands in them."""
 
-    __slots__ = ("_by_head", "_exact", "_lengths", "_match_of")
+    __slots__ = ("_by_core", "_by_head", "_core_lengths", "_exact", "_lengths", "_match_of")
 
     def __init__(self, items: Iterable[Item], match_of: Callable[[Item], Match]) -> None:
         self._match_of = match_of
         self._exact: dict[str, list[Item]] = {}
         self._by_head: dict[str, list[Item]] = {}
         self._lengths: list[int] = []
+        self._by_core: dict[str, list[Item]] = {}
+        """Expressions that say more in plain text further on than at their start."""
+        self._core_lengths: list[int] = []
         for item in items:
             self.add(item)
 
     def add(self, item: Item) -> None:
-        match = self._match_of(item)
-        if isinstance(match, ExactName):
-            self._exact.setdefault(match.text, []).append(item)
+        by_text, text = self._place_of(self._match_of(item))
+        same = by_text.get(text)
+        if same is not None:
+            same.append(item)
             return
-        same_head = self._by_head.get(match.head)
-        if same_head is not None:
-            same_head.append(item)
+        by_text[text] = [item]
+        if by_text is self._exact:
             return
-        self._by_head[match.head] = [item]
-        if len(match.head) not in self._lengths:
-            insort(self._lengths, len(match.head))
+        lengths = self._lengths if by_text is self._by_head else self._core_lengths
+        if len(text) not in lengths:
+            insort(lengths, len(text))
 
     def discard(self, item: Item) -> None:
-        match = self._match_of(item)
-        by_text = self._exact if isinstance(match, ExactName) else self._by_head
-        same = by_text[match.head]
-        same.remove(item)
-        if not same:
-            del by_text[match.head]
+        by_text, text = self._place_of(self._match_of(item))
+        by_text[text].remove(item)
+        if not by_text[text]:
+            del by_text[text]
 
     def about(self, match: Match) -> list[Item]:
         """All of exactly this match."""
-        by_text = self._exact if isinstance(match, ExactName) else self._by_head
-        return [item for item in by_text.get(match.head, ()) if self._match_of(item) == match]
+        by_text, text = self._place_of(match)
+        return [item for item in by_text.get(text, ()) if self._match_of(item) == match]
 
     def matching(self, name: str) -> list[Item]:
         """All that match the name."""
@@ -61,9 +62,21 @@ class Index(Generic[Item]):
         for length in self._lengths:
             if length > len(name):
                 break
-            of_this_head = self._by_head.get(name[:length], ())
-            found.extend(item for item in of_this_head if self._match_of(item).matches(name))
+            found.extend(self._those(self._by_head.get(name[:length], ()), name))
+        for length in self._core_lengths:
+            for core in {name[start : start + length] for start in range(len(name) - length + 1)}:
+                found.extend(self._those(self._by_core.get(core, ()), name))
         return found
+
+    def _those(self, items: Iterable[Item], name: str) -> Iterator[Item]:
+        return (item for item in items if self._match_of(item).matches(name))
+
+    def _place_of(self, match: Match) -> tuple[dict[str, list[Item]], str]:
+        if isinstance(match, ExactName):
+            return self._exact, match.text
+        if isinstance(match, NameRegex) and len(match.core) > len(match.head):
+            return self._by_core, match.core
+        return self._by_head, match.head
 
 
 class Renames:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -12,6 +11,7 @@ import re2
 
 from mesh.routing.clients import ClientMatch
 from mesh.routing.errors import InvalidRuleError
+from mesh.routing.plain_text import plain_text
 from mesh.routing.templates import TOPIC, TopicTemplate
 
 MAX_NAME = 249
@@ -117,11 +117,12 @@ class NameRegex:
     @property
     def head(self) -> str:
         """How every name begins that this matches, as far as the expression says so in plain text at its start."""
-        if "|" in self.text:
-            return ""
-        plain = _PLAIN_START.match(self.text)
-        assert plain is not None  # it matches nothing, too
-        return plain[0].replace("\\", "")
+        return plain_text(self.text)[0]
+
+    @property
+    def core(self) -> str:
+        """The longest plain text of the expression: every name has it somewhere that this matches."""
+        return max(plain_text(self.text), key=len)
 
     def matches(self, name: str) -> bool:
         return _compiled(self.text).fullmatch(name) is not None
@@ -146,9 +147,6 @@ class UnmatchedTopics:
     def __str__(self) -> str:
         return f"topics that no other rule matches{_only_for(self.client)}"
 
-
-_PLAIN_START = re.compile(r"(?:(?:[A-Za-z0-9_-]|\\[._-])(?![*?{]))*")
-"""Text of names at the start of an expression, without a last character that need not be there."""
 
 Match = ExactName | NamePrefix | NameRegex | UnmatchedTopics
 UNMATCHED_TOPICS = "unmatched_topics"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mesh.routing import (
     ExactName,
@@ -92,6 +94,38 @@ def test_order_decides_not_the_kind_or_length_of_the_match() -> None:
 )
 def test_an_expression_is_looked_up_by_the_plain_text_at_its_start(pattern: str, head: str) -> None:
     assert NameRegex(pattern).head == head
+
+
+@pytest.mark.parametrize(
+    ("pattern", "core"),
+    [
+        ("(eu|us)-team-5-.+", "-team-5-"),
+        (".*-team-5", "-team-5"),
+        ("[a-z]+-orders-?v2", "-orders"),
+        (r"\w+\.orders\.(v1|v2)", ".orders."),
+        ("[]|x]+abc", "abc"),
+        ("a{2,3}bcd", "bcd"),
+        ("(abc)?def*", "de"),
+        ("eu-.*|us-.*", ""),
+        (".*", ""),
+        ("(?i)x-apples", ""),
+        (r"\Qab|c\E-apples", ""),
+        ("[[:alpha:]]-xyz+w", "-xyz"),
+    ],
+)
+def test_an_expression_is_looked_up_by_its_longest_plain_text_too(pattern: str, core: str) -> None:
+    assert NameRegex(pattern).core == core
+
+
+@given(st.text("ab-.|()[]*+?{}1,\\^$", max_size=12), st.text("ab-.1", max_size=10))
+def test_every_name_that_matches_has_the_plain_text_of_the_expression(pattern: str, name: str) -> None:
+    try:
+        regex = NameRegex(pattern)
+    except InvalidRuleError:
+        return
+    if regex.matches(name):
+        assert name.startswith(regex.head)
+        assert regex.core in name
 
 
 def test_expressions_with_and_without_plain_text_are_found_alike() -> None:
