@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import structlog
 from google.protobuf.message import Message
@@ -140,7 +141,9 @@ class Journal:
         if self.view.position == 0 and (found := await self.snapshots.newest()) is not None:
             self.view, self.chain = found
             start = max(0, self.view.position - RECENT_EVENTS)
-            self._remember(await self.store.entries_after(start, self.view.position - start))
+            known = await self.store.entries_after(start, self.view.position - start)
+            self._remember(known)
+            _check_links(known)
         await self._catch_up()
         head = await self.store.head()
         if head.position == self.chain.position and head.hash != self.chain.hash:
@@ -329,6 +332,13 @@ class Journal:
     def _remember(self, entries: Sequence[Entry]) -> None:
         self.recent.extend(event for event, _ in entries)
         self._bodies.extend(body for _, body in entries)
+
+
+def _check_links(entries: Sequence[Entry]) -> None:
+    """Of events that are read again, behind a snapshot: each against the one after it."""
+    for (event, body), (following, _) in pairwise(entries):
+        if event.previous_hash and not Chain().after(event, body).fits(following):
+            _tell_change(event.position)
 
 
 def _tell_change(position: int) -> None:
