@@ -8,6 +8,7 @@ pytest_plugins = [
     "tests.fixtures.names",
     "tests.fixtures.older_kafka",
     "tests.fixtures.own_meshes",
+    "tests.fixtures.router_pairs",
     "tests.fixtures.schema_registry",
     "tests.fixtures.secured_kafka",
     "tests.fixtures.three_brokers",

@@ -85,7 +85,7 @@ class RunningGateway:
         if table is not None:
             last_table.save(state_dir, table)
         self._settings = GatewaySettings(
-            name="gateway-test",
+            name=settings.pop("name", "gateway-test"),
             listen=settings.pop("listen", f"127.0.0.1:{free_block(1)}"),
             state_dir=state_dir,
             **settings,
