@@ -47,7 +47,9 @@ from services.control.store.log import (
 from services.control.store.snapshots import Snapshots
 
 RECENT_EVENTS = 10_000
-"""Events kept in memory for ListEvents and WatchEvents; about 5 MB."""
+"""Events kept in memory for ListEvents and WatchEvents; about 10 MB."""
+RECENT_AT_START = 1_000
+"""Of these, how many a start reads behind a snapshot; it should not take long."""
 EVENTS_PER_TURN = 20
 """Events folded in a row, before others get their turn on the event loop."""
 APPEND_TRIES = 10
@@ -132,18 +134,20 @@ class Journal:
         is gone.
         """
         async with self._growing:
-            if not self.loaded:
-                await self._load()
-            return await self._catch_up()
+            if self.loaded:
+                return await self._catch_up()
+            await self._load()
+            return True
 
     async def _load(self) -> None:
-        """From the newest snapshot; events before it are read too, as far as memory goes, for those who list them."""
+        """From the newest snapshot; some events before it are read too, for those who list them."""
         if self.view.position == 0 and (found := await self.snapshots.newest()) is not None:
-            self.view, self.chain = found
-            start = max(0, self.view.position - RECENT_EVENTS)
-            known = await self.store.entries_after(start, self.view.position - start)
-            self._remember(known)
+            position = found[1].position
+            start = max(0, position - RECENT_AT_START)
+            known = await self.store.entries_after(start, position - start)
             _check_links(known)
+            self._remember(known)
+            self.view, self.chain = found
         await self._catch_up()
         head = await self.store.head()
         if head.position == self.chain.position and head.hash != self.chain.hash:
