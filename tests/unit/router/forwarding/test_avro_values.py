@@ -15,7 +15,7 @@ import pytest
 
 from mesh.record_expressions import Expression
 from mesh.rpc import record_rules
-from services.router.forwarding.judging.registry import ATTEMPTS, UNKNOWN_FOR, SchemaRegistry
+from services.router.forwarding.judging.registry import ATTEMPTS, MOST_PATIENT, UNKNOWN_FOR, SchemaRegistry
 from services.router.forwarding.judging.sight import Sight, holds
 from services.router.forwarding.judging.values import AvroReader, UnreadableError, reader_of
 from services.router.forwarding.records import NotNowError
@@ -170,8 +170,18 @@ def test_an_unknown_id_is_asked_for_again_and_then_counts_as_unknown_for_a_while
     assert read(value) == {"country": "DE", "amount": 1.0}
 
 
+def test_where_many_ids_are_unknown_nobody_waits_for_each(
+    registry: SmallRegistry, read: Callable[[bytes], object], pauses: list[float]
+) -> None:
+    for number in range(100, 100 + 2 * MOST_PATIENT):
+        with pytest.raises(UnreadableError):
+            read(b"\0" + number.to_bytes(4, "big"))
+    assert len(pauses) == MOST_PATIENT * (ATTEMPTS - 1)
+    assert len(registry.asked) == MOST_PATIENT * ATTEMPTS + MOST_PATIENT
+
+
 def test_an_answer_that_comes_late_is_waited_for(registry: SmallRegistry, read: Callable[[bytes], object]) -> None:
-    registry.failures = [503, 404]
+    registry.failures = [503, 503]
     assert read(avro(ORDER, {"country": "DE", "amount": None})) == {"country": "DE", "amount": None}
 
 
@@ -183,6 +193,12 @@ def test_a_registry_that_does_not_serve_us_is_waited_for(
     with pytest.raises(NotNowError, match=f"schema registry at http.* answers {status}"):
         read(avro(ORDER, {"country": "DE", "amount": None}))
     assert read(avro(ORDER, {"country": "DE", "amount": None})) == {"country": "DE", "amount": None}
+
+
+def test_a_wrong_address_is_no_unknown_schema(registry: SmallRegistry, pauses: list[float]) -> None:
+    client = SchemaRegistry(f"{registry.url}/elsewhere", sleep=pauses.append)
+    with pytest.raises(NotNowError, match="answers 404"):
+        client.schema(7)
 
 
 def test_a_registry_that_is_not_there_is_waited_for(pauses: list[float]) -> None:

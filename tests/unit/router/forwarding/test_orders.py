@@ -34,7 +34,7 @@ BACK = record_rules.StartAt(offsets=record_rules.PartitionOffsets(topic="apples-
     "order",
     [
         RunRule(MIRROR, revision=12, created=11),
-        RunRule(MIRROR, 14, 11, paused=True, rewind=Rewind(13, BACK), sync=GroupSync(14, ("pickers",))),
+        RunRule(MIRROR, 14, 11, paused=True, rewinds=(Rewind(13, BACK),), syncs=(GroupSync(14, ("pickers",)),)),
         StopRule("apples"),
         RemoveRule("apples"),
         Clusters(
