@@ -2,7 +2,8 @@
 
 An id never changes its meaning, so what was read once is kept. What does not answer is asked ATTEMPTS times, then the
 record has to wait (NotNowError). An id that the registry does not know is asked for again, too, since registries follow
-one another with a delay; then it counts as unknown for a while.
+one another with a delay; then it counts as unknown for a while. Where many are unknown, values are no Avro at all, and
+each is asked for once only: a rule has to get past them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ PAUSE = 0.2
 """Seconds between the first two attempts; twice as long between the next."""
 UNKNOWN_FOR = 30.0
 """Seconds before an unknown id is asked for again."""
+NOT_THERE = (40401, 40402, 40403)
+"""A registry's word that it has no such subject, version or schema. Any other 404 is that of a wrong address."""
+MOST_PATIENT = 16
+"""Unknown ids; with more of them, further ones are asked for once only."""
 MOST_SCHEMAS = 10_000
 """Kept; the oldest leaves. A topic has one for each version of its schema."""
 MOST_REFERENCES = 100
@@ -123,6 +128,8 @@ class SchemaRegistry:
         problem = ""
         absent = False
         for attempt in range(ATTEMPTS):
+            if absent and len(self._unknown) >= MOST_PATIENT:
+                break
             if attempt:
                 self._sleep(PAUSE * 2 ** (attempt - 1))
             try:
@@ -130,17 +137,14 @@ class SchemaRegistry:
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
                 problem, absent = f"does not answer ({type(error).__name__})", False
                 continue
-            absent = response.status_code == httpx.codes.NOT_FOUND
-            if response.status_code == httpx.codes.OK:
-                try:
-                    answer = orjson.loads(response.content)
-                    if isinstance(answer, dict) and isinstance(answer.get("schema"), str):
-                        return answer
-                except orjson.JSONDecodeError:
-                    pass
-                problem = "answers with something else than a schema; is its address right?"
-            else:
+            answer = _object(response.content)
+            absent = response.status_code == httpx.codes.NOT_FOUND and answer.get("error_code") in NOT_THERE
+            if response.status_code != httpx.codes.OK:
                 problem = f"answers {response.status_code} {response.reason_phrase}"
+            elif isinstance(answer.get("schema"), str):
+                return answer
+            else:
+                problem = "answers with something else than a schema; is its address right?"
         if absent:
             raise UnknownSchemaError(f"the schema registry has no {what}")
         raise NotNowError(f"the schema registry at {self._url} {problem}; needed is {what}")
@@ -162,6 +166,15 @@ class SchemaRegistry:
                 raise NotNowError(f"schema registry: {error}") from None
             self._client = httpx.Client(timeout=TIMEOUT, verify=trusted)
         return self._client
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    """The JSON object that this is; an empty one where it is none."""
+    try:
+        answer = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _keep(kept: dict[int, T], key: int, value: T) -> T:
