@@ -17,18 +17,18 @@ Theory of operation
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from services.router.forwarding import starts, upkeep
+from services.router.forwarding import places, upkeep
 from services.router.forwarding.connections import REQUEST_TIMEOUT, Cluster, Setback, setback
 from services.router.forwarding.groups import GroupFollower, Way
-from services.router.forwarding.memory import CarriedOut, Entry, SourcePartition
+from services.router.forwarding.lanes import Counts, Lane, PartitionState
+from services.router.forwarding.memory import SourcePartition
 from services.router.forwarding.orders import RunRule
-from services.router.forwarding.points import Point, Points
+from services.router.forwarding.points import Point
 from services.router.forwarding.provenance import HEADER, Stamp
 from services.router.forwarding.records import Fate, Message, NotNowError, UnjudgedError, Write
 from services.router.forwarding.target import Target
@@ -53,68 +53,6 @@ POSITION_SECONDS = 1.0
 POINT_SECONDS = 10.0
 POINT_RECORDS = 10_000
 """A signpost is kept when the last one is so old, or so many offsets away."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a worker has done since it began. Only what is committed counts."""
-
-    written: int = 0
-    filtered: int = 0
-    dead: int = 0
-    been_there: int = 0
-    """Not copied, because they have been on the target before."""
-    bytes: int = 0
-    transactions: int = 0
-    setbacks: int = 0
-
-    def add(self, other: Counts) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-@dataclass(slots=True)
-class Lane:
-    """The way of one source partition."""
-
-    source: SourcePartition
-    target_topic: str
-    """Of a mirror."""
-    position: int
-    """The next offset to read, as of this transaction."""
-    committed: list[int]
-    """As each target remembers it."""
-    points: Points
-    began: int = 0
-    """Where this transaction began."""
-    first: int = -1
-    """Offset on the target of this transaction's first record, once it has one."""
-    failure: Any = None
-    """Why it did not arrive."""
-    point_at: float = 0.0
-    """When a signpost was last kept."""
-    note_first: Callable[[Any, Any], None] | None = field(default=None, repr=False)
-    """Called with the delivery of the first record."""
-
-    def set_out(self) -> None:
-        """A transaction begins."""
-        self.began = self.position
-        self.first = -1
-        self.note_first = self._arrived
-
-    def _arrived(self, error: Any, message: Any) -> None:
-        self.failure = error
-        if error is None:
-            self.first = message.offset()
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """For reports."""
-
-    source: SourcePartition
-    position: int
-    end: int
 
 
 class Session:
@@ -175,7 +113,7 @@ class Session:
         for target in self._targets:
             target.take_over()
         new = self._look(metadata)
-        self._carry_out_rewinds()
+        places.rewind(self._source, self._targets, self._task, self._order.rewinds, list(self.lanes.values()))
         self._read_on(new)
         self._let_groups_follow()
 
@@ -417,7 +355,9 @@ class Session:
         there = [SourcePartition(topic, number) for topic, count in counts.items() for number in range(count)]
         new = [each for each in there if each not in self.lanes]
         if new or not self._targets[0].memory.carried_out.begun:
-            self._open_lanes(new, names)
+            self._end_transactions()
+            opened = places.opened(self._source, self._targets, self._task, new, names)
+            self.lanes.update({lane.source: lane for lane in opened})
         gone = [lane for lane in self.lanes.values() if lane.source.topic not in counts]
         if gone:
             self._consumer.incremental_unassign([TopicPartition(*lane.source) for lane in gone])
@@ -430,71 +370,10 @@ class Session:
     def _read_on(self, lanes: Collection[Lane]) -> None:
         self._consumer.incremental_assign([TopicPartition(*lane.source, lane.position) for lane in lanes])
 
-    def _open_lanes(self, new: Collection[SourcePartition], names: dict[str, str]) -> None:
-        memories = [target.memory for target in self._targets]
-        late = any(memory.carried_out.begun for memory in memories)
-        unknown = [each for each in new if any(each not in memory.positions for memory in memories)]
-        found = starts.beginnings(self._source, self._task.start, unknown, late=late)
-        self._end_transactions()
-        for target in self._targets:
-            memory = target.memory
-            unknown = [each for each in found if each not in memory.positions]
-            entries = [memory.position_entry(each, found[each]) for each in unknown]
-            for each, end in self._target_ends(target, {each: names[each.topic] for each in unknown if names}).items():
-                points = memory.points[each] = Points()
-                points.rewind(found[each], end)
-                entries.append(memory.points_entry(each, points))
-            if memory.outdated:
-                entries += memory.forgetting_outdated()
-                memory.outdated.clear()
-            if not memory.carried_out.begun:
-                memory.carried_out.begun = True
-                entries.append(memory.carried_out_entry())
-            if entries:
-                target.commit(entries)
-            for each, offset in found.items():
-                memory.positions.setdefault(each, offset)
-        for each in new:
-            committed = [memory.positions[each] for memory in memories]
-            points = memories[0].points.setdefault(each, Points())
-            self.lanes[each] = Lane(each, names.get(each.topic, ""), min(committed), committed, points)
-
     def _end_transactions(self) -> None:
         """What was taken so far is committed, before something else is."""
         if self._moved:
             self._commit()
-
-    def _carry_out_rewinds(self) -> None:
-        """Those that the targets do not know of yet, in the order they were given."""
-        for rewind in self._order.rewinds:
-            if all(target.memory.carried_out.rewound >= rewind.revision for target in self._targets):
-                continue
-            places = starts.rewound(self._source, rewind.start, [lane.source for lane in self.lanes.values()])
-            for index, target in enumerate(self._targets):
-                memory = target.memory
-                if memory.carried_out.rewound >= rewind.revision:
-                    continue
-                entries: list[Entry] = []
-                ends = self._target_ends(target, {source: self.lanes[source].target_topic for source in places})
-                for source, offset in places.items():
-                    lane = self.lanes[source]
-                    lane.committed[index] = memory.positions[source] = offset
-                    entries.append(memory.position_entry(source, offset))
-                    if source in ends:
-                        lane.points.rewind(offset, ends[source])
-                        entries.append(memory.points_entry(source, lane.points))
-                memory.carried_out = CarriedOut(True, rewind.revision, memory.carried_out.synced)
-                target.commit([*entries, memory.carried_out_entry()])
-            for source in places:
-                lane = self.lanes[source]
-                lane.position = min(lane.committed)
-
-    def _target_ends(self, target: Target, topics: Mapping[SourcePartition, str]) -> dict[SourcePartition, int]:
-        """Where a mirror's partitions end on the target. None of them grows by this rule meanwhile."""
-        if self._task.mirror is None:
-            return {}
-        there = {SourcePartition(topic, source.number): source for source, topic in topics.items()}
-        return {there[each]: end for each, end in starts.end_offsets(target.cluster, there).items()}
 
     def _watermarks(self, lane: Lane) -> tuple[int, int]:
         first, end = self._consumer.get_watermark_offsets(TopicPartition(*lane.source), cached=True)

@@ -15,9 +15,10 @@ import structlog
 
 from mesh.rpc import record_rules, routing
 from services.router.forwarding.connections import LARGEST_BATCH, Cluster, Setback
+from services.router.forwarding.lanes import Counts, PartitionState
 from services.router.forwarding.memory import Memory
 from services.router.forwarding.orders import Progress, RunRule
-from services.router.forwarding.session import Counts, PartitionState, Session
+from services.router.forwarding.session import Session
 from services.router.forwarding.target import Target
 from services.router.forwarding.tasks import Judging, Task, task_of
 

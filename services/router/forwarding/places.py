@@ -1,0 +1,107 @@
+"""Where a session begins to read, and begins again: written down on the targets before a record is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from services.router.forwarding import starts
+from services.router.forwarding.connections import Cluster
+from services.router.forwarding.lanes import Lane
+from services.router.forwarding.memory import CarriedOut, Entry, SourcePartition
+from services.router.forwarding.orders import Rewind
+from services.router.forwarding.points import Points
+from services.router.forwarding.target import Target
+from services.router.forwarding.tasks import Task
+
+
+def opened(
+    source: Cluster,
+    targets: Sequence[Target],
+    task: Task,
+    partitions: Collection[SourcePartition],
+    names: Mapping[str, str],
+) -> list[Lane]:
+    """Lanes of these partitions, from where the targets remember. What none remembers begins as the rule says.
+
+    `names`: of a mirror, topic -> its name on the target.
+    """
+    memories = [target.memory for target in targets]
+    late = any(memory.carried_out.begun for memory in memories)
+    unknown = [each for each in partitions if any(each not in memory.positions for memory in memories)]
+    found = starts.beginnings(source, task.start, unknown, late=late)
+    for target in targets:
+        _remember_beginnings(target, found, names)
+    return [
+        Lane(
+            each,
+            names.get(each.topic, ""),
+            min(memory.positions[each] for memory in memories),
+            [memory.positions[each] for memory in memories],
+            memories[0].points.setdefault(each, Points()),
+        )
+        for each in partitions
+    ]
+
+
+def rewind(
+    source: Cluster, targets: Sequence[Target], task: Task, rewinds: Sequence[Rewind], lanes: Sequence[Lane]
+) -> None:
+    """Carries out rewinds that the targets do not know of yet, in the order they were given."""
+    by_source = {lane.source: lane for lane in lanes}
+    for each in rewinds:
+        behind = [target for target in targets if target.memory.carried_out.rewound < each.revision]
+        if not behind:
+            continue
+        offsets = starts.rewound(source, each.start, by_source)
+        for target in behind:
+            names = {place: by_source[place].target_topic for place in offsets if task.mirror}
+            _remember_rewind(target, each, offsets, target_ends(target, names), by_source)
+            for place, offset in offsets.items():
+                by_source[place].committed[targets.index(target)] = offset
+        for place in offsets:
+            by_source[place].position = min(by_source[place].committed)
+
+
+def target_ends(target: Target, names: Mapping[SourcePartition, str]) -> dict[SourcePartition, int]:
+    """Where the partitions of the target end that these go to. None of them grows by this rule meanwhile."""
+    there = {SourcePartition(name, source.number): source for source, name in names.items()}
+    return {there[each]: end for each, end in starts.end_offsets(target.cluster, there).items()}
+
+
+def _remember_beginnings(target: Target, found: Mapping[SourcePartition, int], names: Mapping[str, str]) -> None:
+    memory = target.memory
+    unknown = [each for each in found if each not in memory.positions]
+    entries = [memory.position_entry(each, found[each]) for each in unknown]
+    for each, end in target_ends(target, {each: names[each.topic] for each in unknown if names}).items():
+        points = memory.points[each] = Points()
+        points.rewind(found[each], end)
+        entries.append(memory.points_entry(each, points))
+    entries += memory.forgetting_outdated()
+    if not memory.carried_out.begun:
+        memory.carried_out.begun = True
+        entries.append(memory.carried_out_entry())
+    if entries:
+        target.commit(entries)
+    memory.outdated.clear()
+    for each in unknown:
+        memory.positions[each] = found[each]
+
+
+def _remember_rewind(
+    target: Target,
+    rewind: Rewind,
+    offsets: Mapping[SourcePartition, int],
+    ends: Mapping[SourcePartition, int],
+    lanes: Mapping[SourcePartition, Lane],
+) -> None:
+    memory = target.memory
+    entries: list[Entry] = []
+    for place, offset in offsets.items():
+        memory.positions[place] = offset
+        entries.append(memory.position_entry(place, offset))
+        if place in ends:
+            points = lanes[place].points
+            points.rewind(offset, ends[place])
+            entries.append(memory.points_entry(place, points))
+    memory.carried_out = CarriedOut(True, rewind.revision, memory.carried_out.synced)
+    target.commit([*entries, memory.carried_out_entry()])
