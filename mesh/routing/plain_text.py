@@ -8,7 +8,7 @@ from functools import lru_cache
 NOTHING = ("",)
 REMEMBERED = 65536
 _TOKEN = re.compile(
-    r"""(?P<plain>[A-Za-z0-9_-]|\\[._-])
+    r"""(?P<plain>(?:[A-Za-z0-9_-]|\\[._-])+)
       | (?P<set>\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\])
       | (?P<open>\((?!\?))
       | (?P<close>\))
@@ -39,7 +39,7 @@ def plain_text(pattern: str) -> tuple[str, ...]:
             return NOTHING
         depth += (kind == "open") - (kind == "close")
         if kind == "plain" and depth == 0:
-            pieces[-1] += token[0][-1]
+            pieces[-1] += token[0].replace("\\", "")
         elif kind == "repeat" and depth == 0:
             if token[0] != "+" and pieces[-1]:  # the last character need not be there, or not just once
                 pieces[-1] = pieces[-1][:-1]

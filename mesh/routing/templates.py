@@ -36,7 +36,7 @@ class TopicTemplate:
     forward: Any
     """A regex rule's expression, where groups are used."""
     backward: Any
-    """Matches names on the cluster; one group for each placeholder, named `p` and its name."""
+    """Where groups are used: matches names on the cluster; one group for each placeholder, named `p` and its name."""
     origin: tuple[str, ...]
     """How clients' names are made of the groups: text and placeholders in turn, as `pieces`."""
 
@@ -56,12 +56,12 @@ class TopicTemplate:
         if len(set(names)) != len(names):
             raise InvalidRuleError(FIELD, f"{text!r}: each placeholder may stand once")
         if names == (TOPIC,):
-            return cls(pieces, "", None, _backward(pieces, {TOPIC: ".+"}), ("", TOPIC, ""))
+            return cls(pieces, "", None, None, ("", TOPIC, ""))
         if names == (SUFFIX,) and prefix is not None:
-            return cls(pieces, prefix, None, _backward(pieces, {SUFFIX: ".*"}), (prefix, SUFFIX, ""))
+            return cls(pieces, prefix, None, None, (prefix, SUFFIX, ""))
         if not names and single:
             # the rule of one topic: `origin` is not needed, its name is the match's own
-            return cls(pieces, "", None, _backward(pieces, {}), ())
+            return cls(pieces, "", None, None, ())
         if pattern is not None and names and all(name.isdigit() for name in names):
             return _of_groups(text, pieces, pattern)
         allowed = (
@@ -84,10 +84,24 @@ class TopicTemplate:
 
     def virtual(self, upstream_topic: str) -> str | None:
         """The clients' name that would lead to this one; None where no name can, or the rule names one topic."""
+        if not self.origin:
+            return None
+        if self.backward is None:
+            return self._virtual_of_one(upstream_topic)
         found = self.backward.fullmatch(upstream_topic)
-        if found is None or not self.origin:
+        if found is None:
             return None
         return _joined(self.origin, {name: found.group(f"p{name}") for name in self.origin[1::2]})
+
+    def _virtual_of_one(self, upstream_topic: str) -> str | None:
+        """With one placeholder, for which the rest of the name stands."""
+        start, _, end = self.pieces
+        if not (upstream_topic.startswith(start) and upstream_topic.endswith(end)):
+            return None
+        length = len(upstream_topic) - len(start) - len(end)
+        if length < 0 or (length == 0 and self.origin[1] == TOPIC):
+            return None
+        return self.origin[0] + upstream_topic[len(start) : len(start) + length]
 
 
 def _of_groups(text: str, pieces: tuple[str, ...], pattern: str) -> TopicTemplate:
