@@ -25,13 +25,15 @@ from mesh.telemetry import configure_logging
 from services.control.domain.errors import Refusal
 from services.control.domain.snapshot_form import FORMAT, SnapshotError, view_from_bytes
 from services.control.settings import ControlSettings
-from services.control.store.database import CONNECT_TIMEOUT
+from services.control.store.database import CONNECT_TIMEOUT, KEEPALIVE
 from services.control.store.verification import Difference, LogCheck, PublishedLog, StoredEvent, differing_rows
 from services.control.upstream.references import resolved_all
 
 MOST_SHOWN = 100
 """Differences that are told one by one; one change may be the reason of many."""
 ROWS_AT_ONCE = 1000
+STATEMENT_TIMEOUT_MS = 300_000
+"""For one page of the log, or for one whole projection."""
 KAFKA_TIMEOUT = 10.0
 """Seconds without an answer of the home cluster."""
 EXIT_DIFFERENT, EXIT_UNCHECKED = 1, 3
@@ -94,8 +96,9 @@ def _connected(settings: VerifySettings) -> psycopg.Connection[tuple[Any, ...]]:
     connection = psycopg.connect(
         url.render_as_string(hide_password=False),
         connect_timeout=CONNECT_TIMEOUT,
-        options="-c timezone=UTC",
+        options=f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}",
         application_name="kafka-mesh verify-log",
+        **KEEPALIVE,  # type: ignore[arg-type]  # libpq's own parameters
     )
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
