@@ -24,6 +24,7 @@ from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
+from services.control.decisions.canaries import Canaries
 from services.control.decisions.clusters import ClusterDecisions
 from services.control.decisions.dry_runs import DryRuns
 from services.control.decisions.freezing import Freezing
@@ -94,7 +95,10 @@ class Control:
         self._probes = Probes(self.journal, self.connections, settings.probe_interval_s)
         rollouts = Rollouts(self.journal, self.members, settings.hold_ms)
         own_topics = [settings.events_topic, settings.audit_topic]
-        self._rules = RuleDecisions(self.journal, self._turns, self.connections, rollouts, never_move=own_topics)
+        self._canaries = Canaries(self.journal, self._turns, self.members, rollouts)
+        self._rules = RuleDecisions(
+            self.journal, self._turns, self.connections, rollouts, self._canaries, never_move=own_topics
+        )
         dry_runs = DryRuns(self.journal, self.connections, self.members, never_move=own_topics)
         self._clusters = ClusterDecisions(
             self.journal, self._turns, self.connections, self._probes, self.publisher.is_home
@@ -104,7 +108,7 @@ class Control:
         calls = Calls(self.audit, FreezeGate(self.journal))
         past_store = PastStore(self._database)
         past = Past(self.journal, past_store)
-        rule_service = RuleService(self.journal, self._rules, dry_runs, past)
+        rule_service = RuleService(self.journal, self._rules, dry_runs, self._canaries, past)
         self.scheduled_calls = ScheduledCalls(calls, rule_service)
         self.schedules = Schedules(self.journal, self.scheduled_calls)
         self._services: dict[str, Any] = {
@@ -143,6 +147,7 @@ class Control:
         self._spawn("audit", self.audit.run())
         self._spawn("registering", self._registering.run())
         self._spawn("schedules", self.schedules.run())
+        self._spawn("canaries", self._canaries.run())
         self._spawn("settling", self._settle_strays())
 
     async def stop(self) -> None:

@@ -12,7 +12,7 @@ from services.control.api.auditing import is_command
 from services.control.domain.freezing import refusal
 from services.control.store.journal import Journal
 
-PASSES = ("Freeze", "Thaw", "CancelScheduledChange", "RegisterInstance", "RemoveInstance")
+PASSES = ("Freeze", "Thaw", "CancelScheduledChange", "EndCanary", "RegisterInstance", "RemoveInstance")
 """Methods that come in: they change no decision, or take one back."""
 
 

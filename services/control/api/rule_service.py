@@ -10,6 +10,7 @@ from services.control.api.calls import caller, once, time_left
 from services.control.api.dry_run_shapes import dry_run
 from services.control.api.edits import command_of
 from services.control.decisions.answers import stored_failure, stored_response
+from services.control.decisions.canaries import Canaries
 from services.control.decisions.dry_runs import DryRuns
 from services.control.decisions.moving import ChangeWishes
 from services.control.decisions.past import Past
@@ -23,10 +24,13 @@ from services.control.store.log import StoredAnswer
 class RuleService(admin_grpc.RuleServiceServicer):
     """See RuleService in admin.proto."""
 
-    def __init__(self, journal: Journal, decisions: RuleDecisions, dry_runs: DryRuns, past: Past) -> None:
+    def __init__(
+        self, journal: Journal, decisions: RuleDecisions, dry_runs: DryRuns, canaries: Canaries, past: Past
+    ) -> None:
         self._journal = journal
         self._decisions = decisions
         self._dry_runs = dry_runs
+        self._canaries = canaries
         self._past = past
 
     async def ListRules(self, request: admin.ListRulesRequest, context: Any) -> admin.ListRulesResponse:
@@ -70,6 +74,21 @@ class RuleService(admin_grpc.RuleServiceServicer):
     async def Revert(self, request: admin.RevertRequest, context: Any) -> admin.RuleChangeResponse:
         return await self._change(request)
 
+    async def EndCanary(self, request: admin.EndCanaryRequest, context: Any) -> admin.EndCanaryResponse:
+        self._journal.require_loaded()
+        who = caller(request, request.request_id, request.reason)
+
+        async def decide() -> admin.EndCanaryResponse:
+            revision = await self._canaries.end(
+                request.revision,
+                promote=request.promote,
+                caller=who,
+                answer=lambda position: stored_response(who, admin.EndCanaryResponse(revision=position)),
+            )
+            return admin.EndCanaryResponse(revision=revision)
+
+        return await once(admin.EndCanaryResponse, decide())
+
     async def DryRun(self, request: admin.DryRunRequest, context: Any) -> admin.DryRunResponse:
         self._journal.require_loaded()
         options = admin.ChangeOptions()
@@ -84,8 +103,8 @@ class RuleService(admin_grpc.RuleServiceServicer):
         self._journal.require_loaded()
         command = command_of(request, self._past)
         options: admin.ChangeOptions = request.options
-        if options.HasField("canary"):
-            raise InvalidField("options.canary", "canaries are not carried out yet; leave it out: all members follow")
+        if options.HasField("canary") and options.wait_for == admin.WAIT_FOR_ALL_MEMBERS:
+            raise InvalidField("options.wait_for", "a canary is not for all members; leave one of the two out")
         who = caller(request, options.request_id, options.reason)
         wishes = _wishes(options)
 
@@ -114,4 +133,5 @@ def _wishes(options: admin.ChangeOptions) -> ChangeWishes:
         options.allow_unreachable,
         options.accept_skip,
         frozenset(name.removeprefix("members/") for name in options.without_members),
+        options.canary if options.HasField("canary") else None,
     )

@@ -28,6 +28,7 @@ from prometheus_client import Gauge
 
 from mesh.routing import ANONYMOUS, ClientIdentity
 from mesh.rpc import admin, discovery
+from services.control.domain.canaries import Counts, Trying
 from services.control.domain.rollouts import Answer, Phase
 from services.control.domain.usage import ClientUse
 
@@ -44,6 +45,7 @@ MAX_SIDECARS = 10_000
 PHASES = {
     admin.MEMBER_PHASE_APPLIED: Phase.APPLIED,
     admin.MEMBER_PHASE_HELD: Phase.HELD,
+    admin.MEMBER_PHASE_TRYING: Phase.TRYING,
     admin.MEMBER_PHASE_REFUSED: Phase.REFUSED,
 }
 
@@ -156,6 +158,18 @@ class Members:
             if member.kind == admin.MEMBER_KIND_GATEWAY
         }
 
+    def trying(self) -> dict[str, Trying]:
+        """Connected gateways with what they say of the canary that runs."""
+        connected = self._connected()
+        return {
+            name: Trying(
+                answer,
+                _counts(connected[f"members/{name}"].canary_requests),
+                _counts(connected[f"members/{name}"].requests),
+            )
+            for name, answer in self.gateways().items()
+        }
+
     def away(self) -> dict[str, float]:
         """Gateways that may still serve clients, and that no router hears: seconds since they were heard of."""
         self._expire()
@@ -240,6 +254,10 @@ class Members:
 def short(name: str) -> str:
     """The member of `members/{member}`."""
     return name.removeprefix("members/")
+
+
+def _counts(counts: admin.RequestCounts) -> Counts:
+    return Counts(counts.answered, counts.failed)
 
 
 def _time(member: admin.Member) -> datetime:

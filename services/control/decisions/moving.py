@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from mesh.routing import Place, RoutingTable
+from mesh.rpc import events
 from services.control.decisions.inquiry import Inquiry
 from services.control.domain.covers import Cover, covers, suspicions
 from services.control.domain.effects import (
@@ -47,6 +48,8 @@ class ChangeWishes:
     accept_skip: bool = False
     without_members: frozenset[str] = frozenset()
     """Gateways that do not answer and without which topics move."""
+    canary: events.Canary | None = None
+    """Who tries it first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 from prometheus_client import Counter, Histogram
 
 from mesh.rpc import events
 from services.control.decisions.members import Members
+from services.control.domain.canaries import canary_of
 from services.control.domain.errors import Conflict, InvalidField, Unfollowed
 from services.control.domain.rollouts import Verdict, answered, behind, laggards, runs, verdict
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.log import StoredAnswer
 
 APPLY_TIMEOUT = 3.0
 """Seconds that a call waits for members to run what was decided; the decision stands without them."""
@@ -73,12 +75,12 @@ class Rollouts:
         Its gateways have released by themselves after hold_ms, under the table before; so that table stays.
         """
         pending = self._journal.view.rollout
-        if pending is None:
+        if pending is None or pending.rule_set_changed.HasField("canary"):  # that one is watched by `canaries.py`
             return None
         cause = "control stopped or lost its database before the rollout was decided"
         payload = events.RolloutAborted(revision=pending.position, cause=cause)
         caller = Caller(CONTROL, cause, request_id=pending.request_id)
-        await self._append(payload, caller)
+        await self.close(payload, caller)
         rollouts_total.labels("settled").inc()
         log.warning("gave up a rollout that was left pending", revision=pending.position)
         return pending
@@ -98,6 +100,10 @@ class Rollouts:
                 raise InvalidField(
                     "options.without_members", f"control knows no gateway {name!r} (it knows {names}); see the status"
                 )
+
+    def canary_of(self, wanted: events.Canary) -> events.Canary:
+        """The canary as it is to be; refused where it names gateways that nobody knows."""
+        return canary_of(wanted, self._members.known())
 
     def obstacles(self, without: Collection[str]) -> list[str]:
         """For a dry run: members because of which a change that moves topics would not begin now."""
@@ -149,10 +155,10 @@ class Rollouts:
             late = laggards(revision, expected, self._members.gateways(), without)
             cause = "; ".join(f"{name} {what}" for name, what in late.items()) or "not all members held in time"
             payload = events.RolloutAborted(revision=revision, members=sorted(late), cause=cause)
-            await self._append(payload, caller)
+            await self.close(payload, caller)
             rollouts_total.labels("aborted").inc()
             raise RolloutAbandoned(revision, late, cause)
-        await self._append(events.RolloutSwitched(revision=revision), caller)
+        await self.close(events.RolloutSwitched(revision=revision), caller)
         rollouts_total.labels("switched").inc()
         await self.applied(revision, without)
         elapsed = time.monotonic() - started
@@ -186,17 +192,28 @@ class Rollouts:
             if not await _changed_within(self._members, deadline - time.monotonic()):
                 return Verdict.ABORT
 
-    async def _append(self, payload: events.RolloutSwitched | events.RolloutAborted, caller: Caller) -> None:
-        """Once more where the answer of the database was lost: the log says whether the first try counted."""
+    async def close(
+        self,
+        payload: events.RolloutSwitched | events.RolloutAborted,
+        caller: Caller,
+        answer: Callable[[int], StoredAnswer | None] = lambda _: None,
+    ) -> int:
+        """Appends the end of a rollout; its position. Once more where the answer of the database was lost: the log says
+        whether the first try counted.
+        """
         rests_on: Callable[[MeshView], object] = lambda view: view.rollout and view.rollout.position  # noqa: E731
         draft = Draft(RULES_STREAM, payload)
+        for_caller: Callable[[Sequence[events.Event], MeshView], StoredAnswer | None] = lambda new, _: answer(  # noqa: E731
+            new[0].position
+        )
         try:
-            await self._journal.append([draft], caller, rests_on=rests_on)
+            [new] = await self._journal.append([draft], caller, rests_on=rests_on, answer=for_caller)
         except StoreUnavailableError:
             await self._journal.catch_up()
             if self._journal.view.rollout is None:
-                return
-            await self._journal.append([draft], caller, rests_on=rests_on)
+                return self._journal.view.position
+            [new] = await self._journal.append([draft], caller, rests_on=rests_on, answer=for_caller)
+        return new.position
 
 
 async def _changed_within(members: Members, seconds: float) -> bool:

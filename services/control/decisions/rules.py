@@ -9,10 +9,12 @@ import structlog
 
 from mesh.rpc import events
 from services.control.decisions.answers import stored_failure
+from services.control.decisions.canaries import Canaries, refuse_while_tried
 from services.control.decisions.clusters import routing_position
 from services.control.decisions.moving import ChangeWishes, Moving, Scout
 from services.control.decisions.rollouts import RolloutAbandoned, Rollouts, as_conflict
 from services.control.decisions.turns import Turns
+from services.control.domain.canaries import check_may_be_tried
 from services.control.domain.errors import Refusal
 from services.control.domain.rules import RuleSet, RuleSetDecision
 from services.control.domain.view import RULES_STREAM, MeshView
@@ -51,8 +53,10 @@ class RuleDecisions:
         turns: Turns,
         connections: Connections,
         rollouts: Rollouts,
+        canaries: Canaries,
         never_move: Sequence[str] = (),
     ) -> None:
+        self._canaries = canaries
         self._journal = journal
         self._turns = turns
         self._scout = Scout(connections, never_move)
@@ -88,6 +92,7 @@ class RuleDecisions:
     async def _change(self, command: Command, wishes: ChangeWishes, caller: Caller, remember: Remember) -> RuleChange:
         await self._journal.first_time(caller)
         await self._settle()
+        refuse_while_tried(self._journal.view)
         planned = await self._checked(command, wishes, create=wishes.create_missing_topics)
         decision = planned.decision
         if decision.event is None:
@@ -109,6 +114,8 @@ class RuleDecisions:
             rests_on=routing_position,
             answer=lambda new, after: remember(outcome(new), after),
         )
+        if decision.event.HasField("canary"):
+            return replace(outcome(new), warnings=[*planned.warnings, *await self._canaries.begun(new[0])])
         if not decision.event.needs_hold:
             await self._rollouts.applied(new[0].position)
             return outcome(new)
@@ -130,6 +137,9 @@ class RuleDecisions:
         decision = await command(rule_set)
         if decision.event is None:
             return RuleChange(rule_set.revision, decision)
+        if wishes.canary is not None:
+            check_may_be_tried(decision.before, decision.after)
+            decision.event.canary.CopyFrom(self._rollouts.canary_of(wishes.canary))
         covers = [str(cover) for cover in await self._scout.covers(decision)]
         if not decision.event.needs_hold:
             return RuleChange(rule_set.revision, decision, warnings=covers)

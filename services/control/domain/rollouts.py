@@ -19,6 +19,7 @@ class Phase(Enum):
     UNKNOWN = "unknown"
     APPLIED = "applied"
     HELD = "held"
+    TRYING = "trying"
     REFUSED = "refused"
 
 

@@ -1,0 +1,143 @@
+"""Changes that some clients try first: watched while they run, then promoted or given up.
+
+What a canary is about stands in the log alone (its event says for how long, and by whom), so a control that takes the
+lead in the middle of it goes on watching. While one runs, other changes of the rules are refused: they wait for its
+end, or for an operator to end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import structlog
+from prometheus_client import Counter
+
+from mesh.rpc import events
+from services.control.decisions.members import Members
+from services.control.decisions.rollouts import APPLY_TIMEOUT, CONTROL, Rollouts
+from services.control.decisions.turns import Turns
+from services.control.domain.canaries import Outcome, judged
+from services.control.domain.errors import Conflict, NotAllowed, Refusal
+from services.control.domain.rollouts import Phase
+from services.control.domain.view import MeshView
+from services.control.store.database import StoreUnavailableError
+from services.control.store.journal import Caller, Journal
+from services.control.store.log import StoredAnswer
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at how a canary does."""
+
+Clock = Callable[[], datetime]
+
+log = structlog.get_logger(__name__)
+canaries_total = Counter("control_canaries_total", "Canaries that came to an end.", ["outcome"])
+
+
+class Canaries:
+    """Watches the canary that runs, if one does."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        turns: Turns,
+        members: Members,
+        rollouts: Rollouts,
+        clock: Clock = lambda: datetime.now(UTC),
+    ) -> None:
+        self._journal = journal
+        self._turns = turns
+        self._members = members
+        self._rollouts = rollouts
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Until cancelled; does nothing while this process does not lead."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            change = canary_in(self._journal.view)
+            if change is None or self._journal.why_not_leading:
+                continue
+            with suppress(Refusal, StoreUnavailableError):  # somebody else was faster, or it is looked at again
+                await self._look(change)
+
+    async def end(
+        self, revision: int, *, promote: bool, caller: Caller, answer: Callable[[int], StoredAnswer | None]
+    ) -> int:
+        """An operator does not wait for its time. Position of the event."""
+        await self._journal.first_time(caller)
+        return await self._turns.take(self._ended_by_hand(revision, promote, caller, answer))
+
+    async def begun(self, change: events.Event) -> list[str]:
+        """What is to be said to who began it, when those who try it have said so, or a while later."""
+        canary = change.rule_set_changed.canary
+        deadline = time.monotonic() + APPLY_TIMEOUT
+        while True:
+            gateways = self._members.trying()
+            chosen = {name: each for name, each in gateways.items() if not canary.members or name in canary.members}
+            answered = [each for each in chosen.values() if each.answer.revision == change.position]
+            if (chosen and len(answered) == len(chosen)) or time.monotonic() > deadline:
+                break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    await self._members.changed()
+        trying = sum(each.answer.phase is Phase.TRYING for each in answered)
+        return [
+            f"{canary.permille / 10:g} % of the clients of {trying} of {len(chosen)} gateways try it for "
+            f"{canary.try_ms / 1000:g} s; then everybody follows, unless a gateway refuses it or errors rise"
+        ]
+
+    async def _look(self, change: events.Event) -> None:
+        elapsed_ms = (self._clock() - change.time.ToDatetime(UTC)).total_seconds() * 1000
+        canary = change.rule_set_changed.canary
+        judgement = judged(change.position, canary, elapsed_ms, self._members.trying())
+        if judgement.outcome is Outcome.WAIT:
+            return
+        payload: events.RolloutSwitched | events.RolloutAborted
+        if judgement.outcome is Outcome.PROMOTE:
+            payload = events.RolloutSwitched(revision=change.position)
+        else:
+            payload = events.RolloutAborted(revision=change.position, members=judgement.members, cause=judgement.cause)
+        await self._turns.take(self._rollouts.close(payload, Caller(CONTROL, "the canary has ended")))
+        canaries_total.labels(judgement.outcome.value).inc()
+        log.info("canary ended", revision=change.position, outcome=judgement.outcome.value, cause=judgement.cause)
+
+    async def _ended_by_hand(
+        self, revision: int, promote: bool, caller: Caller, answer: Callable[[int], StoredAnswer | None]
+    ) -> int:
+        change = canary_in(self._journal.view)
+        if change is None or revision not in (0, change.position):
+            running = f"revision {change.position} is" if change else "none is"
+            raise NotAllowed(
+                "NO_CANARY", "rules", f"no canary of revision {revision} runs ({running} being tried); see the status"
+            )
+        payload: events.RolloutSwitched | events.RolloutAborted
+        if promote:
+            payload = events.RolloutSwitched(revision=change.position)
+        else:
+            payload = events.RolloutAborted(revision=change.position, cause=f"{caller.actor} gave it up")
+        position = await self._rollouts.close(payload, caller, answer)
+        canaries_total.labels("promoted by hand" if promote else "given up by hand").inc()
+        return position
+
+
+def canary_in(view: MeshView) -> events.Event | None:
+    """The change that is being tried."""
+    rollout = view.rollout
+    return rollout if rollout is not None and rollout.rule_set_changed.HasField("canary") else None
+
+
+def refuse_while_tried(view: MeshView) -> None:
+    """One change at a time: another one would make it unclear what is being tried."""
+    change = canary_in(view)
+    if change is not None:
+        canary = change.rule_set_changed.canary
+        raise Conflict(
+            "CANARY_RUNNING",
+            f"revision {change.position} of {change.actor} is being tried for {canary.try_ms / 1000:g} s: wait for its "
+            "end, or end it with `meshctl canary promote` or `meshctl canary abort`, then retry",
+            {"revision": str(change.position)},
+        )
