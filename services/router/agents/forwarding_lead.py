@@ -31,6 +31,8 @@ LOOK_INTERVAL = 1.0
 """Seconds between two looks at how the rules go on, and at most one report to control for each."""
 GIVE_UP_WITHIN = 5.0
 """Seconds that rules may take to end their last transaction before a partition is given up; then they are ended."""
+GIVE_UP_AT_STOP_WITHIN = 1.5
+"""The same when the router stops."""
 LEAVE_WITHIN = 2.5
 """Seconds that a router which stops takes to leave the group; a stop promises 5 in all, the worker's end included."""
 WORKER = (sys.executable, "-m", "services.router.forwarding")
@@ -53,6 +55,7 @@ class ForwardingLead:
         )
         self._wake = asyncio.Event()
         self._ended = asyncio.Event()
+        self._is_stopping = False
         book.on_change(self._wake.set)
 
     def progress(self) -> list[record_rules.RecordRuleProgress]:
@@ -86,6 +89,7 @@ class ForwardingLead:
                     if work.done():
                         work.result()
         finally:
+            self._is_stopping = True
             ownership.leave()
             await _joined(thread, LEAVE_WITHIN)
             work.cancel()
@@ -134,7 +138,7 @@ class ForwardingLead:
         self._own(share)
         self._follow()
         try:
-            async with asyncio.timeout(GIVE_UP_WITHIN):
+            async with asyncio.timeout(GIVE_UP_AT_STOP_WITHIN if self._is_stopping else GIVE_UP_WITHIN):
                 while self._worker.is_there and self._assignments.ending:
                     self._ended.clear()
                     await self._ended.wait()

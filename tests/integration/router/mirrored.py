@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mesh.rpc import events, record_rules
+from mesh.rpc import events
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.record_rules import Side, mirror, two_sides
 from tests.fixtures.waiting import wait_until
@@ -32,9 +32,6 @@ class Mirrored:
     def decide(self, **payload: object) -> None:
         self.log.about_records(**payload)
         self.log.publish()
-
-    def rewind(self, start: record_rules.StartAt) -> None:
-        self.decide(record_rule_rewound=events.RecordRuleRewound(record_rule_id=self.rule_id, start=start))
 
     def owner_and_other(self, routers: list[ServiceProcess]) -> list[ServiceProcess]:
         """The one whose worker copies records, once it is one of the two, and the other one."""

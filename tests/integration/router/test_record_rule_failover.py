@@ -6,14 +6,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-import psutil
 import pytest
 
-from mesh.rpc import record_rules
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.router.conftest import StartRouter
-from tests.integration.router.mirrored import PARTITIONS, WITHIN_S, Mirrored, mirrored_topic
+from tests.integration.router.mirrored import WITHIN_S, Mirrored, mirrored_topic
 from tests.integration.router.parts import PublishedLog
 
 
@@ -41,20 +39,3 @@ def test_a_mirror_goes_on_whichever_router_stops_or_is_killed(mirrored: Mirrored
         wait_until(lambda: mirrored.written_by(heir) > 0, "the other router goes on", WITHIN_S)
         print(f"the other router has gone on {time.monotonic() - killed:.1f} s after the kill")
     wait_until(mirrored.has_all, "each record is there once, in its place", WITHIN_S)
-
-
-def test_a_rewind_is_carried_out_once_although_its_worker_is_killed(
-    mirrored: Mirrored, start_router: StartRouter
-) -> None:
-    router = start_router("r1")
-    mirrored.c1.write(mirrored.topic, [(number % PARTITIONS, b"%d" % number) for number in range(30)])
-    wait_until(lambda: mirrored.written_by(router) == 30, "the records are copied", WITHIN_S)
-    mirrored.rewind(record_rules.StartAt(earliest=True))
-    wait_until(lambda: mirrored.written_by(router) == 60, "they are copied again", WITHIN_S)
-
-    [worker] = psutil.Process(router.pid).children()
-    worker.kill()
-    mirrored.c1.write(mirrored.topic, [(number, b"new") for number in range(PARTITIONS)])
-    wait_until(lambda: mirrored.written_by(router) == PARTITIONS, "another worker goes on", WITHIN_S)
-    values = [each.value for each in mirrored.c2.read(mirrored.topic)]
-    assert (len(values), values.count(b"new")) == (60 + PARTITIONS, PARTITIONS)
