@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,11 @@ KILLS, SEED = 5, 1
 
 @pytest.mark.timeout(300)
 async def test_no_event_is_lost_doubled_or_out_of_order_when_replicas_are_killed(
-    postgres: PostgresServer, kafka_c1: KafkaCluster, unique_name: Callable[[str], str]
+    postgres: PostgresServer, kafka_c1: KafkaCluster, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     database = postgres()
     migrate(database)
-    async with ReplicatedControl(database, kafka_c1.bootstrap, unique_name("events")) as control:
+    async with ReplicatedControl(database, kafka_c1.bootstrap, unique_name("events"), tmp_path) as control:
         await kill_at_random(control, KILLS, SEED)
         await control.settle()
         await check(control)

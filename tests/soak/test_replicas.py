@@ -9,6 +9,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -23,13 +24,13 @@ SEED = int(os.environ.get("MESH_SEED", random.SystemRandom().randrange(2**32)))
 
 @pytest.mark.timeout(KILLS * WITHIN)
 async def test_no_event_is_lost_doubled_or_out_of_order_over_a_hundred_kills(
-    postgres: PostgresServer, kafka_c1: KafkaCluster, unique_name: Callable[[str], str]
+    postgres: PostgresServer, kafka_c1: KafkaCluster, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     print(f"MESH_SEED={SEED}")
     database = postgres()
     migrate(database)
     began = time.monotonic()
-    async with ReplicatedControl(database, kafka_c1.bootstrap, unique_name("events")) as control:
+    async with ReplicatedControl(database, kafka_c1.bootstrap, unique_name("events"), tmp_path) as control:
         leaders = await kill_at_random(control, KILLS, SEED)
         await control.settle()
         await check(control)
