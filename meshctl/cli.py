@@ -8,6 +8,7 @@ import click
 
 from meshctl.commands.apply import apply, export
 from meshctl.commands.audit import audit
+from meshctl.commands.canary import canary
 from meshctl.commands.cluster import cluster
 from meshctl.commands.completion import completion
 from meshctl.commands.content import content
@@ -34,7 +35,7 @@ def cli() -> None:
 
 
 for _command in (
-    cluster, rule, mirror, content, schedule, freeze, thaw, explain, apply, export, diff, revert,
+    cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
     history, audit, status, watch, instances,
     completion,
 ):  # fmt: skip

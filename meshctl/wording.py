@@ -71,6 +71,14 @@ def member_phase(phase: admin.MemberPhase.ValueType) -> str:
     return "-" if name == "unspecified" else name
 
 
+def member_note(member: admin.Member) -> str:
+    """Why it refused or is left behind, or how requests end where it tries a canary."""
+    if member.phase != admin.MEMBER_PHASE_TRYING:
+        return member.phase_reason
+    tried, others = member.canary_requests, member.requests
+    return f"{tried.failed} of {tried.answered} requests failed; {others.failed} of {others.answered} of the others"
+
+
 def cluster_state(state: admin.ClusterState.ValueType) -> str:
     name = admin.ClusterState.Name(state).removeprefix("CLUSTER_STATE_").lower()
     return "not asked yet" if name == "unspecified" else name

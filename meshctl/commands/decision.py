@@ -117,7 +117,7 @@ def status(session: Session) -> None:
             (
                 wording.short(each.name), wording.member_kind(each.kind), each.address, each.revision or "-",
                 wording.member_state(each), f"{each.lag_ms:.0f} ms" if each.lag_ms else "-", each.client_count,
-                age(each.last_seen_time), each.phase_reason,
+                age(each.last_seen_time), wording.member_note(each),
             )
             for each in found.members
         ),

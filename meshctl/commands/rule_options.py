@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from mesh.rpc import admin, routing
+from mesh.rpc import admin, events, routing
 from meshctl.clients import client_match, network_error
 from meshctl.completions import cluster_names, member_names, rule_ids
 from meshctl.moments import FORMS, Moment
@@ -224,6 +224,25 @@ def change_options(command: F) -> F:
         shell_complete=member_names,
         help="Move topics although this gateway does not answer; again for each of several.",
     )
+    @click.option(
+        "--canary",
+        type=click.FloatRange(0.1, 100),
+        metavar="PERCENT",
+        help="Let so many clients try it first; for what decides no place, like --nodes. See meshctl canary.",
+    )
+    @click.option(
+        "--canary-on",
+        multiple=True,
+        metavar="MEMBER",
+        shell_complete=member_names,
+        help="Only clients of this gateway try it; again for each of several.",
+    )
+    @click.option(
+        "--canary-for",
+        type=click.FloatRange(1, 86_400),
+        metavar="SECONDS",
+        help="How long it is tried before everybody follows; 60 when not said.",
+    )
     @click.option("--at", type=Moment(), metavar="WHEN", help=f"Schedule the change, do not make it now: {FORMS}.")
     @functools.wraps(command)
     def wrapped(
@@ -237,6 +256,9 @@ def change_options(command: F) -> F:
         expected_revision: int,
         wait: bool,
         without: tuple[str, ...],
+        canary: float | None,
+        canary_on: tuple[str, ...],
+        canary_for: float | None,
         at: datetime | None,
         **kwargs: Any,
     ) -> Any:
@@ -252,6 +274,12 @@ def change_options(command: F) -> F:
             allow_unreachable=allow_unreachable, without_members=without,
             wait_for=admin.WAIT_FOR_ALL_MEMBERS if wait else admin.WAIT_FOR_UNSPECIFIED,
         )  # fmt: skip
+        if canary is not None or canary_on or canary_for is not None:
+            options.canary.CopyFrom(
+                events.Canary(
+                    members=canary_on, permille=round(10 * (canary or 100)), try_ms=round(1000 * (canary_for or 0))
+                )
+            )
         return command(*args, options=options, **kwargs)
 
     return cast(F, wrapped)

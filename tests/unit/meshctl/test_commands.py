@@ -456,3 +456,18 @@ def test_the_shell_is_offered_clusters_and_rules(control: ScriptedControl, monke
     complete = ShellComplete(cli, {}, "meshctl", "_MESHCTL_COMPLETE")
     assert [each.value for each in complete.get_completions(["cluster", "test"], "")] == ["c1"]
     assert [each.value for each in complete.get_completions(["rule", "move"], "fr")] == ["fruit"]
+
+
+def test_a_canary_is_begun_by_a_rule_command_and_ended_by_its_own(control: ScriptedControl, meshctl: Meshctl) -> None:
+    about = ("--client-software-prefix", "sarama/", "--nodes", "single")
+    shares = (("--canary", "2.5", "--canary-on", "g1", "--canary-for", "300"), ("--canary-on", "g2"), ())
+    for options in shares:
+        assert meshctl("rule", "set", *about, *options).exit_code == 0
+    some, all_of_one, everybody = (request.options for request in control.requests("SetRule"))
+    assert (some.canary.permille, list(some.canary.members), some.canary.try_ms) == (25, ["g1"], 300_000)
+    assert (all_of_one.canary.permille, list(all_of_one.canary.members), all_of_one.canary.try_ms) == (1000, ["g2"], 0)
+    assert not everybody.HasField("canary")
+
+    assert "everybody follows" in meshctl("canary", "promote").output
+    assert "given up" in meshctl("canary", "abort", "--reason", "noise").output
+    assert [(each.promote, each.reason) for each in control.requests("EndCanary")] == [(True, ""), (False, "noise")]
