@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc
@@ -31,9 +31,7 @@ class Pair:
         self.topic = topic
         self._clusters = clusters
         self._folder = folder
-        self._processes: list[ServiceProcess] = []
-        self._router_port = free_block(2)
-        self.cable = Cable(f"router://127.0.0.1:{self._router_port}")
+        self._ending = AsyncExitStack()
 
     async def start(self) -> None:
         for bootstrap in self._clusters.values():
@@ -42,12 +40,13 @@ class Pair:
         router = await self._service(
             "router",
             "r1",
-            self._router_port,
             HOME_BOOTSTRAP_SERVERS=self.world.home,
             EVENTS_TOPIC=self.world.settings.events_topic,
             CONTROL_ADDRESS=f"127.0.0.1:{self.world.control.port}",
         )
+        self.cable = Cable(f"router://{router.address}")
         await self.cable.mend()
+        self._ending.push_async_callback(self.cable.cut)
         self.g1, self.g2 = await asyncio.gather(
             self._gateway("g1", router.address), self._gateway("g2", self.cable.url.removeprefix("router://"))
         )
@@ -55,10 +54,7 @@ class Pair:
             await self.runs(name, self.world.control.journal.view.state.effective.revision)
 
     async def stop(self) -> None:
-        with ExitStack() as stopping:  # each is stopped, also when another one can't be
-            for process in self._processes:
-                stopping.callback(process.stop)
-        await self.cable.cut()
+        await self._ending.aclose()
 
     async def member(self, name: str) -> admin.Member | None:
         members = (await self.world.status()).members
@@ -93,15 +89,14 @@ class Pair:
         return await self._service(
             "gateway",
             name,
-            free_block(2),
             ROUTER_ADDRESSES=router,
             STATE_DIR=str(self._folder / name),
             DRAIN_TIMEOUT_S="1",
         )
 
-    async def _service(self, service: str, name: str, port: int, **settings: str) -> ServiceProcess:
-        process = ServiceProcess(service, port, self._folder / f"{name}.log", {"NAME": name, **settings})
-        self._processes.append(process)
+    async def _service(self, service: str, name: str, **settings: str) -> ServiceProcess:
+        process = ServiceProcess(service, free_block(2), self._folder / f"{name}.log", {"NAME": name, **settings})
+        self._ending.callback(process.stop)
         await self.starts(process)
         return process
 
