@@ -107,15 +107,17 @@ async def test_a_router_that_does_not_reach_the_home_cluster_stops_its_rules_unt
     settings: RouterSettings, kafka_c1: KafkaCluster
 ) -> None:
     router = Router("r1", settings, page(*MANY))
-    await until(lambda: router.runs == set(MANY), "the only router runs all rules")
-    await asyncio.to_thread(kafka_c1.kill)
     try:
-        await until(lambda: not router.lead.progress(), "no rule is to run here")
+        await until(lambda: router.runs == set(MANY), "the only router runs all rules")
+        await asyncio.to_thread(kafka_c1.kill)
+        try:
+            await until(lambda: not router.lead.progress(), "no rule is to run here")
+        finally:
+            kafka_c1.launch()
+            await asyncio.to_thread(kafka_c1.wait_until_it_answers)
+        await until(lambda: router.runs == set(MANY), "all rules run again")
     finally:
-        kafka_c1.launch()
-        await asyncio.to_thread(kafka_c1.wait_until_it_answers)
-    await until(lambda: router.runs == set(MANY), "all rules run again")
-    await router.stop()
+        await router.stop()
 
 
 async def test_the_group_and_its_topic_come_with_the_first_rule(
