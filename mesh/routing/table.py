@@ -281,6 +281,16 @@ class RoutingTable:
         """Whether any topic of the cluster may have another name there than clients know."""
         return cluster in self._renaming
 
+    def is_known_to_others(self, cluster: str, upstream_topic: str) -> bool:
+        """Whether any client, of this kind or another, has a name for the topic that the cluster calls so."""
+        common = self._common
+        kinds = {
+            version.rule.match.client
+            for version in common.versions
+            if version.alive and _may_lead_to(version.rule, cluster, upstream_topic)
+        }
+        return any(self.for_clients(kind).virtual_topic(cluster, upstream_topic) is not None for kind in kinds)
+
     def group_rule(self, group: str) -> ForwardingRule | None:
         """The rule that says which cluster coordinates the group."""
         return self._home_rule(Subject.GROUP, group)
@@ -371,6 +381,13 @@ def _in_order(versions: Iterable[RuleVersion]) -> tuple[RuleVersion, ...]:
     if tried_last:
         ordered = [version for version in ordered if not isinstance(version.rule.match, UnmatchedTopics)] + tried_last
     return tuple(ordered)
+
+
+def _may_lead_to(rule: ForwardingRule, cluster: str, upstream_topic: str) -> bool:
+    if rule.match.subject is not Subject.TOPIC or rule.target_cluster != cluster:
+        return False
+    name = rule.virtual_name(upstream_topic)
+    return name is not None and rule.match.matches(name)
 
 
 def _winner(matching: Iterable[RuleVersion]) -> ForwardingRule | None:

@@ -184,6 +184,21 @@ def test_each_tenant_has_its_own_topics_of_one_name() -> None:
     assert [seen.virtual_topic("c1", "a.orders") for seen in (a, b, rules)] == ["orders", None, None]
 
 
+def test_a_topic_is_known_to_others_although_this_client_s_own_one_lives_elsewhere() -> None:
+    rules = table(
+        (ExactName("orders", client=SHOPS), "c2"),
+        (ExactName("orders"), "c1"),
+        (ExactName("bills", client=OFFICE), "c1", "b.{topic}"),
+        (NameRegex(".*"), "c3"),
+    )
+    shop = rules.for_client(ClientIdentity(client_id="shop-1"))
+    assert shop.virtual_topic("c1", "orders") is None
+    assert shop.is_known_to_others("c1", "orders")
+    assert shop.is_known_to_others("c1", "b.bills")
+    assert not shop.is_known_to_others("c1", "others")
+    assert not shop.is_known_to_others("c3", "orders"), "a rule before it takes the name, for everyone"
+
+
 def test_visits_are_counted_by_the_rules_that_a_client_sees() -> None:
     moved = ForwardingRule("r0", ExactName("orders"), "c1")
     ours = ForwardingRule("r1", ExactName("orders", client=SHOPS), "c2")

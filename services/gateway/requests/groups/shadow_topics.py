@@ -48,11 +48,23 @@ Refusal = tuple[ErrorCode, str]
 
 def keep_shadows(home: str, lacks: Sequence[Lack], mesh: MeshView) -> Generator[Command, Any, str | None]:
     """Makes what the home lacks; returns why it could not be made."""
+    taken = [lack.topic for lack in lacks if mesh.table.is_known_to_others(home, _name_at(home, lack.topic, mesh))]
+    if taken:
+        return (
+            f"other clients have topics on cluster {home} that are called as the shadows would be: {', '.join(taken)}"
+        )
     faults = yield from _create(home, [lack for lack in lacks if not lack.at_home], mesh)
     faults += yield from _grow(home, [lack for lack in lacks if lack.at_home], mesh)
     if lacks:
         yield from refresh(home, sorted(lack.topic for lack in lacks))
     return "; ".join(faults) or None
+
+
+def _name_at(home: str, topic: str, mesh: MeshView) -> str:
+    """What the home calls the shadow of a foreign topic: as when the topic lived there last."""
+    route = mesh.table.route(topic)
+    left = None if route is None else route.before
+    return left.upstream_topic if left is not None and left.cluster == home else topic
 
 
 def shadowed(topics: Iterable[str], home: str, mesh: MeshView) -> Generator[Command, Any, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.routing import ExactName, ForwardingRule, NamePrefix, Subject
+from mesh.routing import ClientMatch, ExactName, ForwardingRule, NamePrefix, Subject
 from services.gateway.requests.groups import consumer_group_member, describe_groups
 from services.gateway.requests.groups.group_kinds import CONSUMER
 from services.gateway.requests.groups.group_subscription import lacking
@@ -336,6 +336,17 @@ def test_a_shadow_that_cannot_be_made_refuses_the_group_with_the_clusters_reason
     book.answered(CreateTopicsResponse(topics=[no]))
     assert book.answer.error_code == ErrorCode.INVALID_REQUEST
     assert "no more topics" in str(book.answer.error_message)
+
+
+def test_a_topic_of_other_clients_is_no_shadow_and_is_not_changed(world: World) -> None:
+    """Bananas live on c1 for clients of another kind, with fewer partitions than where they live for this one."""
+    world.add_rule(ForwardingRule("theirs", ExactName("bananas", client=ClientMatch(client_id="other")), "c1"))
+    shadow(with_shadows(world), "bananas", "c1", 2)
+    book = play(world, joins("apples", "bananas"))
+    assert book.answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "other clients have topics on cluster c1 that are called as the shadows would be: bananas" in str(
+        book.answer.error_message
+    )
 
 
 def test_a_shadow_grows_with_its_topic_at_a_heartbeat_that_says_nothing(world: World) -> None:
