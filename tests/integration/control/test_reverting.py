@@ -90,17 +90,23 @@ async def test_a_revert_is_a_new_event_that_says_what_it_brought_back(mesh_of_tw
 
 
 async def test_a_revert_is_held_by_gateways_and_creates_topics_like_any_change(
-    mesh_of_two: World, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str
+    database: str, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, events_topic: str, topic: str
 ) -> None:
-    await mesh_of_two.set(topic, "c1")
-    moved = await mesh_of_two.set(topic, "c2")
-    create_topic(kafka_c2.bootstrap, topic, 2)
-    async with router(mesh_of_two, "g1") as played:
-        await refused(revert(mesh_of_two), grpc.StatusCode.FAILED_PRECONDITION, "does not exist on 'c1'")
-        await refused(revert(mesh_of_two, create_missing_topics=True), grpc.StatusCode.ABORTED, "g1")
-        obeying = asyncio.create_task(played.obeys("g1"))
-        back = await revert(mesh_of_two)
-        obeying.cancel()
+    async with World(database, kafka_c1.bootstrap, events_topic, hold_ms=int(CALL * 1000)) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.register("c2", kafka_c2.bootstrap)
+        world.control.members.ever_reported = True  # no routers are on their way back
+        await world.set(topic, "c1")
+        moved = await world.set(topic, "c2")
+        create_topic(kafka_c2.bootstrap, topic, 2)
+        async with router(world, "g1") as played:
+            await refused(revert(world), grpc.StatusCode.FAILED_PRECONDITION, "does not exist on 'c1'")
+            call = asyncio.create_task(revert(world, create_missing_topics=True))
+            await played.answers("g1", await world.held(), admin.MEMBER_PHASE_REFUSED, "no room")
+            await refused(call, grpc.StatusCode.ABORTED, "g1")
+            obeying = asyncio.create_task(played.obeys("g1"))
+            back = await revert(world)
+            obeying.cancel()
     assert back.switch_ms > 0
     assert [(move.topic, move.to_cluster) for move in back.moves] == [(topic, "c1")]
     assert topics_of(kafka_c1.bootstrap)[topic] == 2

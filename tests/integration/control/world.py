@@ -115,7 +115,7 @@ class World:
         )
         return await self.rules.SetRule(request, timeout=CALL)
 
-    async def explain(self, topic: str = "", **about: str) -> admin.ExplainResponse:
+    async def explain(self, topic: str = "", **about: Any) -> admin.ExplainResponse:
         request = admin.ExplainRequest(**about) if about else admin.ExplainRequest(topic=topic)
         return await self.decisions.Explain(request, timeout=CALL)
 
@@ -126,6 +126,13 @@ class World:
         """Newest first."""
         response = await self.decisions.ListEvents(admin.ListEventsRequest(**request), timeout=CALL)
         return list(response.events)
+
+    async def held(self) -> int:
+        """Revision of the change that is being rolled out, as soon as there is one."""
+        journal = self.control.journal
+        while journal.view.rollout is None:
+            await journal.grown_beyond(journal.view.position)
+        return journal.view.rollout.position
 
     async def published(self, position: int) -> None:
         async def is_there() -> bool:
