@@ -1,34 +1,7 @@
-"""Two clusters and the process that carries out record rules."""
+"""Two clusters and the process that carries out record rules: the same as for mirrors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from tests.integration.router.mirrors.conftest import c1, c2, process, sides, workers
 
-import pytest
-
-from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.record_rules import Side, Workers, two_sides
-
-
-@pytest.fixture
-def sides(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster) -> Iterator[tuple[Side, Side]]:
-    with two_sides(kafka_c1, kafka_c2) as both:
-        yield both
-
-
-@pytest.fixture
-def c1(sides: tuple[Side, Side]) -> Side:
-    return sides[0]
-
-
-@pytest.fixture
-def c2(sides: tuple[Side, Side]) -> Side:
-    return sides[1]
-
-
-@pytest.fixture
-def workers(sides: tuple[Side, Side], tmp_path: Path) -> Iterator[Workers]:
-    """A process that waits for orders."""
-    with Workers(tmp_path / "workers.log", sides).running() as workers:
-        yield workers
+__all__ = ["c1", "c2", "process", "sides", "workers"]
