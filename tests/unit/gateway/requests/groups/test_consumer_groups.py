@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.routing import ClientMatch, ExactName, ForwardingRule, NamePrefix, Subject
+from mesh.routing import ClientMatch, ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, Subject
 from services.gateway.requests.groups import consumer_group_member, describe_groups
 from services.gateway.requests.groups.group_kinds import CONSUMER
 from services.gateway.requests.groups.group_subscription import lacking
@@ -340,8 +340,10 @@ def test_a_shadow_that_cannot_be_made_refuses_the_group_with_the_clusters_reason
 
 def test_a_topic_of_other_clients_is_no_shadow_and_is_not_changed(world: World) -> None:
     """Bananas live on c1 for clients of another kind, with fewer partitions than where they live for this one."""
-    world.add_rule(ForwardingRule("theirs", ExactName("bananas", client=ClientMatch(client_id="other")), "c1"))
     shadow(with_shadows(world), "bananas", "c1", 2)
+    theirs = ForwardingRule("theirs", ExactName("bananas", client=ClientMatch(client_id="other")), "c1")
+    versions = [RuleVersion(theirs, -1.0, 1), *world.table.versions]
+    world.table = RoutingTable(world.table.revision, world.table.clusters.values(), versions)
     book = play(world, joins("apples", "bananas"))
     assert book.answer.error_code == ErrorCode.INVALID_REQUEST
     assert "other clients have topics on cluster c1 that are called as the shadows would be: bananas" in str(
