@@ -166,6 +166,8 @@ class Worker:
                     looked = time.monotonic()
         finally:
             if session is not None:
+                if session.lanes:
+                    self._states = session.states()  # of a rule that stops before its first look, too
                 session.close()
             else:
                 for target in targets:
