@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,11 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, event, text
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import create_engine, event, select, text
 
 from services.control.decisions.history import History
 from services.control.domain.past import mesh_of
 from services.control.domain.view import MeshView, apply
+from services.control.store import schema
 from services.control.store.database import Database
 from services.control.store.log import EventLog
 from services.control.store.past import PastStore
@@ -74,6 +78,17 @@ async def test_every_question_has_its_index(years: LongLog, database: str) -> No
     assert len(asked) > 15
     slow = [f"{statement}\n{plan}" for statement, plan in plans(database, asked) if walks(plan)]
     assert slow == []
+
+
+def test_a_database_of_an_older_release_gets_the_versions_that_its_log_tells(years: LongLog, database: str) -> None:
+    migration = importlib.import_module("migrations.versions.0006_past")
+    engine = create_engine(database.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.connect() as connection, Operations.context(MigrationContext.configure(connection)):
+        made = {row["name"]: row for row in migration._versions(migration._changes())}
+        stored = {row.name: dict(row._mapping) for row in connection.execute(select(schema.rule_versions))}
+    engine.dispose()
+    assert len(stored) > EVENTS // 10
+    assert made == stored
 
 
 @contextmanager
