@@ -23,6 +23,8 @@ QUEUE_KILOBYTES = 32 * 1024
 """Of records that were fetched and not yet copied, and of those not yet acknowledged: each, for each rule."""
 LARGEST_BATCH = 1_000_000
 """Bytes, before compression."""
+SMALLEST_BATCH = 16_384
+"""Bytes; where the target takes no larger ones (`max.message.bytes`), batches are halved down to this."""
 LARGEST_RECORD = 100 * 1024 * 1024
 """Bytes; librdkafka would refuse larger ones than 1 MB by itself. What is too large is the target's to say."""
 _OWN = frozenset({"bootstrap.servers", "client.id", "group.id", "transactional.id", "enable.idempotence", "acks"})
@@ -34,11 +36,17 @@ log = logging.getLogger(__name__)
 class Setback(Exception):  # noqa: N818  # it is no failure of the worker: it tries again
     """The worker can't go on now. The message is what an operator reads as the rule's problem."""
 
+    def __init__(self, problem: str, *, too_large: bool = False) -> None:
+        super().__init__(problem)
+        self.too_large = too_large
+        """Whether smaller batches may help."""
+
 
 def setback(place: str, error: BaseException) -> Setback:
     """What went wrong, and where, for an operator."""
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
-        return Setback(f"{place}: {error.args[0].str()}")
+        cause = error.args[0]
+        return Setback(f"{place}: {cause.str()}", too_large=cause.code() == KafkaError.MSG_SIZE_TOO_LARGE)
     return Setback(f"{place}: {str(error) or type(error).__name__}")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from confluent_kafka import KafkaError
 
 from services.router.forwarding.memory import SourcePartition
 from services.router.forwarding.points import Points
+
+FOLLOWING = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+"""What becomes of records behind one that could not be delivered."""
 
 
 @dataclass(slots=True)
@@ -45,21 +49,21 @@ class Lane:
     first: int = -1
     """Offset on the target of this transaction's first record, once it has one."""
     failure: Any = None
-    """Why it did not arrive."""
+    """Why a record did not arrive."""
     point_at: float = 0.0
     """When a signpost was last kept."""
-    note_first: Callable[[Any, Any], None] | None = field(default=None, repr=False)
-    """Called with the delivery of the first record."""
 
     def set_out(self) -> None:
         """A transaction begins."""
         self.began = self.position
         self.first = -1
-        self.note_first = self._arrived
 
-    def _arrived(self, error: Any, message: Any) -> None:
-        self.failure = error
-        if error is None:
+    def arrived(self, error: Any, message: Any) -> None:
+        """A record was delivered, or can't be. Called for each: no other word says why a transaction fails."""
+        if error is not None:
+            if self.failure is None or self.failure.code() in FOLLOWING:
+                self.failure = error
+        elif self.first < 0:
             self.first = message.offset()
 
 

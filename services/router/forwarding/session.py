@@ -135,6 +135,9 @@ class Session:
             if self._fresh.written or (idle and (self._moved or self._has_new_sync())):
                 self._commit()
         except KafkaException as error:
+            for target in self._targets:
+                target.settle()
+            self._check_arrivals()
             raise setback(f"rule {self._task.rule_id!r}", error) from error
         except UnicodeDecodeError as error:
             raise Setback(f"a header's name is no text: {error}") from error
@@ -193,10 +196,9 @@ class Session:
             value, key = message.value(), message.key()
             timestamp = message.timestamp()[1]
             try:
-                produce(lane.target_topic, value, key, source[1], lane.note_first, None, timestamp, headers)
+                produce(lane.target_topic, value, key, source[1], lane.arrived, None, timestamp, headers)
             except BufferError:
-                target.write(lane.target_topic, value, key, source[1], lane.note_first, timestamp, headers)
-            lane.note_first = None
+                target.write(lane.target_topic, value, key, source[1], lane.arrived, timestamp, headers)
             lane.position = offset + 1
             written += 1
             if value is not None:
@@ -239,8 +241,7 @@ class Session:
             return
         target.begin()
         headers = self._stamp.stamped(write.headers, offset)
-        target.write(write.topic, write.value, write.key, write.partition, lane.note_first, write.timestamp, headers)
-        lane.note_first = None
+        target.write(write.topic, write.value, write.key, write.partition, lane.arrived, write.timestamp, headers)
         self._fresh.written += 1
         self._fresh.dead += write.fate is Fate.DEAD
         self._fresh.bytes += len(write.value or b"")
@@ -281,12 +282,7 @@ class Session:
         for index, target in enumerate(self._targets):
             target.begin()
             target.settle()
-            for lane in self._moved.values():
-                if lane.failure is not None:
-                    raise setback(
-                        f"{lane.source.topic}-{lane.source.number} to cluster {target.cluster.name!r}",
-                        KafkaException(lane.failure),
-                    )
+            self._check_arrivals()
             target.commit(list(self._entries(index, target)))
             for lane in self._moved.values():
                 lane.committed[index] = max(lane.committed[index], lane.position)
@@ -298,6 +294,14 @@ class Session:
         self._fresh.transactions = 1
         self._counts.add(self._fresh)
         self._fresh = Counts()
+
+    def _check_arrivals(self) -> None:
+        """Setback: a record can't be delivered, and so the transaction can't be committed."""
+        for lane in self._moved.values():
+            if lane.failure is not None:
+                names = ", ".join(target.cluster.name for target in self._targets)
+                place = f"a record of {lane.source.topic}-{lane.source.number} to cluster {names}"
+                raise setback(place, KafkaException(lane.failure))
 
     def _entries(self, index: int, target: Target) -> Any:
         now = time.monotonic()

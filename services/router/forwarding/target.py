@@ -76,8 +76,6 @@ class Target:
                 return
             except BufferError:
                 self.make_room()
-            except KafkaException as error:
-                raise setback(f"{self._place}, topic {topic!r}", error) from error
 
     def make_room(self) -> None:
         """Waits until fewer records are on their way. Setback: none arrives."""
@@ -101,10 +99,10 @@ class Target:
 
     def commit(self, entries: Iterable[Entry]) -> None:
         """Ends the transaction, with these changes of the memory in it."""
-        self.begin()
-        for entry in entries:
-            self._producer.produce(memory.TOPIC, entry.value, entry.key, self.memory.partition)
         try:
+            self.begin()
+            for entry in entries:
+                self._producer.produce(memory.TOPIC, entry.value, entry.key, self.memory.partition)
             self._producer.commit_transaction(TRANSACTION_TIMEOUT)
         except KafkaException as error:
             raise setback(f"{self._place}, commit", error) from error

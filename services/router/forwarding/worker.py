@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from mesh.rpc import record_rules, routing
-from services.router.forwarding.connections import LARGEST_BATCH, Cluster, Setback
+from services.router.forwarding.connections import LARGEST_BATCH, SMALLEST_BATCH, Cluster, Setback
 from services.router.forwarding.lanes import Counts, PartitionState
 from services.router.forwarding.memory import Memory
 from services.router.forwarding.orders import Progress, RunRule
@@ -61,6 +61,7 @@ class Worker:
         self._states: list[PartitionState] = []
         self._counts = Counts()
         self._running_revision = 0
+        self._largest_batch = LARGEST_BATCH
         self._groups_synced_at: float | None = None
         self._groups_in_use = 0
         self._last_answer = self._last_commit = time.monotonic()
@@ -132,6 +133,8 @@ class Worker:
                 continue
             except Setback as error:
                 self._problem = str(error)
+                if error.too_large:
+                    self._largest_batch = max(self._largest_batch // 2, SMALLEST_BATCH)
                 log.warning("rule waits", rule=self.rule_id, problem=self._problem)
             except Exception as error:  # a fault of ours in one rule ends neither it nor the others
                 self._problem = f"a fault of the worker: {error!r}"
@@ -187,7 +190,7 @@ class Worker:
     def _target(self, wanted: _Wanted, name: str) -> Target:
         transactional_id = f"mesh.record-rule.{wanted.world.mesh_id}.{self.rule_id}"
         memory = Memory(wanted.world.mesh_id, self.rule_id, wanted.order.created)
-        return Target(self._cluster(wanted, name), memory, transactional_id, LARGEST_BATCH)
+        return Target(self._cluster(wanted, name), memory, transactional_id, self._largest_batch)
 
     def _forget_all(self, wanted: _Wanted) -> None:
         """Once: where a target is away, what it remembers stays, and does no harm."""

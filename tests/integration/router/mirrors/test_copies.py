@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from mesh.rpc import record_rules
 from services.router.forwarding.orders import RunRule
-from tests.fixtures.record_rules import Side, Workers, ends, mirror
+from tests.fixtures.record_rules import FIRST_TIME, Side, Workers, ends, mirror
 
 
 def test_key_value_headers_timestamp_and_partition_stay(c1: Side, c2: Side, workers: Workers, topic: str) -> None:
@@ -61,7 +63,7 @@ def test_it_begins_at_the_latest_record_or_at_a_time(c1: Side, c2: Side, workers
         c2.will_have(f"{topic}.{name}")
     c1.write(topic, [(0, b"%d" % number) for number in range(10)])  # a millisecond apart
     time = record_rules.StartAt()
-    time.time.FromMilliseconds(1_700_000_000_004)
+    time.time.FromMilliseconds(FIRST_TIME + 4)
 
     latest = mirror("latest", topic, target_topic=f"{topic}.latest", start=record_rules.StartAt(latest=True))
     workers.run(RunRule(latest, 12, 12))
@@ -98,3 +100,12 @@ def test_filtered_and_transformed(c1: Side, c2: Side, workers: Workers, topic: s
     assert [name for name, _ in copies[0].headers] == ["index", "by", "mesh-origin"]
     said = workers.wait_for("apples", "counts", lambda progress: progress.records_written == 3)
     assert said.records_filtered == 3
+
+
+def test_batches_are_as_small_as_the_target_wants_them(c1: Side, c2: Side, workers: Workers, topic: str) -> None:
+    c1.create(topic, max_message_bytes="60000")
+    c2.will_have(topic)
+    c1.write(topic, [(0, os.urandom(500)) for _ in range(1000)], **{"batch.size": 10_000})
+    workers.run(RunRule(mirror("apples", topic), 12, 11))
+    workers.wait_until_caught_up("apples", ends(c1, topic))
+    assert [each.content for each in c2.read(topic)] == [each.content for each in c1.read(topic)]
