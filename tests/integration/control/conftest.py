@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
+from services.control.decisions import rollouts
 from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
+from tests.integration.control.gateway_pair import GatewayPair
 from tests.integration.control.world import World
 
 
@@ -39,3 +42,22 @@ async def mesh_of_two(world: World, kafka_c1: KafkaCluster, kafka_c2: KafkaClust
     await world.register("c2", kafka_c2.bootstrap)
     world.control.members.ever_reported = True  # no routers are on their way back
     return world
+
+
+@pytest.fixture
+async def gateways(
+    mesh_of_two: World,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[GatewayPair]:
+    monkeypatch.setattr(rollouts, "COMEBACK_TIME", 0.3)
+    clusters = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
+    made = GatewayPair(mesh_of_two, unique_name("changes-cut-off"), clusters, tmp_path)
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.stop()

@@ -1,0 +1,94 @@
+"""Two real gateways on a real router, which hears a control of the test."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from mesh.rpc import admin
+from tests.fixtures.ports import free_block
+from tests.fixtures.waiting import wait_until
+from tests.integration.control.world import Cable, World, create_topic, until
+from tests.integration.gateway.records import produce, read_all
+from tests.integration.router.parts import ServiceProcess
+
+START_S = 60.0
+
+
+class GatewayPair:
+    """Gateways g1 and g2 on one router; the link of g2 can be cut. The topic is on both clusters, and lives on c1."""
+
+    def __init__(self, world: World, topic: str, clusters: dict[str, str], folder: Path) -> None:
+        self.world = world
+        self.topic = topic
+        self._clusters = clusters
+        self._folder = folder
+        self._ending = AsyncExitStack()
+
+    async def start(self) -> None:
+        for bootstrap in self._clusters.values():
+            create_topic(bootstrap, self.topic, 1)
+        await self.world.set(self.topic, "c1")
+        router = await self._service(
+            "router",
+            "r1",
+            HOME_BOOTSTRAP_SERVERS=self.world.home,
+            EVENTS_TOPIC=self.world.settings.events_topic,
+            CONTROL_ADDRESS=f"127.0.0.1:{self.world.control.port}",
+        )
+        self.cable = Cable(f"router://{router.address}")
+        await self.cable.mend()
+        self._ending.push_async_callback(self.cable.cut)
+        self.g1, self.g2 = await asyncio.gather(
+            self._gateway("g1", router.address), self._gateway("g2", self.cable.url.removeprefix("router://"))
+        )
+        for name in ("g1", "g2"):
+            await self.runs(name, self.world.control.journal.view.state.effective.revision)
+
+    async def stop(self) -> None:
+        await self._ending.aclose()
+
+    async def member(self, name: str) -> admin.Member | None:
+        members = (await self.world.status()).members
+        return next((each for each in members if each.name == f"members/{name}"), None)
+
+    async def runs(self, name: str, revision: int) -> None:
+        async def does() -> bool:
+            member = await self.member(name)
+            return member is not None and not member.left_behind and member.revision == revision
+
+        await until(does, f"{name} runs revision {revision}")
+
+    async def is_left_behind(self, name: str) -> None:
+        async def is_so() -> bool:
+            member = await self.member(name)
+            return member is not None and member.left_behind
+
+        await until(is_so, f"{name} is left behind")
+
+    async def starts(self, process: ServiceProcess) -> None:
+        process.start()
+        await asyncio.to_thread(wait_until, lambda: process.ready() == "ready", "it is ready", START_S)
+
+    async def produce(self, gateway: ServiceProcess, value: str) -> None:
+        await asyncio.to_thread(produce, gateway.address, self.topic, [value])
+
+    async def records(self, cluster: str) -> list[str]:
+        """What stands on the real cluster."""
+        return await asyncio.to_thread(read_all, self._clusters[cluster], self.topic)
+
+    async def _gateway(self, name: str, router: str) -> ServiceProcess:
+        return await self._service(
+            "gateway",
+            name,
+            ROUTER_ADDRESSES=router,
+            STATE_DIR=str(self._folder / name),
+            DRAIN_TIMEOUT_S="1",
+        )
+
+    async def _service(self, service: str, name: str, **settings: str) -> ServiceProcess:
+        process = ServiceProcess(service, free_block(2), self._folder / f"{name}.log", {"NAME": name, **settings})
+        self._ending.callback(process.stop)
+        await self.starts(process)
+        return process
