@@ -120,8 +120,10 @@ class Worker:
 
     def _run(self) -> None:
         pause = SHORTEST_PAUSE
-        while not self._stopping:
+        while True:
             self._changed.clear()
+            if self._stopping:  # asked behind `clear`: who sets both is never overlooked
+                break
             wanted, before = self._wanted, self._counts.transactions
             try:
                 if wanted.order.paused:
