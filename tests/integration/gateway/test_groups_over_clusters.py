@@ -148,7 +148,7 @@ def test_members_of_two_gateways_are_one_group(
     delete_topic(kafka_c2, apples)  # the shadow, in the end
     home = ForwardingRule("group-home", ExactName(newer, Subject.GROUP), "c2", shadow_topics=True)
     topics = [apples, bananas]
-    with gateways_side_by_side(2, tmp_path, rules.add(home)) as address:
+    with gateways_side_by_side(2, tmp_path, rules.put(home)) as address:
         for batch, (name, protocol) in enumerate({group: "classic", newer: "consumer"}.items(), start=1):
             two = [Member(address, name, topics, **{"group.protocol": protocol}) for _ in range(2)]
             with closing(two[0]), closing(two[1]):

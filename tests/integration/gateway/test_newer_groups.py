@@ -129,7 +129,7 @@ def test_a_consumer_group_over_two_clusters_with_shadow_topics_reads_and_resumes
     rules.to("c2", [bananas])
     delete_topic(kafka_c1, bananas)  # the shadow, in the end
     home = ForwardingRule("group-home", ExactName(group, Subject.GROUP), "c1", shadow_topics=True)
-    gateway = start_gateway(rules.add(home))
+    gateway = start_gateway(rules.put(home))
     expected = produce_to(gateway.address, 0, apples, bananas)
     with closing(librdkafka(gateway.address, group)) as consumer:
         consumer.subscribe([apples, bananas])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mesh.routing import Stay
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Broker, RawResponse, Unreachable, Verbatim
 from services.gateway.requests.records import produce, producer_memory
@@ -285,7 +286,8 @@ def test_a_topic_with_another_name_on_the_same_cluster_is_asked_for_by_its_last_
 def test_what_is_remembered_of_all_seams_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_memory, "PRODUCERS_OF_ALL_SEAMS", 10)
     seams = Seams()
-    keys = [("apples", partition, "c2", "apples", 1) for partition in range(3)]
+    left = Stay("c1", 1, "apples")
+    keys = [("apples", partition, "c2", "apples", 1, left) for partition in range(3)]
     for key in keys:
         seams.learn(key, {producer: LastWrite(0, 9, TIME) for producer in range(4)}, 0.0)
     assert [seams.is_known(key) for key in keys] == [False, True, True]
