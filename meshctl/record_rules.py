@@ -139,7 +139,7 @@ def event(of: events.Event) -> str:
         case "record_rule_paused":
             return f"record rule {of.record_rule_paused.record_rule_id} paused"
         case "record_rule_resumed":
-            return f"record rule {of.record_rule_resumed.record_rule_id} goes on"
+            return f"record rule {of.record_rule_resumed.record_rule_id} resumed"
         case "record_rule_rewound":
             rewound = of.record_rule_rewound
             return f"record rule {rewound.record_rule_id} begins again at {start_text(rewound.start)}"

@@ -110,8 +110,8 @@ def test_a_mirror_is_made_watched_paused_resumed_rewound_and_removed(
     _produce(c1, topic, b"fourth")
     listed = json.loads(mirror._mesh.meshctl("mirror", "list", "-o", "json").stdout)
     assert mirror._rule_id not in [rule["spec"]["record_rule_id"] for rule in listed["record_rules"]]
-    history = mirror._mesh.meshctl("history", "--stream", f"recordrules/{mirror._rule_id}").stdout
-    for step in ("created", "paused", "goes on", "begins again", "removed"):
+    history = mirror._mesh.meshctl("history", "--record-rule", mirror._rule_id).stdout
+    for step in ("created", "paused", "resumed", "begins again", "removed"):
         assert step in history
 
 

@@ -50,6 +50,7 @@ def kill(router: ServiceProcess) -> None:
 
 
 def restart(router: ServiceProcess) -> None:
+    wait_until(lambda: router.ready() == "ready", "the router can be stopped in order", WITHIN_S)
     router.stop()
     router.start()
 
