@@ -108,6 +108,8 @@ class SchemaRegistry:
         except (fastavro.schema.SchemaParseException, LookupError, TypeError, ValueError) as error:
             reason = f"schema {schema_id} of the registry can't be read as Avro: {type(error).__name__}"
             raise UnknownSchemaError(reason) from None
+        if _has_weightless_lists(parsed, named, set()):
+            raise UnknownSchemaError(f"schema {schema_id} has lists of what takes no bytes, which may be of any length")
         return AvroSchema(schema_id, parsed, any("logicalType" in text for text in (*texts, answer["schema"])))
 
     def _take_in(self, answer: Mapping[str, Any], named: dict[str, Any], texts: list[str]) -> None:
@@ -166,6 +168,35 @@ class SchemaRegistry:
                 raise NotNowError(f"schema registry: {error}") from None
             self._client = httpx.Client(timeout=TIMEOUT, verify=trusted)
         return self._client
+
+
+def _has_weightless_lists(schema: Any, named: Mapping[str, Any], seen: set[str]) -> bool:
+    """Whether some bytes of such data could stand for a list that fills the memory."""
+    match schema:
+        case str() if schema in named and schema not in seen:
+            seen.add(schema)
+            return _has_weightless_lists(named[schema], named, seen)
+        case list():
+            return any(_has_weightless_lists(each, named, seen) for each in schema)
+        case {"type": "array", "items": items}:
+            return _is_weightless(items, named, frozenset()) or _has_weightless_lists(items, named, seen)
+        case {"type": "map", "values": values}:
+            return _has_weightless_lists(values, named, seen)
+        case {"type": "record" | "error", "fields": fields}:
+            return any(_has_weightless_lists(each["type"], named, seen) for each in fields)
+    return False
+
+
+def _is_weightless(schema: Any, named: Mapping[str, Any], within: frozenset[str]) -> bool:
+    """Whether a value takes no bytes."""
+    match schema:
+        case "null" | {"type": "null"} | {"type": "fixed", "size": 0}:
+            return True
+        case str() if schema in named and schema not in within:
+            return _is_weightless(named[schema], named, within | {schema})
+        case {"type": "record" | "error", "fields": fields}:
+            return all(_is_weightless(each["type"], named, within) for each in fields)
+    return False
 
 
 def _object(content: bytes) -> dict[str, Any]:

@@ -156,6 +156,40 @@ def test_schemas_that_are_of_no_use(
         read(b"\0\0\0\0\x07")
 
 
+EMPTY = {"type": "record", "name": "Empty", "fields": [{"name": "nothing", "type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": "null"},
+        {"type": "array", "items": EMPTY},
+        {"type": "map", "values": ["null", {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}]},
+        {
+            "type": "record",
+            "name": "Tree",
+            "fields": [
+                {"name": "one", "type": ["null", "Tree"]},
+                {"name": "empty", "type": EMPTY},
+                {"name": "many", "type": {"type": "array", "items": "Empty"}},
+            ],
+        },
+    ],
+)
+def test_a_few_bytes_can_not_stand_for_a_list_that_fills_the_memory(
+    registry: SmallRegistry, read: Callable[[bytes], object], schema: dict[str, Any]
+) -> None:
+    registry.schemas[7] = {"schema": json.dumps(schema)}
+    with pytest.raises(UnreadableError, match="lists of what takes no bytes"):
+        read(b"\0\0\0\0\x07" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f")
+
+
+def test_lists_of_records_that_hold_themselves(registry: SmallRegistry, read: Callable[[bytes], object]) -> None:
+    tree = {"type": "record", "name": "Tree", "fields": [{"name": "of", "type": {"type": "array", "items": "Tree"}}]}
+    registry.schemas[7] = {"schema": json.dumps(tree)}
+    assert read(avro(tree, {"of": [{"of": []}]})) == {"of": [{"of": []}]}
+
+
 def test_an_unknown_id_is_asked_for_again_and_then_counts_as_unknown_for_a_while(
     registry: SmallRegistry, read: Callable[[bytes], object], pauses: list[float], now: list[float]
 ) -> None:
