@@ -164,9 +164,11 @@ class Control:
                 log.warning("stopped before everything was published; the next start goes on there")
         await self.audit.flush(grace / 8)
         if not self.journal.why_not_leading:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(grace / 8):
+            try:
+                async with asyncio.timeout(grace / 4):
                     await self._snapshots.keep()
+            except TimeoutError:
+                log.warning("stopped without a snapshot; the next start reads more of the log")
         for task in self._tasks.values():
             task.cancel()
         await asyncio.wait(self._tasks.values(), timeout=grace / 4)

@@ -48,6 +48,7 @@ def test_control_is_ready_soon_however_long_its_log_is(
         "KAFKA_MESH_CONTROL_HOME_BOOTSTRAP_SERVERS": kafka_c1.bootstrap,
         "KAFKA_MESH_CONTROL_EVENTS_TOPIC": topic,
         "KAFKA_MESH_CONTROL_AUDIT_TOPIC": f"{topic}-audit",
+        "KAFKA_MESH_CONTROL_STOP_GRACE_S": "60",
     }
     with told("ready without a snapshot, the first time"):
         first = _ready(environment)

@@ -109,6 +109,7 @@ class SnapshotKeeper:
         self._snapshots = snapshots
         self._every = every
         self._present = present
+        self._keeping = asyncio.Lock()
         position_gauge.set_function(lambda: snapshots.last)
 
     async def run(self) -> None:
@@ -120,13 +121,14 @@ class SnapshotKeeper:
 
     async def keep(self) -> None:
         """Keeps one of the present view, unless that one is there."""
-        view, chain = self._present()
-        if chain.position <= self._snapshots.last:
-            return
-        try:
-            await self._snapshots.keep(view, chain)
-        except StoreUnavailableError as error:
-            log.warning("no snapshot was kept; the next one comes", reason=str(error))
+        async with self._keeping:
+            view, chain = self._present()
+            if chain.position <= self._snapshots.last:
+                return
+            try:
+                await self._snapshots.keep(view, chain)
+            except StoreUnavailableError as error:
+                log.warning("no snapshot was kept; the next one comes", reason=str(error))
 
 
 def superfluous(positions: Sequence[int]) -> list[int]:
