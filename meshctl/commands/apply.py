@@ -11,7 +11,7 @@ from mesh.rpc import admin
 from meshctl.commands.applying import Applied, Applying, Options
 from meshctl.commands.changes import show_change
 from meshctl.commands.files import file_options, notices_document, plan_document, plan_of, read, show_plan
-from meshctl.commands.rule_options import consent_options
+from meshctl.commands.rule_options import consent_options, member_options
 from meshctl.meshfile import writing
 from meshctl.meshfile.plan import Plan
 from meshctl.output import as_dict, print_json
@@ -23,6 +23,7 @@ from meshctl.session import Command, Session, pass_session
 @file_options(required=True)
 @click.option("--dry-run", is_flag=True, help="Show the plan and let control check it; change nothing.")
 @consent_options
+@member_options
 @click.option("--reason", default="", help="Why, for the history.")
 @pass_session
 def apply(

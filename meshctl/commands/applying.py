@@ -30,6 +30,8 @@ class Options:
     create_topics: bool
     accept_skip: bool
     allow_shadowed: bool
+    wait: bool
+    without: tuple[str, ...]
     reason: str
 
 
@@ -170,6 +172,8 @@ class Applying:
                 accept_skip=options.accept_skip,
                 allow_shadowed=options.allow_shadowed,
                 allow_unreachable=options.allow_unreachable,
+                without_members=options.without,
+                wait_for=admin.WAIT_FOR_ALL_MEMBERS if options.wait else admin.WAIT_FOR_UNSPECIFIED,
             ),
         )
         return self._connection.call(self._connection.rules.ReplaceRules, request)

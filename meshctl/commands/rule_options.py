@@ -203,6 +203,21 @@ def consent_options(command: F) -> F:
     return command
 
 
+def member_options(command: F) -> F:
+    """Which gateways a change waits for; given to the command as `wait` and `without`."""
+    without = click.option(
+        "--without",
+        multiple=True,
+        metavar="MEMBER",
+        shell_complete=member_names,
+        help="Move topics although this gateway does not answer; again for each of several.",
+    )
+    wait = click.option(
+        "--wait", is_flag=True, help="Return when every gateway runs it; else say who does not in time."
+    )
+    return wait(without(command))
+
+
 def change_options(command: F) -> F:
     """The options of every change of the rule set, given to the command as `options`."""
 
@@ -216,14 +231,7 @@ def change_options(command: F) -> F:
         metavar="N",
         help="Refuse when the rules changed since revision N.",
     )
-    @click.option("--wait", is_flag=True, help="Return when every gateway runs it; else say who does not in time.")
-    @click.option(
-        "--without",
-        multiple=True,
-        metavar="MEMBER",
-        shell_complete=member_names,
-        help="Move topics although this gateway does not answer; again for each of several.",
-    )
+    @member_options
     @click.option(
         "--canary",
         type=click.FloatRange(0.1, 100),

@@ -179,3 +179,14 @@ def test_an_override_that_fits_nothing_is_wrong_usage(
 
 def test_a_file_that_is_not_there_is_wrong_usage(meshctl: Meshctl) -> None:
     assert meshctl("apply", "-f", "/nowhere.yaml").exit_code == 2
+
+
+def test_apply_waits_for_gateways_and_goes_on_without_some(
+    control: ScriptedControl, meshctl: Meshctl, mesh: Mesh
+) -> None:
+    meshctl("apply", "-f", EXAMPLE)
+    rules = "rules: [{topic: plums, target_cluster: kafka_c1}]\n"
+    assert meshctl("apply", "-f", "-", "--wait", "--without", "gw-2", stdin=rules).exit_code == 0
+    [*_, request] = control.requests("ReplaceRules")
+    assert list(request.options.without_members) == ["gw-2"]
+    assert request.options.wait_for == admin.WAIT_FOR_ALL_MEMBERS
