@@ -31,10 +31,10 @@ from mesh.routing import InvalidRuleError, RoutingTable
 from mesh.routing.codec import table_from_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway import metrics
-from services.gateway.downstream import last_table
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.client_report import client_report
 from services.gateway.downstream.hold import Hold
+from services.gateway.downstream.last_table import TableKeeper
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.routers import NoRouterError, Routers
 from services.gateway.downstream.tables import TrialRun
@@ -75,7 +75,7 @@ class Discovery:
         self._name = name
         self._address = address
         self._routers = Routers(routers)
-        self._state_dir = state_dir
+        self._keeper = TableKeeper(state_dir)
         self._mesh = mesh
         self._connections = connections
         self._answers: asyncio.Queue[discovery.WatchRequest | None] = asyncio.Queue(MAX_QUEUED_ANSWERS)
@@ -247,10 +247,7 @@ class Discovery:
         self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED)
         self.first_table.set()
         self.looked.set()
-        try:
-            last_table.save(self._state_dir, table)
-        except OSError as error:
-            log.error("the table could not be kept on disk", state_dir=str(self._state_dir), reason=str(error))
+        self._keeper.keep(table)
 
     def _hold(self, message: routing.RoutingTable, bound_s: float) -> None:
         table = self._understood(message)

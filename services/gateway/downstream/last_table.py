@@ -3,15 +3,19 @@
 The file is the protobuf JSON of `mesh.v1.RoutingTable`. Without routers it is also how a gateway is told its rules.
 """
 
+import asyncio
 import os
 import tempfile
 from pathlib import Path
 
+import structlog
 from google.protobuf import json_format
 
 from mesh.routing import InvalidRuleError, RoutingTable
 from mesh.routing.codec import table_from_proto, table_to_proto
 from mesh.rpc import routing
+
+log = structlog.get_logger(__name__)
 
 FILE_NAME = "routing-table.json"
 
@@ -47,3 +51,27 @@ def save(state_dir: Path, table: RoutingTable) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+class TableKeeper:
+    """Keeps each table on disk beside the event loop: with thousands of rules the file takes longer to write than a
+    client should wait. One at a time; of tables that come meanwhile, the last one.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._next: RoutingTable | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def keep(self, table: RoutingTable) -> None:
+        self._next = table
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write(), name="keep the table on disk")
+
+    async def _write(self) -> None:
+        while self._next is not None:
+            table, self._next = self._next, None
+            try:
+                await asyncio.to_thread(save, self._state_dir, table)
+            except OSError as error:
+                log.error("the table could not be kept on disk", state_dir=str(self._state_dir), reason=str(error))

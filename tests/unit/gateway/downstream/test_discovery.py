@@ -1,6 +1,7 @@
 """Orders of a router, carried out and answered: a scripted router on a real gRPC connection."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,7 +108,7 @@ async def test_a_table_is_run_kept_on_disk_and_acknowledged(
     await until(lambda: router.acks)
     assert router.acks == [(2, APPLIED)]
     assert stage.gateway.mesh.table == table
-    assert last_table.load(tmp_path) == table
+    await until(lambda: last_table.load(tmp_path) == table)
 
 
 async def test_a_table_that_cannot_be_served_is_refused_with_the_reason(router: ScriptedRouter, stage: Stage) -> None:
@@ -201,11 +202,11 @@ async def test_a_hold_that_is_given_up_is_released(router: ScriptedRouter, stage
 async def test_a_fault_of_ours_does_not_end_the_watch(
     router: ScriptedRouter, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(state_dir: Path, table: RoutingTable) -> None:
+    def broken(keeper: last_table.TableKeeper, table: RoutingTable) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(last_table, "save", broken)
+        patch.setattr(last_table.TableKeeper, "keep", broken)
         router.apply(stage.table(2, apples="c2"))
         await until(lambda: stage.gateway.mesh.table.revision == 2)
     await until(lambda: router.watches == 2)
@@ -281,3 +282,26 @@ async def test_a_trial_that_is_given_up_or_whose_router_is_lost_is_over(router: 
     router.end()
     await until(lambda: tables.trial is None)
     assert tables.in_force.revision == 1
+
+
+async def test_of_tables_that_come_faster_than_the_disk_takes_them_the_last_is_kept(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    save, begun, go_on = last_table.save, threading.Event(), threading.Event()
+
+    def slow(state_dir: Path, table: RoutingTable) -> None:
+        begun.set()
+        assert go_on.wait(15)
+        written.append(table.revision)
+        save(state_dir, table)
+
+    monkeypatch.setattr(last_table, "save", slow)
+    keeper = last_table.TableKeeper(tmp_path / "kept")
+    keeper.keep(stage.table(2))
+    await until(begun.is_set)
+    for revision in (3, 4, 5):
+        keeper.keep(stage.table(revision))
+    go_on.set()
+    await until(lambda: written == [2, 5])
+    await until(lambda: last_table.load(tmp_path / "kept") == stage.table(5))
