@@ -35,6 +35,7 @@ TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*
 
 ANSWER_MARGIN = 0.5
 """Seconds before its caller's deadline in which a call answers at the latest, so that the answer still arrives."""
+GONE = "its caller went away before the answer; what had begun goes on, the history says what came of it"
 
 M = TypeVar("M", bound=Message)
 
@@ -116,6 +117,9 @@ class Calls(grpc.aio.ServerInterceptor):
         except Exception as error:
             status = _status(method, error)
             await self._noted(method, request, None, status.code, status.details, time.monotonic() - started)
+            raise
+        except asyncio.CancelledError:
+            await self._noted(method, request, None, grpc.StatusCode.CANCELLED, GONE, time.monotonic() - started)
             raise
         await self._noted(method, request, response, grpc.StatusCode.OK, "", time.monotonic() - started)
         return response
