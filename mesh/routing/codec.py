@@ -1,6 +1,13 @@
-"""Routing domain to protobuf and back."""
+"""Routing domain to protobuf and back.
+
+What a newer release says of a rule beyond what is known here can't be left out: it may say for whom the rule is, and
+the rule without it would be everybody's. So rules and tables with such fields are refused as a whole.
+"""
 
 from __future__ import annotations
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.errors import InvalidRuleError
@@ -36,6 +43,7 @@ _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 
 def match_from_proto(message: routing.RuleMatch) -> Match:
     """The match; InvalidRuleError when none is set or it can't be."""
+    _check_known(message, "match")
     field = message.WhichOneof("kind")
     client = client_match_from_proto(message.client) if message.HasField("client") else None
     if field == UNMATCHED_TOPICS:
@@ -58,6 +66,7 @@ def match_to_proto(match: Match) -> routing.RuleMatch:
 
 
 def client_match_from_proto(message: routing.ClientMatch) -> ClientMatch:
+    _check_known(message, "match.client")
     return ClientMatch(
         message.principal,
         message.client_id,
@@ -88,6 +97,7 @@ def client_from_proto(message: admin.ClientIdentity) -> ClientIdentity:
 
 
 def rule_from_proto(message: routing.RuleSpec) -> ForwardingRule:
+    _check_known(message, "rule")
     return ForwardingRule(
         message.rule_id,
         match_from_proto(message.match),
@@ -151,6 +161,7 @@ def cluster_to_proto(cluster: UpstreamCluster) -> routing.UpstreamCluster:
 
 def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
     """The table; InvalidRuleError when a rule can't be understood: a data plane then refuses it with the reason."""
+    _check_known(message, "table")
     return RoutingTable(
         message.revision,
         map(cluster_from_proto, message.clusters),
@@ -160,6 +171,7 @@ def table_from_proto(message: routing.RoutingTable) -> RoutingTable:
 
 
 def _version_from_proto(message: routing.RuleVersion) -> RuleVersion:
+    _check_known(message, "version")
     try:
         rule = rule_from_proto(message.rule)
     except InvalidRuleError as error:
@@ -185,8 +197,13 @@ def table_to_proto(table: RoutingTable) -> routing.RoutingTable:
 
 
 def _past_from_proto(message: routing.TopicPast) -> Past:
-    stays = (Stay(stay.cluster, stay.visits, stay.upstream_topic) for stay in message.stays)
-    return Past(match_from_proto(message.match), message.until_revision, tuple(stays))
+    _check_known(message, "past")
+    return Past(match_from_proto(message.match), message.until_revision, tuple(map(_stay_from_proto, message.stays)))
+
+
+def _stay_from_proto(message: routing.PastStay) -> Stay:
+    _check_known(message, "past")
+    return Stay(message.cluster, message.visits, message.upstream_topic)
 
 
 def _past_to_proto(past: Past) -> routing.TopicPast:
@@ -198,3 +215,14 @@ def _past_to_proto(past: Past) -> routing.TopicPast:
             for stay in past.stays
         ),
     )
+
+
+def _check_known(message: Message, field_name: str) -> None:
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        numbers = ", ".join(map(str, sorted({unknown[index].field_number for index in range(len(unknown))})))
+        raise InvalidRuleError(
+            field_name,
+            f"field {numbers} of {message.DESCRIPTOR.name} is not known here: a newer release of the mesh says it; "
+            "run that one here, too",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.message import Message
 
 from mesh.routing import (
     ClientIdentity,
@@ -22,6 +23,7 @@ from mesh.routing import (
 )
 from mesh.routing import table as table_module
 from mesh.routing.codec import match_from_proto, match_to_proto, table_from_proto, table_to_proto
+from mesh.routing.visits import Past, Stay
 
 CLUSTERS = [UpstreamCluster(f"c{n}", (f"127.0.0.1:909{n}",), ordinal=n) for n in (1, 2, 3)]
 SHOP = ClientIdentity(client_id="shop-1", software_name="librdkafka", software_version="2.10.0", address="10.1.2.3")
@@ -322,3 +324,24 @@ def test_a_table_with_conditions_survives_the_wire() -> None:
         (UnmatchedTopics(), "c1"),
     )
     assert table_from_proto(table_to_proto(rules)) == rules
+
+
+@pytest.mark.parametrize("part", ["table", "version", "rule", "match", "client", "past", "stay"])
+def test_a_table_that_says_more_than_is_known_here_is_refused(part: str) -> None:
+    rules = table((ExactName("orders", client=SHOPS), "c1"))
+    past = Past(ExactName("apples"), 1, (Stay("c2", 1, ""),))
+    message = table_to_proto(RoutingTable(1, CLUSTERS, rules.versions, [past]))
+    version = message.rule_versions[0]
+    parts: dict[str, Message] = {
+        "table": message,
+        "version": version,
+        "rule": version.rule,
+        "match": version.rule.match,
+        "client": version.rule.match.client,
+        "past": message.pasts[0],
+        "stay": message.pasts[0].stays[0],
+    }
+    of_a_newer_release = b"\xa0\x06\x01"  # field 100
+    parts[part].MergeFromString(of_a_newer_release)
+    with pytest.raises(InvalidRuleError, match=r"field 100 .* newer release"):
+        table_from_proto(message)
