@@ -22,15 +22,24 @@ STOP_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One pytest run: folders of `tests`, and the ports that it may take."""
+    """One pytest run: folders below `tests`, and the ports that it may take."""
 
     folders: tuple[str, ...]
     ports: str
 
 
 PARTS = (
-    Part(("unit", "fuzz", "integration"), "20000-25999"),
-    Part(("e2e", "clients", "chaos", "compose"), "26000-31999"),
+    Part(("integration/gateway", "integration/router"), "20000-23999"),
+    Part(
+        (
+            "unit",
+            "fuzz",
+            *(f"integration/{rest}" for rest in ("contract", "control", "local", "local_clients", "meshctl")),
+            *(f"integration/{rest}" for rest in ("pipeline", "sidecar")),
+        ),
+        "24000-27999",
+    ),
+    Part(("e2e", "clients", "chaos", "compose"), "28000-31999"),
 )
 ELSEWHERE = ("bench", "soak")
 """`make bench`, `make soak`."""

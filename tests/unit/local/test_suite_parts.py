@@ -7,9 +7,11 @@ from itertools import pairwise
 from tests.side_by_side import ELSEWHERE, HERE, PARTS
 
 
-def test_every_folder_of_tests_is_in_one_part() -> None:
-    top = {path.name for path in HERE.iterdir() if path.is_dir() and any(path.rglob("test_*.py"))}
-    assert sorted([*ELSEWHERE, *(folder for part in PARTS for folder in part.folders)]) == sorted(top)
+def test_every_test_is_in_one_part() -> None:
+    folders = [HERE / folder for folder in (*ELSEWHERE, *(folder for part in PARTS for folder in part.folders))]
+    for file in HERE.rglob("test_*.py"):
+        holding = [folder for folder in folders if file.is_relative_to(folder)]
+        assert len(holding) == 1, f"{file.relative_to(HERE)} is in {len(holding)} parts"
 
 
 def test_parts_do_not_share_ports() -> None:
