@@ -100,7 +100,16 @@ class ClientMatch:
 
     def implies(self, other: ClientMatch) -> bool:
         """Whether the other one holds for every client for whom this one does."""
-        return self.both(other) == self
+        return (
+            other.principal in ("", self.principal)
+            and other.client_id in ("", self.client_id)
+            and (self.client_id or self.client_id_prefix).startswith(other.client_id_prefix)
+            and other.software_name in ("", self.software_name)
+            and (not other.networks or self._is_within(other))
+        )
+
+    def _is_within(self, other: ClientMatch) -> bool:
+        return bool(self.networks) and _common(self.networks, other.networks) == self.networks
 
     def __str__(self) -> str:
         said = (

@@ -36,11 +36,14 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of the rules about topics that a change reaches: all before and all behind is the same."""
+    """The part of the rules about topics that a change reaches: all before is the same."""
 
     old: tuple[ForwardingRule, ...]
+    """Those that go, or are placed otherwise."""
     new: tuple[ForwardingRule, ...]
+    """Those that come, or are placed otherwise."""
     behind: tuple[ForwardingRule, ...]
+    """Those that stay as they are, in the order that they have among themselves, behind the first that does not."""
 
     @classmethod
     def between(cls, before: RoutingTable, after: RoutingTable) -> Window:
@@ -51,8 +54,16 @@ class Window:
         end = 0
         while end < shorter - start and decision_of(old[-1 - end]) == decision_of(new[-1 - end]):
             end += 1
-        kept = len(old) - end
-        return cls(tuple(old[start:kept]), tuple(new[start : len(new) - end]), tuple(old[kept:]))
+        going, coming = old[start : len(old) - end], new[start : len(new) - end]
+        staying = {decision_of(rule) for rule in going} & {decision_of(rule) for rule in coming}
+        stay = [rule for rule in going if decision_of(rule) in staying]
+        if [decision_of(rule) for rule in coming if decision_of(rule) in staying] != [decision_of(r) for r in stay]:
+            return cls(tuple(going), tuple(coming), tuple(old[len(old) - end :]))
+        return cls(
+            tuple(rule for rule in going if decision_of(rule) not in staying),
+            tuple(rule for rule in coming if decision_of(rule) not in staying),
+            (*stay, *old[len(old) - end :]),
+        )
 
     @property
     def changed(self) -> tuple[ForwardingRule, ...]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from operator import attrgetter
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, NameRegex, Subject, UnmatchedTopics
 from mesh.routing.clients import implied
+from mesh.routing.index import Index
 
 MATCH_ALL = frozenset({".*", ".+", "(.*)", "(.+)", "^.*$", "^.+$"})
 """Expressions known to match every topic name. Whether one regular expression covers another in general is not
@@ -30,15 +32,14 @@ def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forw
 def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:
     exact: dict[str, list[ForwardingRule]] = {}
     prefixes: dict[str, list[ForwardingRule]] = {}
-    regexes: list[ForwardingRule] = []
+    regexes = Index[ForwardingRule]((), attrgetter("match"))
     catch_all: list[ForwardingRule] = []
     shadowed: dict[ForwardingRule, ForwardingRule] = {}
     for rule in rules:
         covers: Iterable[ForwardingRule] = ()
         match rule.match:
             case ExactName(topic):
-                fitting = (regex for regex in regexes if regex.match.matches(topic))
-                covers = chain(catch_all, exact.get(topic, ()), _prefixes_of(topic, prefixes), fitting)
+                covers = chain(catch_all, exact.get(topic, ()), _prefixes_of(topic, prefixes), regexes.matching(topic))
             case NamePrefix(prefix):
                 covers = chain(catch_all, _prefixes_of(prefix, prefixes))
             case UnmatchedTopics():
@@ -55,7 +56,7 @@ def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forwardin
             case NamePrefix(prefix):
                 prefixes.setdefault(prefix, []).append(rule)
             case NameRegex(pattern):
-                regexes.append(rule)
+                regexes.add(rule)
                 if pattern in MATCH_ALL:
                     catch_all.append(rule)
             case UnmatchedTopics():

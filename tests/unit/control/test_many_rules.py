@@ -1,0 +1,80 @@
+"""A change of a few among very many rules looks at few pairs of them: control answers nobody else meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mesh.routing import ClientMatch, ExactName, ForwardingRule, NamePrefix, NameRegex, RoutingTable, RuleVersion
+from mesh.routing import clients as clients_module
+from services.control.domain import kinds, moves
+from services.control.domain.kinds import kinds_of_clients
+from services.control.domain.moves import clusters_that_may_lose
+from services.control.domain.shadows import shadowed_rules
+from tests.unit.control.worlds import table
+
+MANY = 300
+
+
+class Counted:
+    """Calls of a function, which still does what it does."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.calls = 0
+        self._function = function
+
+    def method(self) -> Callable[..., Any]:
+        def counting(*arguments: Any) -> Any:
+            self.calls += 1
+            return self._function(*arguments)
+
+        return counting
+
+
+def of_rules(*rules: ForwardingRule) -> RoutingTable:
+    clusters = table().clusters.values()
+    return RoutingTable(1, clusters, (RuleVersion(rule, float(place), 1) for place, rule in enumerate(rules)))
+
+
+def framed(rules: list[ForwardingRule]) -> RoutingTable:
+    """The same rules between two new ones."""
+    first, last = (ForwardingRule(name, ExactName(name), "c3") for name in ("a-first", "z-last"))
+    return of_rules(first, *rules, last)
+
+
+def test_an_exact_rule_is_compared_with_the_expressions_that_may_match_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(NameRegex.matches)
+    monkeypatch.setattr(NameRegex, "matches", counted.method())
+    expressions = [ForwardingRule(f"x{n}", NameRegex(f"tenant-{n:03}-.*-events"), "c1") for n in range(MANY)]
+    topics = [ForwardingRule(f"t{n}", ExactName(f"tenant-{n:03}-orders"), "c1") for n in range(MANY)]
+    covered = ForwardingRule("covered", ExactName("tenant-007-orders-events"), "c1")
+
+    assert shadowed_rules([*expressions, *topics, covered]) == {covered: expressions[7]}
+    assert counted.calls <= 3 * MANY
+
+
+def test_rules_that_stay_in_their_order_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(moves._may_take_from)
+    monkeypatch.setattr(moves, "_may_take_from", counted.method())
+    rules = [ForwardingRule(f"r{n}", NamePrefix(f"tenant-{n:03}-"), f"c{n % 2 + 1}") for n in range(MANY)]
+
+    assert clusters_that_may_lose(of_rules(*rules), framed(rules)) == set()
+    assert counted.calls <= 3 * MANY
+
+
+def test_conditions_of_rules_that_stay_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(clients_module.implied)
+    monkeypatch.setattr(kinds, "implied", counted.method())
+    rules = [
+        ForwardingRule(f"r{n}", NamePrefix(f"tenant-{n:03}-", client=ClientMatch(client_id=f"shop-{n}")), "c1")
+        for n in range(MANY)
+    ]
+    kinds_of_clients(of_rules(*rules), framed(rules))
+    assert counted.calls <= 3 * MANY
+
+
+def test_rules_that_change_their_order_all_count_as_changed() -> None:
+    wide, narrow = ForwardingRule("wide", NamePrefix("a"), "c1"), ForwardingRule("narrow", NamePrefix("ab"), "c2")
+    assert clusters_that_may_lose(of_rules(narrow, wide), of_rules(wide, narrow)) == {"c1", "c2"}
