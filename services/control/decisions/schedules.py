@@ -65,6 +65,8 @@ class Schedules:
         self._journal = journal
         self._commands = commands
         self._running = ""
+        self._cancelling: list[str] = []
+        """Those that somebody is taking back just now, as often as somebody is."""
 
     async def schedule(self, request: admin.ScheduleChangeRequest, caller: Caller, answer: Answer) -> events.Event:
         """The event of a command that would be carried out if its time were now."""
@@ -83,9 +85,15 @@ class Schedules:
         """Position of the event. Conflict when it is being carried out, or was."""
         await self._journal.first_time(caller)
         event = schedules.get(self._journal.view.schedules, name)
-        if name == self._running or await self._journal.store.answer_of(schedules.request_id_of(event)) is not None:
-            raise Conflict("BEING_CARRIED_OUT", f"{name} is being carried out: too late to cancel it; see the history")
-        new = await self._end(event, caller, events.SCHEDULE_OUTCOME_CANCELLED, answer=answer)
+        self._cancelling.append(name)  # its time may come before this is in the log
+        try:
+            if name == self._running or await self._journal.store.answer_of(schedules.request_id_of(event)) is not None:
+                raise Conflict(
+                    "BEING_CARRIED_OUT", f"{name} is being carried out: too late to cancel it; see the history"
+                )
+            new = await self._end(event, caller, events.SCHEDULE_OUTCOME_CANCELLED, answer=answer)
+        finally:
+            self._cancelling.remove(name)
         return new.position
 
     async def run(self) -> None:
@@ -111,6 +119,8 @@ class Schedules:
     async def _see_through(self, event: events.Event) -> None:
         """Carries it out and writes down what came of it; raises what is to be tried again."""
         name, caller = event.change_scheduled.name, Caller(CONTROL, "its time had come")
+        if name in self._cancelling:
+            return
         self._running = name
         try:
             known = await self._journal.store.answer_of(schedules.request_id_of(event))
