@@ -41,6 +41,15 @@ _NODE_VIEWS = {
 _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 
 
+TABLE_FORMAT = 1
+"""What this release understands of tables (Member.table_format)."""
+
+
+def format_needed(table: RoutingTable) -> int:
+    """What a reader has to understand, so that it passes over nothing of this table."""
+    return 1 if table.conditions or table.pasts else 0
+
+
 def match_from_proto(message: routing.RuleMatch) -> Match:
     """The match; InvalidRuleError when none is set or it can't be."""
     _check_known(message, "match")

@@ -28,7 +28,7 @@ import structlog
 
 from mesh import VERSION
 from mesh.routing import InvalidRuleError, RoutingTable
-from mesh.routing.codec import table_from_proto
+from mesh.routing.codec import TABLE_FORMAT, table_from_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway import metrics
 from services.gateway.downstream.client import ClientConnection
@@ -166,6 +166,7 @@ class Discovery:
             kind=admin.MEMBER_KIND_GATEWAY,
             version=VERSION,
             address=self._address,
+            table_format=TABLE_FORMAT,
         )
         answers = self._answers
         yield discovery.WatchRequest(hello=discovery.Hello(member=member, revision=self._mesh.table.revision))
