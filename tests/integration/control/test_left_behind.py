@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 
-from mesh.rpc import admin, events, routing
+from mesh.rpc import admin, routing
 from services.control.decisions import rollouts
 from tests.integration.control.world import World, refused, router, status_of, until
 
@@ -221,8 +221,3 @@ async def test_at_its_deadline_the_call_says_who_is_missing_and_the_change_stand
         again = await world.rules.SetRule(request, timeout=SHORT_CALL)
         assert again.revision == decided.revision
         obedient.cancel()
-
-
-async def test_a_canary_is_refused_as_long_as_nobody_carries_it_out(apples_on_c1: World) -> None:
-    change = apples_on_c1.set_rule({"group": "shop"}, {"target_cluster": "c2"}, canary=events.Canary())
-    await refused(change, grpc.StatusCode.INVALID_ARGUMENT, "options.canary", "not carried out yet")
