@@ -5,6 +5,7 @@ Each is written in the transaction of the records that it is about. Keys and val
     [MESH, "apples", 11]                                what was carried out of the rule that event 11 created
     [MESH, "apples", 11, "apples-red", 3]               the next offset to read
     [MESH, "apples", 11, "apples-red", 3, "points"]     signposts for the translation of offsets (`points`)
+    [MESH, "apples", 11, "apples-red", 3, "topic_id"]   Kafka's id of the topic that the position is of
 
 MESH tells the rule from those of other meshes with the same target, the event's position from one that had its id
 before and was removed.
@@ -61,6 +62,8 @@ class Memory:
     carried_out: CarriedOut = field(default_factory=CarriedOut)
     positions: dict[SourcePartition, int] = field(default_factory=dict)
     points: dict[SourcePartition, Points] = field(default_factory=dict)
+    topic_ids: dict[SourcePartition, str] = field(default_factory=dict)
+    """Which topic of the name a position is of; absent or empty: nobody knows."""
     keys: set[bytes] = field(default_factory=set)
     """All there are of this rule."""
     outdated: set[bytes] = field(default_factory=set)
@@ -92,6 +95,8 @@ class Memory:
                 self.positions[SourcePartition(topic, number)] = value
             case [topic, number, "points"]:
                 self.points[SourcePartition(topic, number)] = Points(Point(*each) for each in value)
+            case [topic, number, "topic_id"]:
+                self.topic_ids[SourcePartition(topic, number)] = value
 
     def carried_out_entry(self) -> Entry:
         done = self.carried_out
@@ -102,6 +107,9 @@ class Memory:
 
     def points_entry(self, source: SourcePartition, points: Points) -> Entry:
         return self._entry((*source, "points"), [list(each) for each in points.kept])
+
+    def topic_id_entry(self, source: SourcePartition, topic_id: str) -> Entry:
+        return self._entry((*source, "topic_id"), topic_id)
 
     def forgetting(self) -> Iterator[Entry]:
         """What lets all of it go: the rule is removed."""

@@ -8,8 +8,8 @@ Theory of operation
 3. Whatever goes wrong ends the session with a Setback. It mends nothing and retries nothing: the worker begins a new
    one, which knows only what the targets remember. So there is one way to recover, and it is used often.
 4. Every wait has a bound. A transaction has a bound in records, bytes and time.
-5. A position that the source has no records for any more is a setback, never a jump: records would be missing that
-   nobody was told of. An operator rewinds.
+5. A position that the source has no records for any more, or that is of a topic that was deleted and created again, is
+   a setback, never a jump: records would be missing that nobody was told of. An operator rewinds.
 6. What a mirror passes on as it is goes through `_copy`: the loop in which a microsecond counts. The rest goes through
    `_judge`.
 """
@@ -76,6 +76,8 @@ class Session:
         self._moved: dict[tuple[str, int], Lane] = {}
         """Lanes whose position is not committed yet."""
         self._cluster_ids: dict[str, str] = {}
+        self._topic_ids: dict[str, str] = {}
+        """Of the source, as of the last look."""
         self._stamp = Stamp(order.spec.record_rule_id, "")
 
     @property
@@ -113,7 +115,9 @@ class Session:
         for target in self._targets:
             target.take_over()
         new = self._look(metadata)
-        places.rewind(self._source, self._targets, self._task, self._order.rewinds, list(self.lanes.values()))
+        lanes = list(self.lanes.values())
+        places.rewind(self._source, self._targets, self._task, self._order.rewinds, lanes, self._topic_ids)
+        places.recognise(self._source, self._targets, lanes, self._topic_ids)
         self._read_on(new)
         self._let_groups_follow()
 
@@ -121,7 +125,9 @@ class Session:
         """Moves some records, or finds that there are none for a moment. Setback: the session is over."""
         now = time.monotonic()
         if now >= self._next_look:
-            self._read_on(self._look(self._source.metadata()))
+            new = self._look(self._source.metadata())
+            places.recognise(self._source, self._targets, list(self.lanes.values()), self._topic_ids)
+            self._read_on(new)
         try:
             messages = self._consumer.consume(1, IDLE_SECONDS)
             until = time.monotonic() + TRANSACTION_SECONDS
@@ -356,11 +362,12 @@ class Session:
         if self._task.in_step:
             [target] = self._targets
             upkeep.keep_in_step(self._source, target.cluster, names, counts)
+        self._topic_ids = upkeep.topic_ids(self._source, counts)
         there = [SourcePartition(topic, number) for topic, count in counts.items() for number in range(count)]
         new = [each for each in there if each not in self.lanes]
         if new or not self._targets[0].memory.carried_out.begun:
             self._end_transactions()
-            opened = places.opened(self._source, self._targets, self._task, new, names)
+            opened = places.opened(self._source, self._targets, self._task, new, names, self._topic_ids)
             self.lanes.update({lane.source: lane for lane in opened})
         gone = [lane for lane in self.lanes.values() if lane.source.topic not in counts]
         if gone:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicCollection, Uuid
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way
     AlterConfigOpType,
     ConfigEntry,
@@ -24,6 +24,8 @@ from services.router.forwarding.topics import Step, TopicState, step
 POSITIONS_SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 MOST_REPLICAS = 3
 """Of the topic of positions: as many as the cluster has brokers, up to this."""
+NO_ID = str(Uuid(0, 0))
+"""What clusters before Kafka 2.8 say, which have none."""
 VISIBLE_POLL = 0.05
 """Seconds between two looks for what was made."""
 
@@ -35,6 +37,16 @@ def partition_counts(cluster: Cluster) -> dict[str, int]:
 
 def counts_of(metadata: Any) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+
+
+def topic_ids(cluster: Cluster, topics: Collection[str]) -> dict[str, str]:
+    """Kafka's own ids of these topics: another one when a topic of the name was deleted and created again."""
+    if not topics:
+        return {}
+    wanted = TopicCollection(list(topics))
+    futures = cluster.ask(lambda admin: admin.describe_topics(wanted, request_timeout=REQUEST_TIMEOUT))
+    found = answers(futures, f"topic on cluster {cluster.name!r}", accepted=[KafkaError.UNKNOWN_TOPIC_OR_PART])
+    return {topic: str(each.topic_id) for topic, each in found.items() if str(each.topic_id) != NO_ID}
 
 
 def ensure_positions(target: Cluster, metadata: Any) -> None:

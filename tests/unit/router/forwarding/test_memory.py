@@ -11,7 +11,8 @@ RED_3 = SourcePartition("apples-red", 3)
 def written(memory: Memory) -> list[Entry]:
     memory.carried_out = CarriedOut(True, rewound=12, synced=13)
     points = Points([Point(0, 5, True), Point(70, 99)])
-    return [memory.carried_out_entry(), memory.position_entry(RED_3, 77), memory.points_entry(RED_3, points)]
+    told = [memory.carried_out_entry(), memory.position_entry(RED_3, 77), memory.points_entry(RED_3, points)]
+    return [*told, memory.topic_id_entry(RED_3, "PqpCasJ2T/6U7UhM6Obxyw")]
 
 
 def read_back(memory: Memory, entries: list[Entry]) -> Memory:
@@ -25,6 +26,7 @@ def test_a_rule_reads_back_what_it_wrote() -> None:
     assert memory.carried_out == CarriedOut(True, 12, 13)
     assert memory.positions == {RED_3: 77}
     assert memory.points[RED_3].kept == (Point(0, 5, True), Point(70, 99))
+    assert memory.topic_ids == {RED_3: "PqpCasJ2T/6U7UhM6Obxyw"}
 
 
 def test_another_rule_or_another_meshs_means_nothing_to_it() -> None:
@@ -37,7 +39,7 @@ def test_another_rule_or_another_meshs_means_nothing_to_it() -> None:
 def test_an_earlier_rule_of_its_id_is_forgotten() -> None:
     entries = written(Memory("mesh", "apples", 5))
     memory = read_back(Memory("mesh", "apples", 11), entries)
-    assert (memory.positions, memory.carried_out) == ({}, CarriedOut())
+    assert (memory.positions, memory.topic_ids, memory.carried_out) == ({}, {}, CarriedOut())
     gone = list(memory.forgetting_outdated())
     assert {entry.key for entry in gone} == {entry.key for entry in entries}
     assert all(entry.value is None for entry in gone)
