@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import secrets
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -168,7 +169,7 @@ def _introduce(context: Any) -> None:
     metadata = dict(context.invocation_metadata() or ())
     actor = str(metadata.get("x-mesh-actor") or context.peer())[:LONGEST_ACTOR]
     trace = TRACEPARENT.fullmatch(str(metadata.get("traceparent", "")))
-    _caller.set(Introduction(actor, context.peer() or "", trace[1] if trace else ""))
+    _caller.set(Introduction(actor, context.peer() or "", trace[1] if trace else secrets.token_hex(16)))
     given = context.time_remaining()
     _answer_by.set(time.monotonic() + min(CALL_TIMEOUT, CALL_TIMEOUT if given is None else given) - ANSWER_MARGIN)
 

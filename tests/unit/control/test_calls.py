@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
 from mesh.rpc import admin
 from services.control.api.auditing import Introduction
-from services.control.api.calls import Calls
+from services.control.api.calls import Calls, caller
 
 
 class Trail:
@@ -49,3 +52,36 @@ async def test_a_command_whose_caller_goes_away_is_on_record() -> None:
     [event] = trail.events
     assert (event.actor, event.code) == ("anna@desk", "CANCELLED")
     assert "goes on" in event.problem
+
+
+class Context:
+    """Of a client that says nothing of itself."""
+
+    def invocation_metadata(self) -> None:
+        return
+
+    def time_remaining(self) -> None:
+        return
+
+    def peer(self) -> str:
+        return "ipv4:10.1.2.3:4711"
+
+
+async def test_a_call_without_a_trace_gets_one_for_its_events_and_its_record() -> None:
+    seen: list[str] = []
+
+    async def decide(request: admin.SetRuleRequest, _context: object) -> admin.RuleChangeResponse:
+        seen.append(caller(request).trace_id)
+        return admin.RuleChangeResponse()
+
+    trail = Trail()
+    calls = Calls(trail, OpenGate())  # type: ignore[arg-type]
+    handler: Any = grpc.unary_unary_rpc_method_handler(decide)
+    wrapped = await calls.intercept_service(
+        lambda _: asyncio.sleep(0, handler), SimpleNamespace(method="/mesh.v1.RuleService/SetRule")
+    )
+    for _ in range(2):
+        await wrapped.unary_unary(admin.SetRuleRequest(), Context())
+    assert [event.trace_id for event in trail.events] == seen
+    assert len(set(seen)) == 2
+    assert all(re.fullmatch("[0-9a-f]{32}", each) for each in seen)
