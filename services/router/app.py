@@ -9,6 +9,7 @@ import grpc
 
 from mesh import VERSION
 from mesh.lifecycle import Lifecycle
+from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
@@ -80,6 +81,7 @@ def _report(
             kind=admin.MEMBER_KIND_ROUTER,
             version=VERSION,
             address=settings.listen,
+            table_format=TABLE_FORMAT,
             revision=latest.state.effective.revision if latest else 0,
             phase=admin.MEMBER_PHASE_APPLIED if latest else admin.MEMBER_PHASE_UNSPECIFIED,
         ),

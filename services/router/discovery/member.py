@@ -15,7 +15,9 @@ Theory of operation
    once, and the Try again behind it.
 4. A refused Switch is made good by Apply: the member had let go of the hold by itself, and must not stay on the table
    before. Any other refusal stands until there is another table: the member knows better what it can't run.
-5. Answers come in the order of the orders. One to an order that was overtaken (a HELD that crossed a Release) is
+5. A member of an older release that would pass over what a table says is not told that table: it counts as refused,
+   with the reason, and the member goes on as it is. Half of a rule is another rule.
+6. Answers come in the order of the orders. One to an order that was overtaken (a HELD that crossed a Release) is
    ignored; one to an order never given breaks the protocol.
 """
 
@@ -27,9 +29,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from mesh.routing import RoutingState, RoutingTable
+from mesh.routing.codec import TABLE_FORMAT, format_needed
 
 MAX_UNANSWERED = 256
 """Orders without an answer; a member that leaves more of them is told to start again."""
+
+TOO_OLD = (
+    "its release is older than the router's, and would pass over what rules ask of clients or where topics have lived: "
+    "upgrade it; until then it goes on with the table that it has"
+)
 
 
 class ProtocolError(Exception):
@@ -62,6 +70,8 @@ class Hello:
     """The member is there and runs `revision` (0: none)."""
 
     revision: int
+    table_format: int = TABLE_FORMAT
+    """What it understands of tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +163,9 @@ class Member:
         self.standing = Standing()
         self._news = news
         self._runs = 0
+        self._reads = 0
+        self._spoken_for = False
+        """Whether its standing is a refusal that it did not say itself."""
         self._told: RoutingTable | None = None
         self._held: RoutingTable | None = None
         self._due: deque[_Due] = deque()
@@ -170,7 +183,7 @@ class Member:
         return ()
 
     def _greet(self, hello: Hello) -> tuple[Order, ...]:
-        self._runs = hello.revision
+        self._runs, self._reads = hello.revision, hello.table_format
         self.standing = Standing(hello.revision, Answer.APPLIED if hello.revision else None)
         self.state = MemberState.ADMISSION
         if self._news is None:
@@ -186,9 +199,14 @@ class Member:
     def _follow(self, news: News) -> tuple[Order, ...]:
         self._news = news
         orders: list[Order] = []
+        self._speak_for_itself()
+        if self._is_beyond(news.state.effective):
+            return ()
         if news.state.effective is not self._told:
             orders.append(self._apply(news.state.effective, news.decided_at))
         pending, trial = news.state.pending, news.state.trial
+        if pending is not None and self._is_beyond(pending):
+            return tuple(orders)
         if pending is not None and trial is not None:
             if trial.concerns(self._name):
                 self.state, self._held = MemberState.ROLLOUT_END, pending
@@ -199,6 +217,19 @@ class Member:
             self._expect(pending.revision, Answer.HELD, news.decided_at)
             orders.append(Hold(pending, news.hold_ms))
         return tuple(orders)
+
+    def _speak_for_itself(self) -> None:
+        if self._spoken_for:
+            self._spoken_for = False
+            self.standing = Standing(self._runs, Answer.APPLIED if self._runs else None)
+
+    def _is_beyond(self, table: RoutingTable) -> bool:
+        """Whether the member would pass over something of the table; that is its standing then."""
+        if format_needed(table) <= self._reads:
+            return False
+        self._spoken_for = True
+        self.standing = Standing(table.revision, Answer.REFUSED, TOO_OLD)
+        return True
 
     def _end_rollout(self, news: News) -> tuple[Order, ...]:
         held, pending = self._held, news.state.pending
@@ -249,7 +280,8 @@ class Member:
         if message.answer is Answer.APPLIED:
             self._runs = message.revision
         lag = None if due.decided_at is None else max(0.0, message.at - due.decided_at)
-        self.standing = Standing(message.revision, message.answer, message.reason, lag)
+        if not self._spoken_for:
+            self.standing = Standing(message.revision, message.answer, message.reason, lag)
         if due.to_switch and message.answer is Answer.REFUSED:
             return self._start_over()
         return ()

@@ -106,6 +106,7 @@ class Roster:
             kind=identity.kind,
             version=identity.version,
             address=identity.address,
+            table_format=identity.table_format,
             revision=standing.revision,
             phase=PHASES[standing.answer] if standing.answer else admin.MEMBER_PHASE_UNSPECIFIED,
             phase_reason=standing.reason,

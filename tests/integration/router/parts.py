@@ -20,6 +20,7 @@ import grpc.aio
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.server import RpcServer, open_channel
 from tests.unit.router.decisions import DecisionLog
@@ -127,7 +128,11 @@ class DataPlane:
 
     def __init__(self, name: str, address: str, revision: int = 0) -> None:
         self.member = admin.Member(
-            name=f"members/{name}", kind=admin.MEMBER_KIND_GATEWAY, version="1", address="127.0.0.1:19092"
+            name=f"members/{name}",
+            kind=admin.MEMBER_KIND_GATEWAY,
+            version="1",
+            address="127.0.0.1:19092",
+            table_format=TABLE_FORMAT,
         )
         self._address = address
         self._revision = revision

@@ -23,9 +23,11 @@ class DecisionLog:
         cluster = routing.UpstreamCluster(spec=spec, ordinal=ordinal, home=ordinal == 0)
         return self._add(events.Event(cluster_registered=events.ClusterRegistered(cluster=cluster)))
 
-    def rule(self, topic: str, *, to: str, hold: bool = False) -> RoutingState:
-        """A new rule; with `hold` it is pending until `switch` or `abort`."""
+    def rule(self, topic: str, *, to: str, hold: bool = False, client_id: str = "") -> RoutingState:
+        """A new rule, for this client alone or for all; with `hold` it is pending until `switch` or `abort`."""
         created = events.RuleChange(created=_rule(topic, to), rank=float(len(self.events) + 1))
+        if client_id:
+            created.created.match.client.client_id = client_id
         return self._add(events.Event(rule_set_changed=events.RuleSetChanged(changes=[created], needs_hold=hold)))
 
     def tried(self, topic: str, *, to: str, by: tuple[str, ...] = (), permille: int = 100) -> RoutingState:

@@ -7,6 +7,7 @@ import pytest
 from mesh.routing import RoutingState, RoutingTable
 from services.router.discovery.member import (
     MAX_UNANSWERED,
+    TOO_OLD,
     TRANSITIONS,
     Answer,
     Answered,
@@ -402,3 +403,26 @@ def test_one_that_comes_in_the_middle_of_a_canary_tries_it_too() -> None:
     play = Playbook(log.state)
     play >> Hello(0) << Apply(log.state.effective) << Try(pending_of(log), 100)
     play.done()
+
+
+def test_a_member_that_would_pass_over_conditions_about_clients_is_not_told_the_rule() -> None:
+    log = two_clusters()
+    play = Playbook(log.state)
+    play >> Hello(3, table_format=0) << Apply(log.state.effective)
+    play >> applied(3)
+    play >> news(log.rule("bananas", to="c2", client_id="shop"))
+    play.done()
+    assert play.member.standing == Standing(4, Answer.REFUSED, TOO_OLD)
+
+
+def test_a_member_that_would_pass_over_where_a_topic_has_lived_refuses_the_move() -> None:
+    log = two_clusters()
+    log.move("apples", to="c2")
+    play = Playbook(log.state)
+    play >> Hello(0, table_format=0) << Apply(log.state.effective)
+    play >> applied(3)
+    play.done()
+    assert play.member.standing == Standing(4, Answer.REFUSED, TOO_OLD)
+    play >> news(log.abort())
+    play.done()
+    assert play.member.standing == Standing(3, Answer.APPLIED)
