@@ -197,6 +197,12 @@ class Members:
         self._clients = {name: report for name, report in self._clients.items() if name in connected}
         return [_use(name, client) for name, report in self._clients.items() for client in report.clients]
 
+    def routers_below(self, table_format: int) -> dict[str, str]:
+        """Routers that are heard of and understand less of tables than this, each with its version."""
+        self._expire()
+        routers = (router.member for router in self._routers.values())
+        return {short(each.name): each.version for each in routers if each.table_format < table_format}
+
     async def changed(self) -> None:
         """Returns at the next change."""
         await self._changed.wait()

@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import structlog
 from prometheus_client import Counter, Histogram
 
+from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import events
 from services.control.decisions.members import Members
 from services.control.domain.canaries import canary_of
-from services.control.domain.errors import Conflict, InvalidField, Unfollowed
-from services.control.domain.rollouts import Verdict, answered, behind, laggards, runs, verdict
+from services.control.domain.errors import Conflict, InvalidField, NotAllowed, Unfollowed
+from services.control.domain.rollouts import Verdict, answered, behind, is_for_some, laggards, runs, verdict
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
@@ -100,6 +101,18 @@ class Rollouts:
                 raise InvalidField(
                     "options.without_members", f"control knows no gateway {name!r} (it knows {names}); see the status"
                 )
+
+    def check_understood(self, change: events.RuleSetChanged) -> None:
+        """Refuses what a router of an older release would read half: for everybody what is for some clients only."""
+        if not is_for_some(change):
+            return
+        for name, version in sorted(self._members.routers_below(TABLE_FORMAT).items()):
+            raise NotAllowed(
+                "ROUTER_TOO_OLD",
+                f"members/{name}",
+                f"router {name!r} is of release {version or 'unknown'}, which passes over whom a rule is about: its "
+                "gateways would apply to every client what is meant for some. Upgrade it, or stop it, then retry",
+            )
 
     def canary_of(self, wanted: events.Canary) -> events.Canary:
         """The canary as it is to be; refused where it names gateways that nobody knows."""

@@ -140,6 +140,7 @@ class RuleDecisions:
         if wishes.canary is not None:
             check_may_be_tried(decision.before, decision.after)
             decision.event.canary.CopyFrom(self._rollouts.canary_of(wishes.canary))
+        self._rollouts.check_understood(decision.event)
         covers = [str(cover) for cover in await self._scout.covers(decision)]
         if not decision.event.needs_hold:
             return RuleChange(rule_set.revision, decision, warnings=covers)

@@ -12,6 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from mesh.rpc import events
+
 
 class Phase(Enum):
     """What a member answered last."""
@@ -97,6 +99,12 @@ def behind(revision: int, answers: Answers, away: Mapping[str, float], without: 
         elif not runs(answer, revision):
             found[name] = f"runs revision {answer.revision}"
     return {name: found[name] for name in sorted(found) if name not in without}
+
+
+def is_for_some(change: events.RuleSetChanged) -> bool:
+    """Whether a change is for some clients only, or brings a default cluster: what release 0.1 does not know."""
+    matches = [each.created.match for each in change.changes] + [each.updated.match for each in change.changes]
+    return change.HasField("canary") or any(each.HasField("client") or each.unmatched_topics for each in matches)
 
 
 def _required(expected: Collection[str], answers: Answers, without: Collection[str]) -> list[str]:

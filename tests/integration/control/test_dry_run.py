@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, routing
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
@@ -110,7 +111,7 @@ async def test_connected_clients_that_use_what_moves_are_named(
     )  # fmt: skip
     await reports.write(
         discovery.RouterReport(
-            router=admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER),
+            router=admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER, table_format=TABLE_FORMAT),
             members=[admin.Member(name="members/gw", kind=admin.MEMBER_KIND_GATEWAY)],
             clients={"members/gw": discovery.ClientReport(clients=[till], total=2)},
         )

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
 from sqlalchemy import create_engine, text
 
+from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, record_rules, record_rules_grpc
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.world import CALL, World, refused, until
@@ -172,7 +173,7 @@ async def test_progress_comes_with_the_routers_reports(operator: Operator) -> No
     stream = operator.world.rollouts.Report()
     partition = record_rules.PartitionProgress(topic=operator.topic, partition=1, position=5, end=12)
     said = record_rules.RecordRuleProgress(record_rule_id="m", partitions=[partition], lag=7)
-    member = admin.Member(name="members/r1", kind=admin.MEMBER_KIND_ROUTER)
+    member = admin.Member(name="members/r1", kind=admin.MEMBER_KIND_ROUTER, table_format=TABLE_FORMAT)
     await stream.write(discovery.RouterReport(router=member, record_rules=[said]))
 
     async def is_shown() -> bool:

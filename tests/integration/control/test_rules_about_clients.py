@@ -7,9 +7,9 @@ from collections.abc import Callable
 import grpc
 import psycopg
 
-from mesh.rpc import admin, routing
+from mesh.rpc import admin, discovery, routing
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.control.world import CALL, World, create_topic, refused
+from tests.integration.control.world import CALL, World, create_topic, refused, until
 
 SHOPS = routing.ClientMatch(client_id_prefix="shop-", source_networks=["10.1.2.0/24", "10.0.0.0/8"])
 """One network lies in the other."""
@@ -140,3 +140,23 @@ async def test_an_expression_that_takes_all_topics_of_a_rule_behind_it_is_warned
     assert f"takes the only topic that it matches ({run}-orders-eu)" in warning
     harmless = await mesh_of_two.set_rule({"topic_prefix": f"{run}-none"}, {"target_cluster": "c1"})
     assert list(harmless.warnings) == []
+
+
+async def test_a_rule_for_some_clients_is_refused_while_a_router_would_apply_it_to_all(
+    mesh_of_two: World, topic: str
+) -> None:
+    older = mesh_of_two.rollouts.Report()
+    router = admin.Member(name="members/router-9", kind=admin.MEMBER_KIND_ROUTER, version="0.1.0")
+    await older.write(discovery.RouterReport(router=router))
+    await older.read()
+
+    async def is_known() -> bool:
+        return "members/router-9" in {member.name for member in (await mesh_of_two.status()).members}
+
+    await until(is_known, "control knows the router")
+    try:
+        set_for_shops = mesh_of_two.set_rule({"topic": topic, "client": KEPT}, {"target_cluster": "c2"})
+        await refused(set_for_shops, grpc.StatusCode.FAILED_PRECONDITION, "router 'router-9' is of release 0.1.0")
+        await mesh_of_two.set(topic, "c1")  # what is for everybody it understands
+    finally:
+        older.cancel()

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from google.rpc.status_pb2 import Status
 
 from mesh.lifecycle import Lifecycle
+from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, admin_grpc, discovery, discovery_grpc, events, instances_grpc, routing
 from mesh.rpc.server import open_channel
 from services.control.process import Control
@@ -193,7 +194,7 @@ class Router:
         self._call.cancel()
 
     async def _report(self) -> None:
-        router = admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER)
+        router = admin.Member(name="members/router-1", kind=admin.MEMBER_KIND_ROUTER, table_format=TABLE_FORMAT)
         members = self.members.values()
         await self._call.write(discovery.RouterReport(router=router, members=members, departed=self._departed))
 

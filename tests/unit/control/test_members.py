@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin
 from services.control.decisions.members import EXPIRY, KEPT, MAX_AWAY, Members
 from services.control.domain.rollouts import Answer, Phase
@@ -148,3 +149,11 @@ async def test_a_goodbye_that_the_register_has_missed_counts(members: Members, c
     members.report("stream", ROUTER, [], {"members/g1": 0})
     members.recall(written)
     assert members.known() == frozenset()
+
+
+async def test_routers_of_an_older_release_are_known(members: Members) -> None:
+    members.report("one", admin.Member(name="members/r1", version="0.1.0"), [])
+    members.report("two", admin.Member(name="members/r2", version="9", table_format=TABLE_FORMAT), [])
+    assert members.routers_below(TABLE_FORMAT) == {"r1": "0.1.0"}
+    members.left("one")
+    assert members.routers_below(TABLE_FORMAT) == {}
