@@ -18,7 +18,7 @@ from prometheus_client import Counter
 
 from mesh.rpc import events
 from services.control.decisions.members import Members
-from services.control.decisions.rollouts import APPLY_TIMEOUT, CONTROL, Rollouts
+from services.control.decisions.rollouts import APPLY_TIMEOUT, CONTROL, SETTLE_TIME, Rollouts
 from services.control.decisions.turns import Turns
 from services.control.domain.canaries import Outcome, judged
 from services.control.domain.errors import Conflict, NotAllowed, Refusal
@@ -56,10 +56,15 @@ class Canaries:
 
     async def run(self) -> None:
         """Until cancelled; does nothing while this process does not lead."""
+        led_since = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_EVERY)
             change = canary_in(self._journal.view)
+            if self._journal.why_not_leading:
+                led_since = time.monotonic()
             if change is None or self._journal.why_not_leading:
+                continue
+            if self._someone_is_coming() and time.monotonic() < led_since + SETTLE_TIME:
                 continue
             with suppress(Refusal, StoreUnavailableError):  # somebody else was faster, or it is looked at again
                 await self._look(change)
@@ -89,6 +94,10 @@ class Canaries:
             f"{canary.permille / 10:g} % of the clients of {trying} of {len(chosen)} gateways try it for "
             f"{canary.try_ms / 1000:g} s; then everybody follows, unless a gateway refuses it or errors rise"
         ]
+
+    def _someone_is_coming(self) -> bool:
+        """Just after the lead began, gateways that try it may not have been heard of: no reason to give it up."""
+        return bool(self._members.away()) or not self._members.gateways()
 
     async def _look(self, change: events.Event) -> None:
         elapsed_ms = (self._clock() - change.time.ToDatetime(UTC)).total_seconds() * 1000
