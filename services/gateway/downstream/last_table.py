@@ -32,7 +32,7 @@ def load(state_dir: Path) -> RoutingTable | None:
     except FileNotFoundError:
         return None
     try:
-        return table_from_proto(json_format.Parse(text, routing.RoutingTable(), ignore_unknown_fields=True))
+        return table_from_proto(json_format.Parse(text, routing.RoutingTable()))
     except (json_format.ParseError, InvalidRuleError, UnicodeDecodeError) as error:
         raise UnusableTableError(f"{path}: not a routing table ({error}); remove it to start without one") from error
 

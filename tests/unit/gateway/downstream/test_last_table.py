@@ -1,0 +1,23 @@
+"""The table on disk, as a gateway finds it that starts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mesh.routing import ClientMatch, ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from services.gateway.downstream import last_table
+
+
+def test_a_table_that_a_newer_release_has_kept_is_not_read_by_half(tmp_path: Path) -> None:
+    rule = ForwardingRule("r1", ExactName("orders", client=ClientMatch(client_id="shop")), "c1")
+    table = RoutingTable(1, [UpstreamCluster("c1", ("c1:9092",), 1)], [RuleVersion(rule, 1.0, 1)])
+    last_table.save(tmp_path, table)
+    assert last_table.load(tmp_path) == table
+
+    path = tmp_path / last_table.FILE_NAME
+    message = json.loads(path.read_text(encoding="utf-8"))
+    message["rule_versions"][0]["rule"]["match"]["weekdays_only"] = True
+    path.write_text(json.dumps(message), encoding="utf-8")
+    with pytest.raises(last_table.UnusableTableError, match="weekdays_only"):
+        last_table.load(tmp_path)
