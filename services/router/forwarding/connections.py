@@ -29,6 +29,8 @@ LARGEST_RECORD = 100 * 1024 * 1024
 """Bytes; librdkafka would refuse larger ones than 1 MB by itself. What is too large is the target's to say."""
 _OWN = frozenset({"bootstrap.servers", "client.id", "group.id", "transactional.id", "enable.idempotence", "acks"})
 """Properties that a cluster's configuration can't change: the theory stands on them."""
+_REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
+"""Why a cluster does not let us in. librdkafka says so beside its answers, which tell of a broken connection only."""
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +60,13 @@ class Cluster:
         self._spec = spec
         self._client_id = f"mesh.record-rule.{rule_id}"
         self._admin: AdminClient | None = None
+        self._refusal = ""
 
     @property
     def admin(self) -> AdminClient:
         """For questions and for topics; one, as long as the rule's session lasts."""
         if self._admin is None:
-            self._admin = AdminClient(self._settings({}))
+            self._admin = AdminClient(self._settings({"error_cb": self._heed}))
         return self._admin
 
     def ask(self, question: Callable[[AdminClient], Any]) -> Any:
@@ -71,7 +74,10 @@ class Cluster:
         try:
             return question(self.admin)
         except (KafkaException, TimeoutError) as error:
-            raise setback(f"cluster {self.name!r}", error) from error
+            if self._admin is not None:
+                self._admin.poll(0)  # _heed
+            because = f", {self._refusal}" if self._refusal else ""
+            raise setback(f"cluster {self.name!r}{because}", error) from error
 
     def metadata(self) -> Any:
         """Topics, brokers, and Kafka's own cluster id."""
@@ -106,6 +112,10 @@ class Cluster:
             "queue.buffering.max.messages": 100_000,
         }
         return Producer(self._settings({**usual, **self._further(self._spec.producer_config), **own}))
+
+    def _heed(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS:
+            self._refusal = error.str()
 
     def _further(self, config: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in config.items() if name not in _OWN}
