@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -24,9 +25,12 @@ from services.control.domain.findings import (
     worst_first,
 )
 from services.control.domain.moves import Move
-from services.control.domain.usage import Affected, HomeMove, affected, home_moves
+from services.control.domain.usage import Affected, ClientUse, HomeMove, affected, home_moves
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections
+
+CLIENTS_PER_TURN = 50
+"""Kinds of clients looked at in a row, each with up to 100 topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,18 @@ class DryRuns:
         return DryRun(
             RuleChange(rule_set.revision, decision, moving, warnings=moving.warnings),
             worst_first(findings),
-            affected(before, after, uses),
+            await touched(before, after, uses),
             home_moves(before, after, readers, uses),
         )
+
+
+async def touched(before: RoutingTable, after: RoutingTable, uses: Sequence[ClientUse]) -> list[Affected]:
+    """As `affected`, some clients after the others: a mesh has thousands, and others want answers, too."""
+    found: list[Affected] = []
+    for first in range(0, len(uses), CLIENTS_PER_TURN):
+        found += affected(before, after, uses[first : first + CLIENTS_PER_TURN])
+        await asyncio.sleep(0)
+    return found
 
 
 def _concerned(before: RoutingTable, after: RoutingTable, moves: Sequence[Move]) -> set[str]:
