@@ -292,6 +292,7 @@ class Session:
             target.commit(list(self._entries(index, target)))
             for lane in self._moved.values():
                 lane.committed[index] = max(lane.committed[index], lane.position)
+                target.memory.positions[lane.source] = lane.committed[index]  # should its topic go and come back
         for lane in self._moved.values():
             if lane.first >= 0:
                 lane.points.note(Point(lane.began, lane.first))
