@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from services.control.domain.errors import Unavailable
 from services.control.domain.view import MeshView, apply
@@ -92,13 +93,14 @@ async def test_an_earlier_view_is_what_the_log_said_then(journal: Journal) -> No
 
 @pytest.mark.parametrize("position", [15, 20, 25], ids=["below a snapshot", "of a snapshot", "above it"])
 async def test_an_event_that_was_changed_is_told_at_the_start_and_stops_nobody(
-    journal: Journal, pool: Database, database: str, capsys: pytest.CaptureFixture[str], position: int
+    journal: Journal, pool: Database, database: str, position: int
 ) -> None:
     changed = "body = overlay(body placing '\\x58'::bytea from length(body))"
     execute(database, f"update events set {changed} where position = {position}")
-    fresh = await started(pool)
-    assert "the log was changed outside of control" in (said := capsys.readouterr().out)
-    assert f"position={position}" in said
+    with capture_logs() as logs:
+        fresh = await started(pool)
+    told = [(each["event"], each["position"]) for each in logs if each["log_level"] == "error"]
+    assert told == [("the log was changed outside of control; `kafka-mesh verify-log` says more", position)]
     fresh.why_not_leading = ""
     await append(fresh, beat(2, 1))
     assert fresh.view.position == LENGTH + 1
