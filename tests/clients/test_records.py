@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,8 +15,9 @@ from tests.clients.world import World
 
 RECORDS_PER_TOPIC_AND_COMPRESSION = 20
 HEADERS = (("origin", "test"), ("trace", "Ähre-7"))
-# A minute apart and in the past, so that none can be mistaken for the time of sending.
-FIRST_TIMESTAMP_MS = 1_700_000_000_000
+# A minute apart and in the past, so that none can be mistaken for the time of sending; and not so long ago that brokers
+# would delete them for their age while a test still reads.
+FIRST_TIMESTAMP_MS = (int(time.time()) - 86_400) * 1000
 TIMESTAMP_STEP_MS = 60_000
 
 

@@ -5,6 +5,7 @@ And Kafka's own program that copies a partition in transactions.
 
 import json
 import subprocess
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -231,12 +232,14 @@ class Copier:
         self._command = [*jvm, "org.apache.kafka.tools.TransactionalMessageCopier", *arguments, "--use-group-metadata"]
 
     def __enter__(self) -> "Copier":
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._complaints = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=self._complaints, text=True)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait(COPIER_S)
+        self._complaints.close()
 
     def wait_for_commits(self, count: int) -> None:
         assert self._process.stdout is not None
@@ -247,5 +250,6 @@ class Copier:
 
     def wait_for_the_end(self) -> None:
         output, _ = self._process.communicate(timeout=COPIER_S)
-        assert self._process.returncode == 0, output[-2000:]
+        self._complaints.seek(0)
+        assert self._process.returncode == 0, output[-1000:] + self._complaints.read()[-3000:]
         assert json.loads(output.splitlines()[-1])["remaining"] == 0
