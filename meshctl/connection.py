@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -61,55 +61,46 @@ class Connection:
         """One call, bounded by the time-out of the command line."""
         return method(request, timeout=self._timeout, metadata=self._metadata)
 
+    def pages(self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Iterator[Response]:
+        """The pages of a list, each asked for when the one before has been taken."""
+        asked: Any = request  # every List request has a page_token, and every response a next_page_token
+        while True:
+            page: Any = self.call(method, request)
+            yield page
+            if not page.next_page_token:
+                return
+            asked.page_token = page.next_page_token
+
     def all_clusters(self) -> list[admin.Cluster]:
         """Every cluster, by ordinal."""
-        request = admin.ListClustersRequest(page_size=PAGE_SIZE)
-        found: list[admin.Cluster] = []
-        while True:
-            page = self.call(self.clusters.ListClusters, request)
-            found += page.clusters
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        pages = self.pages(self.clusters.ListClusters, admin.ListClustersRequest(page_size=PAGE_SIZE))
+        return [each for page in pages for each in page.clusters]
 
     def all_rules(self) -> tuple[list[admin.Rule], int]:
         """Every rule in order, and the revision of the set."""
-        request = admin.ListRulesRequest(page_size=PAGE_SIZE)
         found: list[admin.Rule] = []
         revision: int | None = None
-        while True:
-            page = self.call(self.rules.ListRules, request)
+        for page in self.pages(self.rules.ListRules, admin.ListRulesRequest(page_size=PAGE_SIZE)):
             if revision is not None and page.revision != revision:
                 raise MeshctlError(
                     "the rules changed while they were listed; ask again", ExitCode.CONFLICT, status="ABORTED"
                 )
             revision = page.revision
             found += page.rules
-            if not page.next_page_token:
-                return found, revision
-            request.page_token = page.next_page_token
+        assert revision is not None  # there is a first page, though it may be empty
+        return found, revision
 
     def all_record_rules(self) -> list[record_rules_pb.RecordRule]:
         """Every mirror and content rule, by id, with how far it is."""
-        request = record_rules_pb.ListRecordRulesRequest(page_size=PAGE_SIZE)
-        found: list[record_rules_pb.RecordRule] = []
-        while True:
-            page = self.call(self.record_rules.ListRecordRules, request)
-            found += page.record_rules
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        pages = self.pages(
+            self.record_rules.ListRecordRules, record_rules_pb.ListRecordRulesRequest(page_size=PAGE_SIZE)
+        )
+        return [each for page in pages for each in page.record_rules]
 
     def all_instances(self) -> list[events.ConsumerInstance]:
         """Every consumer instance, by name."""
-        request = instances_pb.ListInstancesRequest(page_size=PAGE_SIZE)
-        found: list[events.ConsumerInstance] = []
-        while True:
-            page = self.call(self.instances.ListInstances, request)
-            found += page.instances
-            if not page.next_page_token:
-                return found
-            request.page_token = page.next_page_token
+        pages = self.pages(self.instances.ListInstances, instances_pb.ListInstancesRequest(page_size=PAGE_SIZE))
+        return [each for page in pages for each in page.instances]
 
     def history(self, about: admin.ListHistoryRequest, count: int) -> list[admin.HistoryEntry]:
         """The last `count` decisions of what `about` asks for, newest first."""

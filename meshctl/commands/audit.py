@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import click
 
 from mesh.rpc import admin
@@ -56,10 +58,5 @@ def audit(session: Session, by: str, refused: bool, number: int) -> None:
 
 def _last(connection: Connection, by: str, refused: bool, number: int) -> list[admin.AuditEvent]:
     request = admin.ListAuditEventsRequest(page_size=min(number, PAGE_SIZE), actor=by, refused_only=refused)
-    found: list[admin.AuditEvent] = []
-    while True:
-        page = connection.call(connection.decisions.ListAuditEvents, request)
-        found += page.audit_events
-        if not page.next_page_token or len(found) >= number:
-            return found[:number]
-        request.page_token = page.next_page_token
+    pages = connection.pages(connection.decisions.ListAuditEvents, request)
+    return list(islice((each for page in pages for each in page.audit_events), number))
