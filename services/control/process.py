@@ -45,9 +45,10 @@ from services.control.settings import ControlSettings
 from services.control.store.audit import AuditTrail
 from services.control.store.audit_outbox import AuditPublisher
 from services.control.store.database import Database, StoreUnavailableError
+from services.control.store.home_topic import Home
 from services.control.store.journal import Journal
 from services.control.store.leader import Leader
-from services.control.store.outbox import Home, Publisher
+from services.control.store.outbox import Publisher
 from services.control.store.past import PastStore
 from services.control.store.register import GatewayRegister
 from services.control.store.snapshots import SnapshotKeeper

@@ -20,7 +20,7 @@ from mesh.rpc import events
 from services.control.decisions.members import Members
 from services.control.decisions.rollouts import APPLY_TIMEOUT, CONTROL, SETTLE_TIME, Rollouts
 from services.control.decisions.turns import Turns
-from services.control.domain.canaries import Outcome, judged
+from services.control.domain.canaries import Outcome, chosen_for, judged
 from services.control.domain.errors import Conflict, NotAllowed, Refusal
 from services.control.domain.rollouts import Phase
 from services.control.domain.view import MeshView
@@ -81,14 +81,12 @@ class Canaries:
         canary = change.rule_set_changed.canary
         deadline = time.monotonic() + APPLY_TIMEOUT
         while True:
-            gateways = self._members.trying()
-            chosen = {name: each for name, each in gateways.items() if not canary.members or name in canary.members}
+            chosen = chosen_for(canary, self._members.trying())
             answered = [each for each in chosen.values() if each.answer.revision == change.position]
-            if (chosen and len(answered) == len(chosen)) or time.monotonic() > deadline:
+            if chosen and len(answered) == len(chosen):
                 break
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    await self._members.changed()
+            if not await self._members.changed_within(deadline - time.monotonic()):
+                break
         trying = sum(each.answer.phase is Phase.TRYING for each in answered)
         return [
             f"{canary.permille / 10:g} % of the clients of {trying} of {len(chosen)} gateways try it for "

@@ -203,9 +203,16 @@ class Members:
         routers = (router.member for router in self._routers.values())
         return {short(each.name): each.version for each in routers if each.table_format < table_format}
 
-    async def changed(self) -> None:
-        """Returns at the next change."""
-        await self._changed.wait()
+    async def changed_within(self, seconds: float) -> bool:
+        """Returns at the next change; False when there is none within so many seconds."""
+        if seconds <= 0:
+            return False
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _connected(self) -> dict[str, admin.Member]:
         """Data planes that hang on a router; one that changed routers is believed where it was heard of last."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import structlog
 
@@ -49,9 +48,7 @@ class Registering:
             except StoreUnavailableError as error:
                 log.info("gateways are written down later", reason=str(error))
                 await asyncio.sleep(RETRY_AFTER)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
-                    await self._members.changed()
+            await self._members.changed_within(LOOK_EVERY)
 
     async def _write(self) -> None:
         heard = self._members.register()

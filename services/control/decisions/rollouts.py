@@ -7,7 +7,6 @@ change that can't land. The operator may go on without it, by name.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -90,7 +89,7 @@ class Rollouts:
         """Just after the start: routers are on their way back, and their gateways must not be passed over."""
         deadline = self._started + SETTLE_TIME
         while not self._members.ever_reported and (left := deadline - time.monotonic()) > 0:
-            await _changed_within(self._members, left)
+            await self._members.changed_within(left)
 
     def check_known(self, without: Collection[str]) -> None:
         """Refuses to go on without members that nobody has heard of: a slip of the pen would pass for a decision."""
@@ -133,7 +132,7 @@ class Rollouts:
         deadline = time.monotonic() + COMEBACK_TIME
         await self._wait_for_routers()
         while awaited := self._awaited(without):
-            if not await _changed_within(self._members, deadline - time.monotonic()):
+            if not await self._members.changed_within(deadline - time.monotonic()):
                 rollouts_total.labels("not begun").inc()
                 raise _away(awaited, self._members.gone_after.total_seconds())
         return sorted({*without, *self._members.away()})
@@ -152,7 +151,7 @@ class Rollouts:
         """Returns when every gateway that control knows of runs `revision`; Unfollowed names those that do not."""
         deadline = time.monotonic() + seconds
         while missing := behind(revision, self._members.gateways(), self._awaited(without), without):
-            if not await _changed_within(self._members, deadline - time.monotonic()):
+            if not await self._members.changed_within(deadline - time.monotonic()):
                 raise Unfollowed(revision, missing)
 
     async def run(self, change: events.Event, caller: Caller, without: Collection[str] = ()) -> float:
@@ -184,7 +183,7 @@ class Rollouts:
         while not all(
             name in without or answered(answer, revision) for name, answer in self._members.gateways().items()
         ):
-            if not await _changed_within(self._members, deadline - time.monotonic()):
+            if not await self._members.changed_within(deadline - time.monotonic()):
                 return False
         return True
 
@@ -202,7 +201,7 @@ class Rollouts:
             decision = verdict(revision, still_there, self._members.gateways(), without)
             if decision is not Verdict.WAIT:
                 return decision
-            if not await _changed_within(self._members, deadline - time.monotonic()):
+            if not await self._members.changed_within(deadline - time.monotonic()):
                 return Verdict.ABORT
 
     async def close(
@@ -227,17 +226,6 @@ class Rollouts:
                 return self._journal.view.position
             [new] = await self._journal.append([draft], caller, rests_on=rests_on, answer=for_caller)
         return new.position
-
-
-async def _changed_within(members: Members, seconds: float) -> bool:
-    if seconds <= 0:
-        return False
-    try:
-        async with asyncio.timeout(seconds):
-            await members.changed()
-    except TimeoutError:
-        return False
-    return True
 
 
 def as_conflict(abandoned: RolloutAbandoned) -> Conflict:

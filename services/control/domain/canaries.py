@@ -110,9 +110,14 @@ def _homes(table: RoutingTable) -> list[object]:
     return [rule for rule in table.rules if rule.match.subject is not Subject.CLIENT_SOFTWARE]
 
 
+def chosen_for(canary: events.Canary, gateways: Mapping[str, Trying]) -> dict[str, Trying]:
+    """Those of the gateways that take part."""
+    return {name: each for name, each in gateways.items() if not canary.members or name in canary.members}
+
+
 def judged(revision: int, canary: events.Canary, elapsed_ms: float, gateways: Mapping[str, Trying]) -> Judgement:
     """What becomes of the canary of `revision` now; `gateways`: those that are connected."""
-    chosen = {name: each for name, each in gateways.items() if not canary.members or name in canary.members}
+    chosen = chosen_for(canary, gateways)
     refusing = sorted(name for name, each in chosen.items() if refuses(each.answer, revision))
     if refusing:
         reasons = "; ".join(f"{name} refused: {chosen[name].answer.reason}" for name in refusing)

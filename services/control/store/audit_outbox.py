@@ -8,8 +8,7 @@ Readers drop repeats by `sequence`.
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
 
 import structlog
 from prometheus_client import Counter
@@ -19,9 +18,14 @@ from services.control.domain.errors import Refusal
 from services.control.store import schema
 from services.control.store.audit import AuditTrail
 from services.control.store.database import Database, StoreUnavailableError
-from services.control.store.home_topic import KAFKA_TIMEOUT, PublishError, ordered_producer, prepare_topic, publish
-from services.control.store.outbox import Home
-from services.control.upstream.references import resolved_all
+from services.control.store.home_topic import (
+    Home,
+    HomeThread,
+    PublishError,
+    ordered_producer,
+    prepare_topic,
+    publish,
+)
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
 LOOK_EVERY = 5.0
@@ -42,7 +46,7 @@ class AuditPublisher:
         self._home = home
         self._config = {"cleanup.policy": "delete", "retention.ms": str(kept_days * DAY_MS)}
         self._sequence = 0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit outbox")
+        self._thread = HomeThread("audit outbox")
 
     async def run(self) -> None:
         """Publishes until cancelled; starts again after each failure."""
@@ -60,18 +64,13 @@ class AuditPublisher:
             backoff = min(backoff * 2, LONGEST_BACKOFF)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
     async def _session(self) -> None:
-        settings: dict[str, Any] = {
-            **resolved_all("home_properties", self._home.properties),
-            "bootstrap.servers": ",".join(self._home.bootstrap_servers),
-            "client.id": "kafka-mesh-control-audit",
-            "log_level": 0,
-        }
-        topic = await self._in_thread(lambda: prepare_topic(settings, self._home.topic, self._config))
+        settings = self._home.connection("kafka-mesh-control-audit")
+        topic = await self._thread.run(lambda: prepare_topic(settings, self._home.topic, self._config))
         self._sequence = await self._position() if topic.end else 0
-        producer = await self._in_thread(lambda: ordered_producer(settings))
+        producer = await self._thread.run(lambda: ordered_producer(settings))
         try:
             while True:
                 batch = await self._trail.after(self._sequence)
@@ -79,7 +78,7 @@ class AuditPublisher:
                     await self._wait_for_more()
                     continue
                 records = [(str(event.sequence), event.SerializeToString(deterministic=True)) for event in batch]
-                await self._in_thread(lambda records=records: publish(producer, self._home.topic, records))
+                await self._thread.run(partial(publish, producer, self._home.topic, records))
                 await self._store_position(batch[-1].sequence)
                 self._sequence = batch[-1].sequence
                 published_total.inc(len(batch))
@@ -100,7 +99,3 @@ class AuditPublisher:
     async def _store_position(self, sequence: int) -> None:
         async with self._database.transaction() as connection:
             await connection.execute(update(schema.audit_outbox).values(sequence=sequence))
-
-    async def _in_thread(self, work: Any) -> Any:
-        async with asyncio.timeout(KAFKA_TIMEOUT * 3):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)

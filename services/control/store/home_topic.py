@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
 
 from services.control.upstream.connections import knock
+from services.control.upstream.references import resolved_all
+
+T = TypeVar("T")
 
 KAFKA_TIMEOUT = 5.0
 """Seconds for one request to the home cluster, or for one batch to be acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """How to reach the home cluster: addresses, librdkafka properties for security (may be references), the topic."""
+
+    bootstrap_servers: tuple[str, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    topic: str = "mesh.events"
+
+    def connection(self, client_id: str) -> dict[str, Any]:
+        """librdkafka's settings, with what references stand for now."""
+        return {
+            **resolved_all("home_properties", self.properties),
+            "bootstrap.servers": ",".join(self.bootstrap_servers),
+            "client.id": client_id,
+            "log_level": 0,
+        }
+
+
+class HomeThread:
+    """One thread for the blocking calls of one publisher, each within a bound."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        async with asyncio.timeout(KAFKA_TIMEOUT * 3):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)

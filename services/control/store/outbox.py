@@ -16,9 +16,8 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -29,10 +28,17 @@ from prometheus_client import Counter, Gauge
 from mesh.rpc import events
 from services.control.domain.errors import Refusal
 from services.control.store.database import Database, StoreUnavailableError
-from services.control.store.home_topic import KAFKA_TIMEOUT, PublishError, ordered_producer, prepare_topic, publish
+from services.control.store.home_topic import (
+    KAFKA_TIMEOUT,
+    Home,
+    HomeThread,
+    PublishError,
+    ordered_producer,
+    prepare_topic,
+    publish,
+)
 from services.control.store.journal import Journal
 from services.control.store.log import OutboxPosition
-from services.control.upstream.references import resolved_all
 
 TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Kept for ever: routers build their tables from the beginning."""
@@ -49,15 +55,6 @@ class ForeignLogError(PublishError):
     """The topic holds a log that is not this database's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
-    """How to reach the home cluster: addresses, librdkafka properties for security (may be references), the topic."""
-
-    bootstrap_servers: tuple[str, ...]
-    properties: Mapping[str, str] = field(default_factory=dict)
-    topic: str = "mesh.events"
-
-
 class Publisher:
     """Publishes while it runs; `run` is started when this process leads and cancelled when it does not."""
 
@@ -68,7 +65,7 @@ class Publisher:
         self._stored = OutboxPosition(database)
         self._journal = journal
         self._home = home
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="outbox")
+        self._thread = HomeThread("outbox")
         self.position = 0
         self.kafka_cluster_id = ""
         self.trouble = ""
@@ -110,20 +107,15 @@ class Publisher:
             await asyncio.sleep(0.02)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
     async def _session(self) -> None:
-        settings: dict[str, Any] = {
-            **resolved_all("home_properties", self._home.properties),
-            "bootstrap.servers": ",".join(self._home.bootstrap_servers),
-            "client.id": "kafka-mesh-control-outbox",
-            "log_level": 0,
-        }
-        topic = await self._in_thread(lambda: prepare_topic(settings, self._home.topic, TOPIC_SETTINGS))
+        settings = self._home.connection("kafka-mesh-control-outbox")
+        topic = await self._thread.run(lambda: prepare_topic(settings, self._home.topic, TOPIC_SETTINGS))
         cluster_id = topic.cluster_id
         is_empty = topic.end == 0 or topic.start > 0  # a log without its beginning is none
         if not is_empty:
-            await self._refuse_foreign(await self._in_thread(lambda: _last_event(settings, self._home.topic)))
+            await self._refuse_foreign(await self._thread.run(lambda: _last_event(settings, self._home.topic)))
         if self.foreign:
             self.foreign = ""
             self._on_foreign("")
@@ -135,7 +127,7 @@ class Publisher:
             )
             position = 0
         self.position, self.kafka_cluster_id = position, cluster_id
-        producer = await self._in_thread(lambda: ordered_producer(settings))
+        producer = await self._thread.run(lambda: ordered_producer(settings))
         try:
             while True:
                 batch = await self._journal.entries_after(self.position)
@@ -144,7 +136,7 @@ class Publisher:
                     await self._journal.grown_beyond(self.position)
                     continue
                 records = [(str(event.position), body) for event, body in batch]
-                await self._in_thread(lambda records=records: publish(producer, self._home.topic, records))
+                await self._thread.run(partial(publish, producer, self._home.topic, records))
                 published_total.inc(len(batch))
                 # told only when it is kept: who stops control on the strength of it must not see the events twice
                 last = batch[-1].event.position
@@ -163,10 +155,6 @@ class Publisher:
                 f"({last.position}, {last.event_id}) is not in this database; give this mesh another home cluster or "
                 "events_topic, or the database that goes with the log; if that mesh is gone for ever, delete the topic"
             )
-
-    async def _in_thread(self, work: Any) -> Any:
-        async with asyncio.timeout(KAFKA_TIMEOUT * 3):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 def _last_event(settings: dict[str, Any], topic: str) -> events.Event:
