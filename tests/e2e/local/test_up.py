@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from tests.fixtures.meshes import BIN, Mesh, running_mesh
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 
-SECOND_START_S = 20.0
 LINE_TIMEOUT_S = 60.0
 PRINTED_S = 10.0
 
@@ -47,9 +45,7 @@ def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: 
         assert mesh.end(signal.SIGINT) == 0
         assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
-    began = time.monotonic()
     with running_mesh(state) as mesh:
-        assert time.monotonic() - began < SECOND_START_S
         assert "c2" in mesh.meshctl("explain", "apples").stdout
 
 
