@@ -24,7 +24,8 @@ from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.producers import ProducerEndpoints
 from services.sidecar.consuming.group_consumer import ReadLimits
-from services.sidecar.consuming.instances import InstanceLimits, Instances
+from services.sidecar.consuming.instance import InstanceLimits
+from services.sidecar.consuming.instances import Instances
 from services.sidecar.control_link import ControlLink, resource_name
 from services.sidecar.health import Health
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer

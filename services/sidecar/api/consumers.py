@@ -10,7 +10,8 @@ from starlette.routing import Route
 from services.sidecar.api.requests import body_of, parsed, query_boolean, query_format, query_integer
 from services.sidecar.api.shapes import CREATE_INSTANCE, OFFSETS, PARTITIONS, SUBSCRIPTION, name
 from services.sidecar.api.status import json_response, no_content
-from services.sidecar.consuming.instances import ConsumerInstance, Instances
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.records import (
     Commit,
     Consumed,
