@@ -6,18 +6,14 @@ acknowledged; consumers leave their groups; control hears of it. Each step is bo
 
 import asyncio
 import contextlib
-import logging
-import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator
 
 import structlog
 import uvicorn
 
 from mesh.lifecycle import Lifecycle
 from mesh.rpc import events
-from mesh.settings import host_port
 from mesh.telemetry import serve_management
 from services.sidecar.api.app import build_app
 from services.sidecar.api.consumers import ConsumerEndpoints
@@ -28,6 +24,8 @@ from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.control_link import ControlLink, resource_name
 from services.sidecar.health import Health
+from services.sidecar.kafka_clients import client_properties, consumer_properties, producer_properties
+from services.sidecar.listening import Server, bound_socket
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.records import Serializer
 from services.sidecar.settings import SidecarSettings
@@ -43,54 +41,12 @@ LAST_ANSWERS_SECONDS = 3
 log = structlog.get_logger(__name__)
 
 
-def client_properties(settings: SidecarSettings) -> dict[str, Any]:
-    """librdkafka properties that all clients of this sidecar share."""
-    return {
-        "client.id": settings.name,
-        "logger": logging.getLogger("librdkafka"),
-        **{name: value.get_secret_value() for name, value in settings.kafka_properties.items()},
-        "bootstrap.servers": ",".join(settings.bootstrap_servers),
-    }
-
-
-def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
-    return {
-        "linger.ms": settings.linger_ms,
-        **client_properties(settings),
-        "acks": "all",
-        "enable.idempotence": True,
-        "partitioner": "murmur2_random",  # Java clients put the same key on the same partition
-        "message.max.bytes": settings.max_record_bytes,
-        "message.timeout.ms": settings.delivery_timeout_ms,
-        "topic.metadata.propagation.max.ms": settings.unknown_topic_timeout_ms,
-        # twice what is admitted: the bound is Admission's, and this one must not bite first
-        "queue.buffering.max.messages": 2 * settings.max_queued_records,
-        "queue.buffering.max.kbytes": 2 * max(settings.max_queued_bytes, settings.max_request_bytes) // 1024 + 1,
-    }
-
-
-def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
-    return {
-        **client_properties(settings),
-        "queued.max.messages.kbytes": max(settings.prefetch_bytes // 1024, 1),
-        "allow.auto.create.topics": False,
-    }
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: `mesh.lifecycle` has them."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class Sidecar:
     """One sidecar; use as a context within a running loop. `port` is where it listens."""
 
     def __init__(self, settings: SidecarSettings) -> None:
         self._settings = settings
-        self._socket = _bound_socket(settings.listen)
+        self._socket = bound_socket(settings.listen)
         self.port: int = self._socket.getsockname()[1]
         self._producer = RecordProducer(
             producer_properties(settings),
@@ -114,7 +70,7 @@ class Sidecar:
             )
             self._instances.on_change = self._control.changed
             self._instances.on_end = self._control.ended
-        self._server = _Server(self._server_config())
+        self._server = Server(self._server_config())
         self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -216,18 +172,3 @@ async def _follow_readiness(sidecar: Sidecar, lifecycle: Lifecycle) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READINESS_SECONDS if fault is None else 1.0):
                 await lifecycle.stopping.wait()
-
-
-def _bound_socket(listen: str) -> socket.socket:
-    """OSError, naming the address, when it is taken."""
-    host, port = host_port(listen)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"cannot listen on {listen}: {error.strerror}") from None
-    bound.set_inheritable(True)
-    return bound

@@ -1,0 +1,40 @@
+"""What the Kafka clients of a sidecar are made with: its settings in librdkafka's words."""
+
+import logging
+from typing import Any
+
+from services.sidecar.settings import SidecarSettings
+
+
+def client_properties(settings: SidecarSettings) -> dict[str, Any]:
+    """librdkafka properties that all clients of this sidecar share."""
+    return {
+        "client.id": settings.name,
+        "logger": logging.getLogger("librdkafka"),
+        **{name: value.get_secret_value() for name, value in settings.kafka_properties.items()},
+        "bootstrap.servers": ",".join(settings.bootstrap_servers),
+    }
+
+
+def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
+    return {
+        "linger.ms": settings.linger_ms,
+        **client_properties(settings),
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",  # Java clients put the same key on the same partition
+        "message.max.bytes": settings.max_record_bytes,
+        "message.timeout.ms": settings.delivery_timeout_ms,
+        "topic.metadata.propagation.max.ms": settings.unknown_topic_timeout_ms,
+        # twice what is admitted: the bound is Admission's, and this one must not bite first
+        "queue.buffering.max.messages": 2 * settings.max_queued_records,
+        "queue.buffering.max.kbytes": 2 * max(settings.max_queued_bytes, settings.max_request_bytes) // 1024 + 1,
+    }
+
+
+def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
+    return {
+        **client_properties(settings),
+        "queued.max.messages.kbytes": max(settings.prefetch_bytes // 1024, 1),
+        "allow.auto.create.topics": False,
+    }
