@@ -46,3 +46,8 @@ control_calls = Counter("kafka_mesh_sidecar_control_calls_total", "Calls to cont
 control_backlog = Gauge(
     "kafka_mesh_sidecar_control_backlog_instances", "Instances that control does not know of yet, or still knows of."
 )
+
+assaults = Counter("kafka_mesh_sidecar_assaults_total", "Faults on purpose that struck a request.", ["assault"])
+influx_pushes = Counter(
+    "kafka_mesh_sidecar_influx_pushes_total", "Pushes of metrics to InfluxDB, by outcome.", ["outcome"]
+)

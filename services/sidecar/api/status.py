@@ -10,6 +10,8 @@ from services.sidecar.faults import Fault, FaultKind
 _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.RUNTIME_EXCEPTION: 500,
     FaultKind.PATH_NOT_IMPLEMENTED: 404,
+    FaultKind.SERVER_INFO_DISABLED: 404,
+    FaultKind.DOWNSTREAM_ADMIN_FAILED: 502,
     FaultKind.CONSUMER_INSTANCE_NOT_FOUND: 404,
     FaultKind.TOO_MANY_CONSUMER_INSTANCES: 429,
     FaultKind.CONSUMER_INSTANCE_BUSY: 429,

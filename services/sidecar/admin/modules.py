@@ -1,0 +1,40 @@
+"""Parts of the sidecar that can read their sources again while it runs: certificates, keys, schemas, settings files."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+ALL = "ALL"
+Reload = Callable[[], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
+
+
+class Modules:
+    """Who can be told to reload, by name."""
+
+    def __init__(self) -> None:
+        self._reloads: dict[str, Reload] = {}
+
+    def add(self, name: str, reload: Reload) -> None:
+        self._reloads[name] = reload
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._reloads)
+
+    async def reload(self, asked: Sequence[str]) -> list[str]:
+        """Reloads the named ones, or all; unknown names are left out. Answers those that did."""
+        wanted = self.names if not asked or ALL in asked else [name for name in self.names if name in asked]
+        done: list[str] = []
+        for name in wanted:
+            try:
+                await self._reloads[name]()
+            except (OSError, ValueError) as error:
+                log.warning("module keeps what it has: it could not be reloaded", module=name, reason=str(error))
+                continue
+            log.info("module reloaded", module=name)
+            done.append(name)
+        return done

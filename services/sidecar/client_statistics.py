@@ -1,0 +1,66 @@
+"""librdkafka's own statistics as metrics, added up over the clients of one kind.
+
+Each client reports a JSON document every `statistics_interval_ms`, on its own thread; what is kept of it is named here.
+Source: https://github.com/confluentinc/librdkafka, STATISTICS.md.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import orjson
+from prometheus_client import Counter, Gauge, Histogram
+
+_PREFIX = "kafka_mesh_sidecar_client_"
+_LEVELS = {
+    "msg_cnt": Gauge(f"{_PREFIX}queued_messages", "Messages in queues of producers.", ["client"]),
+    "msg_size": Gauge(f"{_PREFIX}queued_message_bytes", "Bytes of messages in queues of producers.", ["client"]),
+    "replyq": Gauge(f"{_PREFIX}waiting_events", "Events that wait to be served by a poll.", ["client"]),
+}
+_TOTALS = {
+    "tx": Counter(f"{_PREFIX}requests_total", "Requests sent to brokers.", ["client"]),
+    "rx": Counter(f"{_PREFIX}responses_total", "Responses from brokers.", ["client"]),
+    "tx_bytes": Counter(f"{_PREFIX}sent_bytes_total", "Bytes sent to brokers.", ["client"]),
+    "rx_bytes": Counter(f"{_PREFIX}received_bytes_total", "Bytes from brokers.", ["client"]),
+    "txmsgs": Counter(f"{_PREFIX}sent_messages_total", "Messages sent to brokers.", ["client"]),
+    "rxmsgs": Counter(f"{_PREFIX}received_messages_total", "Messages received from brokers.", ["client"]),
+}
+_round_trip = Histogram(
+    f"{_PREFIX}broker_round_trip_seconds",
+    "Mean time from a request to its response, of each broker in each report.",
+    ["client"],
+    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30),
+)
+
+
+class _Reports:
+    """What one client reported last, so that only the difference is added."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._last: dict[str, float] = {}
+        weakref.finalize(self, _forget, kind, self._last)
+
+    def __call__(self, document: str) -> None:
+        found = orjson.loads(document)
+        for name, level in _LEVELS.items():
+            level.labels(self._kind).inc(found.get(name, 0) - self._last.get(name, 0))
+            self._last[name] = found.get(name, 0)
+        for name, total in _TOTALS.items():
+            total.labels(self._kind).inc(max(found.get(name, 0) - self._last.get(name, 0), 0))
+            self._last[name] = found.get(name, 0)
+        for broker in found.get("brokers", {}).values():
+            if trips := broker.get("rtt", {}).get("cnt"):
+                _round_trip.labels(self._kind).observe(broker["rtt"]["sum"] / trips / 1_000_000)
+
+
+def statistics_properties(kind: str, interval_ms: int) -> dict[str, Any]:
+    """Properties for one new client of this kind (producer, consumer); none where the interval is 0."""
+    return {"statistics.interval.ms": interval_ms, "stats_cb": _Reports(kind)} if interval_ms else {}
+
+
+def _forget(kind: str, last: dict[str, float]) -> None:
+    """A client that is gone has nothing in its queues."""
+    for name, level in _LEVELS.items():
+        level.labels(kind).dec(last.get(name, 0))

@@ -1,0 +1,100 @@
+"""What is counted by topic and by group. Names are bounded: beyond `MAX_NAMES` of a kind, the rest is "other"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import REGISTRY, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+MAX_NAMES = 500
+OTHER = "other"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+_produced_records = Counter(
+    "kafka_mesh_sidecar_topic_produced_records_total",
+    "Records given to Kafka, by topic and outcome.",
+    ["topic", "outcome"],
+)
+_produced_bytes = Counter("kafka_mesh_sidecar_topic_produced_bytes_total", "Keys and values given to Kafka.", ["topic"])
+_delivery_seconds = Histogram(
+    "kafka_mesh_sidecar_topic_delivery_duration_seconds",
+    "From a batch's admission to its last acknowledgement.",
+    ["topic"],
+    buckets=_SECONDS,
+)
+_consumed_records = Counter(
+    "kafka_mesh_sidecar_topic_consumed_records_total", "Records handed to the backend.", ["topic", "group"]
+)
+_consumed_bytes = Counter(
+    "kafka_mesh_sidecar_topic_consumed_bytes_total", "Keys and values handed to the backend.", ["topic", "group"]
+)
+
+
+class BoundedNames:
+    """The first names get a place of their own; later ones share one, so that metrics stay bounded."""
+
+    def __init__(self, bound: int = MAX_NAMES) -> None:
+        self._bound = bound
+        self._known: dict[str, str] = {}
+
+    def label(self, name: str) -> str:
+        found = self._known.get(name)
+        if found is None:
+            if len(self._known) >= self._bound:
+                return OTHER
+            found = self._known[name] = name
+        return found
+
+
+_topics = BoundedNames()
+_groups = BoundedNames()
+
+
+def produced(topic: str, *, delivered: int, failed: int, size: int, seconds: float) -> None:
+    """A batch for a topic is done."""
+    label = _topics.label(topic)
+    if delivered:
+        _produced_records.labels(label, "delivered").inc(delivered)
+    if failed:
+        _produced_records.labels(label, "failed").inc(failed)
+    _produced_bytes.labels(label).inc(size)
+    _delivery_seconds.labels(label).observe(seconds)
+
+
+def consumed(topic: str, group: str, *, records: int, size: int) -> None:
+    """Records of a topic are in an answer."""
+    labels = (_topics.label(topic), _groups.label(group))
+    _consumed_records.labels(*labels).inc(records)
+    _consumed_bytes.labels(*labels).inc(size)
+
+
+class GroupLag(Collector):
+    """Records that a group's instances here have still to read, when asked for. Unknown lag is left out."""
+
+    def __init__(self, lags: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
+        self._lags = lags
+        """Group, topic and lag of each partition that an instance has."""
+
+    def collect(self) -> Iterable[Metric]:
+        sums: dict[tuple[str, str], int] = {}
+        for group, topic, lag in self._lags():
+            if lag >= 0:
+                labels = (_groups.label(group), _topics.label(topic))
+                sums[labels] = sums.get(labels, 0) + lag
+        family = GaugeMetricFamily(
+            "kafka_mesh_sidecar_group_lag_records",
+            "Records between the position and the end, over the partitions that instances here have.",
+            labels=["group", "topic"],
+        )
+        for labels, lag in sums.items():
+            family.add_metric(labels, lag)
+        yield family
+
+    def __enter__(self) -> GroupLag:
+        REGISTRY.register(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        REGISTRY.unregister(self)
