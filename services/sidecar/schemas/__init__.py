@@ -1,1 +1,1 @@
-"""Schemas that live in a schema registry: what they are, how they are found, how long they are kept. Knows no HTTP of ours."""
+"""Schemas that live in a schema registry: what they are, how they are found, how long they are kept."""
