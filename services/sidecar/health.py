@@ -1,9 +1,11 @@
-"""Whether this sidecar can do its work: is somebody reading acknowledgements, and does Kafka answer."""
+"""Whether this sidecar can do its work, check by check: acknowledgements are read, Kafka answers, the backend answers."""
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import httpx
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -11,18 +13,60 @@ from services.sidecar.producing.producer import RecordProducer
 
 FRESH_SECONDS = 1.0
 """Probes that come closer together share one answer."""
+Check = Callable[[], Awaitable[str | None]]
+"""What is wrong, in a sentence; None when nothing is."""
+
+
+class BackendProbe:
+    """Asks the backend beside this sidecar for its own health."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        self._url = url
+        self._timeout = timeout
+
+    async def fault(self) -> str | None:
+        """Why it is not well; None when it is."""
+        try:
+            async with httpx.AsyncClient(timeout=self._timeout) as client, client.stream("GET", self._url) as answer:
+                status = answer.status_code
+        except httpx.HTTPError as error:
+            return f"the backend does not answer: {str(error) or type(error).__name__}"
+        return None if status < httpx.codes.BAD_REQUEST else f"the backend's health answers {status}"
 
 
 class Health:
     """Asks for the cluster's description with a small client of its own, as nothing else shows that Kafka is back."""
 
-    def __init__(self, properties: dict[str, Any], producer: RecordProducer, *, timeout: float) -> None:
+    def __init__(
+        self,
+        properties: dict[str, Any],
+        producer: RecordProducer,
+        *,
+        timeout: float,
+        backend: BackendProbe | None = None,
+    ) -> None:
         self._admin = AdminClient(properties)
         self._producer = producer
         self._timeout = timeout
         self._lock = asyncio.Lock()
         self._asked_at = -FRESH_SECONDS
         self._fault: str | None = None
+        self._checks: dict[str, Check] = {"kafka": self.kafka_fault}
+        if backend is not None:
+            self._checks["backend"] = backend.fault
+
+    def add(self, name: str, check: Check) -> None:
+        """One more thing that readiness rests on."""
+        self._checks[name] = check
+
+    def liveness(self) -> dict[str, str | None]:
+        """What only a restart can cure, by check."""
+        return {"producer": self.producer_fault()}
+
+    async def readiness(self) -> dict[str, str | None]:
+        """All checks, each within its time-out."""
+        found = await asyncio.gather(*(check() for check in self._checks.values()))
+        return {**self.liveness(), **dict(zip(self._checks, found, strict=True))}
 
     def producer_fault(self) -> str | None:
         """What is wrong with the producer; None when it works."""

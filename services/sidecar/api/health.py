@@ -1,7 +1,7 @@
 """`/health/...`: one word, as the original answers it; with `health_json` each check's result.
 
-Liveness is this process: the loop answers and acknowledgements are read. Readiness adds Kafka, so that an outage of
-brokers takes the sidecar out of service and does not restart it.
+Liveness is this process: the loop answers and acknowledgements are read. Readiness adds Kafka and, if asked for, the
+backend, so that an outage of brokers takes the sidecar out of service and does not restart it.
 """
 
 from starlette.requests import Request
@@ -27,10 +27,10 @@ class HealthEndpoints:
         ]
 
     async def liveness(self, request: Request) -> Response:
-        return self._answer({"producer": self._health.producer_fault()})
+        return self._answer(self._health.liveness())
 
     async def readiness(self, request: Request) -> Response:
-        return self._answer({"producer": self._health.producer_fault(), "kafka": await self._health.kafka_fault()})
+        return self._answer(await self._health.readiness())
 
     def _answer(self, faults: dict[str, str | None]) -> Response:
         healthy = not any(faults.values())

@@ -1,0 +1,101 @@
+"""Topics as this sidecar sees them: names, partitions, leaders, first and next offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata
+
+T = TypeVar("T")
+LIST_SECONDS = 10.0
+"""Bound of each question."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """A topic in a list."""
+
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDetail:
+    """One partition. Offsets are -1 where its leader did not say."""
+
+    partition: int
+    leader: int
+    replicas: list[int]
+    isrs: list[int]
+    first: int
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetail:
+    """One topic, partition by partition."""
+
+    topic: str
+    partitions: list[PartitionDetail]
+
+
+class TopicsUnavailableError(Exception):
+    """Kafka did not answer; says why."""
+
+
+class Topics:
+    """Asks Kafka, with a client that is made when somebody first asks."""
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        self._properties = properties
+
+    async def all(self) -> list[TopicSummary]:
+        found = await _asked(lambda: self._admin.list_topics(timeout=LIST_SECONDS).topics)
+        return [TopicSummary(name, len(topic.partitions)) for name, topic in sorted(found.items())]
+
+    async def one(self, name: str) -> TopicDetail | None:
+        """None when there is none of this name."""
+        found: dict[str, TopicMetadata] = await _asked(lambda: self._admin.list_topics(name, LIST_SECONDS).topics)
+        topic = found.get(name)
+        if topic is None or (topic.error is not None and topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
+            return None
+        if topic.error is not None:
+            raise TopicsUnavailableError(topic.error.str())
+        partitions = sorted(topic.partitions)
+        first = await self._offsets(name, partitions, OffsetSpec.earliest())
+        last = await self._offsets(name, partitions, OffsetSpec.latest())
+        return TopicDetail(
+            name,
+            [
+                PartitionDetail(one, part.leader, part.replicas, part.isrs, first.get(one, -1), last.get(one, -1))
+                for one in partitions
+                for part in (topic.partitions[one],)
+            ],
+        )
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient(self._properties)
+
+    async def _offsets(self, topic: str, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(topic, one): spec for one in partitions}
+        futures = await _asked(lambda: self._admin.list_offsets(asked, request_timeout=LIST_SECONDS))
+        results = await asyncio.gather(*map(asyncio.wrap_future, futures.values()), return_exceptions=True)
+        return {
+            place.partition: result.offset
+            for place, result in zip(futures, results, strict=True)
+            if not isinstance(result, BaseException)
+        }
+
+
+async def _asked(question: Callable[[], T]) -> T:
+    """Asked on a thread: the client blocks until it is answered."""
+    try:
+        return await asyncio.to_thread(question)
+    except KafkaException as error:
+        raise TopicsUnavailableError(f"Kafka does not answer: {error.args[0].str()}") from None
