@@ -39,6 +39,7 @@ class FaultKind(Enum):
     REQUEST_BODY_TOO_LARGE = "ERR12901"
     TOO_MANY_CONSUMER_INSTANCES = "ERR12902"
     CONSUMER_INSTANCE_BUSY = "ERR12903"
+    ILLEGAL_CONSUMER_STATE = "ERR12904"
 
 
 class Fault(Exception):  # noqa: N818  # what a caller did or met; not every one is an error of ours

@@ -15,6 +15,7 @@ _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.CONSUMER_INSTANCE_NOT_FOUND: 404,
     FaultKind.TOO_MANY_CONSUMER_INSTANCES: 429,
     FaultKind.CONSUMER_INSTANCE_BUSY: 429,
+    FaultKind.ILLEGAL_CONSUMER_STATE: 409,
 }
 """All others are 400."""
 
