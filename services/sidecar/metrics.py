@@ -51,3 +51,18 @@ assaults = Counter("kafka_mesh_sidecar_assaults_total", "Faults on purpose that 
 influx_pushes = Counter(
     "kafka_mesh_sidecar_influx_pushes_total", "Pushes of metrics to InfluxDB, by outcome.", ["outcome"]
 )
+
+state_writes = Counter("kafka_mesh_sidecar_state_writes_total", "Writes of state files, by how they went.", ["outcome"])
+restored_instances = Counter(
+    "kafka_mesh_sidecar_restored_instances_total", "Instances there again after a start, by who knew them.", ["source"]
+)
+restore_seconds = Gauge(
+    "kafka_mesh_sidecar_restore_duration_seconds", "How long the last start waited for instances to be there again."
+)
+superseded = Gauge(
+    "kafka_mesh_sidecar_superseded", "1 when a younger process of this sidecar's name holds its instances."
+)
+orders = Counter(
+    "kafka_mesh_sidecar_orders_total", "Operators' orders, by what they ask and how they went.", ["command", "outcome"]
+)
+open_orders = Gauge("kafka_mesh_sidecar_open_orders", "Operators' orders that are being carried out or wait for it.")

@@ -1,0 +1,128 @@
+"""A small file that outlives the process: replaced as a whole, checked when it is read.
+
+The first line says what the file is and what the rest sums up to, so that neither a disk that lost half of it nor an
+editor is believed. A file that cannot be believed is set aside beside it, with a warning, and counts as missing.
+"""
+
+import asyncio
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from services.sidecar import metrics
+
+MAGIC = b"kafka-mesh sidecar state 1 sha256="
+BROKEN_SUFFIX = ".broken"
+MAX_BYTES = 64 * 1024 * 1024
+"""More than any sidecar has; a larger file is none of ours."""
+WRITE_SECONDS = 5.0
+"""How long a change waits for the disk."""
+
+log = structlog.get_logger(__name__)
+
+
+class StateFile:
+    """Bytes that stand in one file. Its methods block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> bytes | None:
+        """What was saved last; None when there is nothing, or nothing that can be believed. OSError from the disk."""
+        try:
+            with self.path.open("rb") as file:
+                whole = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        head, _, content = whole.partition(b"\n")
+        if head == _head(content):
+            return content
+        self.set_aside("it is not whole, or not as a sidecar wrote it")
+        return None
+
+    def save(self, content: bytes) -> None:
+        """Replaces the file: a crash leaves the old one or the new one. OSError from the disk."""
+        folder = self.path.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{self.path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_head(content) + b"\n" + content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        _sync_folder(folder)
+
+    def set_aside(self, reason: str) -> None:
+        """Keeps the file for whoever wants to look at it, where it is in nobody's way."""
+        aside = self.path.with_name(self.path.name + BROKEN_SUFFIX)
+        self.path.replace(aside)
+        log.warning("state file is set aside", file=str(self.path), now=str(aside), reason=reason)
+
+
+class StateWriter:
+    """Saves beside the event loop. What changes while the disk is busy is written together, once."""
+
+    def __init__(self, file: StateFile, content: Callable[[], bytes]) -> None:
+        """`content` says, on the loop, what the file shall hold now."""
+        self._file = file
+        self._content = content
+        self._next: asyncio.Future[bool] | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def soon(self) -> None:
+        """The present state will be on disk; nobody waits for it."""
+        self._round()
+
+    async def written(self) -> bool:
+        """Returns when the present state is on disk; False when the disk did not take it in time, which is logged."""
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                return await asyncio.shield(self._round())
+        except TimeoutError:
+            log.error("the state file is not written in time", file=str(self._file.path), seconds=WRITE_SECONDS)
+            return False
+
+    def _round(self) -> asyncio.Future[bool]:
+        """The next write to begin; whoever asks before it begins shares it."""
+        loop = asyncio.get_running_loop()
+        if self._next is None:
+            self._next = loop.create_future()
+            if self._writing is None or self._writing.done():
+                self._writing = loop.create_task(self._write(), name="write state")
+        return self._next
+
+    async def _write(self) -> None:
+        while self._next is not None:
+            waiting, self._next = self._next, None
+            waiting.set_result(await self._save(self._content()))
+
+    async def _save(self, content: bytes) -> bool:
+        try:
+            await asyncio.to_thread(self._file.save, content)
+        except OSError as error:
+            metrics.state_writes.labels("failed").inc()
+            log.error("the state could not be kept on disk", file=str(self._file.path), reason=str(error))
+            return False
+        metrics.state_writes.labels("ok").inc()
+        return True
+
+
+def _head(content: bytes) -> bytes:
+    return MAGIC + hashlib.sha256(content).hexdigest().encode()
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name of the file, too, has to be on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
