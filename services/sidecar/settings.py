@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, field_validator, model_validator
 
 from mesh.settings import Address, AddressList, ServiceSettings, host_port
+from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
 
@@ -86,8 +87,38 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """What an instance fetches ahead, at most."""
     commit_timeout_ms: PositiveInt = 10_000
 
+    service_id: str = "kafka-mesh-sidecar"
+    """How the admin endpoints call this service."""
+    admin_listen: Address | None = None
+    """Where `/adm`, `/health` and `/spec.yaml` are served besides; then `/adm` is served only there."""
+    info_enabled: bool = True
+    logger_enabled: bool = True
+    log_content_enabled: bool = True
+    """Whether the last log lines are kept in memory (4 MiB at most) and can be read over HTTP."""
+    log_content_default_ms: PositiveInt = 600_000
+    """How far back a question for log lines goes that does not say it."""
+    config_reload_enabled: bool = True
+    logging_downstream_enabled: bool = False
+    """Whether calls on loggers with `X-Adm-PassThrough: true` go to the backend."""
+    downstream_host: str = "http://localhost:8081"
+    """The backend beside this sidecar."""
+    downstream_framework: BackendFramework = BackendFramework.LIGHT4J
+    """Whose way of asking for loggers the backend speaks: Light4j or SpringBoot."""
+    downstream_timeout_ms: PositiveInt = 3_000
+    chaos_monkey_enabled: bool = False
+    """Whether faults on purpose can be set."""
+    statistics_interval_ms: int = Field(default=15_000, ge=0)
+    """How often Kafka clients report librdkafka's own statistics, for the metrics; 0 is never."""
+    influx_url: str = ""
+    """Where metrics are pushed to, as line protocol: http://HOST:8086/api/v2/write?org=O&bucket=B; empty: nowhere."""
+    influx_token: SecretStr = SecretStr("")
+    influx_interval_ms: PositiveInt = 60_000
+
     drain_timeout_ms: PositiveInt = 8_000
     health_timeout_ms: PositiveInt = 2_000
+    health_downstream_enabled: bool = False
+    """Whether the backend's own health is a part of this sidecar's readiness."""
+    health_downstream_path: str = Field(default="/health", pattern="^/")
     health_json: bool = False
     """Whether /health answers each check's result instead of one word."""
 

@@ -9,11 +9,13 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
+from confluent_kafka.admin._metadata import TopicMetadata
 
 T = TypeVar("T")
 LIST_SECONDS = 10.0
 """Bound of each question."""
+_SPECS: Any = OffsetSpec  # it ships no types
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,8 @@ class Topics:
         if topic.error is not None:
             raise TopicsUnavailableError(topic.error.str())
         partitions = sorted(topic.partitions)
-        first = await self._offsets(name, partitions, OffsetSpec.earliest())
-        last = await self._offsets(name, partitions, OffsetSpec.latest())
+        first = await self._offsets(name, partitions, _SPECS.earliest())
+        last = await self._offsets(name, partitions, _SPECS.latest())
         return TopicDetail(
             name,
             [
