@@ -18,6 +18,7 @@ from mesh.telemetry import serve_management
 from services.sidecar.api.app import build_app
 from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.health import HealthEndpoints
+from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.producers import ProducerEndpoints
 from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
@@ -103,9 +104,9 @@ class Sidecar:
         settings = self._settings
         producers = ProducerEndpoints(
             self._producer,
-            Serializer(settings.key_format, settings.value_format, settings.caller_id),
+            Serializer(settings.key_format, settings.value_format),
             max_request_bytes=settings.max_request_bytes,
-            forward_authorization=settings.forward_authorization,
+            headers=HeaderPolicy(settings.forward_authorization, settings.caller_id),
         )
         consumers = ConsumerEndpoints(self._instances, settings)
         health = HealthEndpoints(self.health, as_json=settings.health_json)

@@ -1,28 +1,18 @@
 """`POST /producers/{topic}`."""
 
 import asyncio
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.sidecar.api.produce_requests import HeaderPolicy, produce_request
 from services.sidecar.api.requests import body_of, parsed
 from services.sidecar.api.shapes import PRODUCE
 from services.sidecar.api.status import json_response
+from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.records import (
-    Delivered,
-    Delivery,
-    DeliveryError,
-    Failed,
-    Outgoing,
-    ProduceRequest,
-    RecordRequest,
-    SchemaChoice,
-    Serializer,
-    Side,
-)
+from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing, Serializer
 
 BIG_BODY_BYTES = 64 * 1024
 """Larger bodies are read and serialized on a thread, so that other requests go on meanwhile."""
@@ -42,12 +32,12 @@ class ProducerEndpoints:
     """Takes batches of records."""
 
     def __init__(
-        self, producer: RecordProducer, serializer: Serializer, *, max_request_bytes: int, forward_authorization: bool
+        self, producer: RecordProducer, serializer: Serializer, *, max_request_bytes: int, headers: HeaderPolicy
     ) -> None:
         self._producer = producer
         self._serializer = serializer
         self._max_request_bytes = max_request_bytes
-        self._forward_authorization = forward_authorization
+        self._headers = headers
 
     def routes(self) -> list[Route]:
         return [Route("/producers/{topic}", self.produce, methods=["POST"])]
@@ -61,42 +51,9 @@ class ProducerEndpoints:
         return _answer(await self._producer.send(request.path_params["topic"], records))
 
     def _records(self, request: Request, body: bytes) -> list[Outgoing]:
-        authorization = request.headers.get("authorization") if self._forward_authorization else None
-        asked = produce_request(request.path_params["topic"], parsed(request, body))
-        return self._serializer.serialize(asked, authorization)
-
-
-def produce_request(topic: str, body: Any) -> ProduceRequest:
-    """A body as a request. Fault, with a pointer, when it is none."""
-    members = PRODUCE(body, "")
-    return ProduceRequest(
-        topic=topic,
-        key=_side("key", members),
-        value=_side("value", members),
-        records=[_record(given) for given in members["records"]],
-    )
-
-
-def _side(name: str, members: dict[str, Any]) -> Side:
-    schema = SchemaChoice(
-        raw=members.get(f"{name}Schema"),
-        schema_id=members.get(f"{name}SchemaId"),
-        version=members.get(f"{name}SchemaVersion"),
-        subject=members.get(f"{name}SchemaSubject"),
-    )
-    return Side(name, members.get(f"{name}Format"), schema)
-
-
-def _record(members: dict[str, Any]) -> RecordRequest:
-    return RecordRequest(
-        key=members.get("key"),
-        value=members.get("value"),
-        partition=members.get("partition"),
-        timestamp=members.get("timestamp"),
-        correlation_id=members.get("correlationId"),
-        traceability_id=members.get("traceabilityId"),
-        headers=members.get("headers", {}),
-    )
+        members = PRODUCE(parsed(request, body), "")
+        asked = produce_request(request.path_params["topic"], members)
+        return self._serializer.serialize(asked, HeaderWriter(self._headers.of(request.headers)))
 
 
 def _answer(deliveries: list[Delivery]) -> Response:

@@ -4,6 +4,7 @@ Names may have aliases, null counts as absent, and an unknown member is refused 
 `keyFormat` must not silently become the default. The sentences are those of the original's validator.
 """
 
+import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,6 +154,23 @@ def text_map(value: Any, pointer: str) -> dict[str, str]:
     return {plain_text(key, pointer): text(given, f"{pointer}/{_escaped(key)}") for key, given in value.items()}
 
 
+def record_headers(value: Any, pointer: str) -> list[dict[str, Any]] | dict[str, str]:
+    """A map of texts; or a list of {key, value}, the value in base64, where duplicates, bytes or nulls matter."""
+    headers: list[dict[str, Any]] | dict[str, str] = (
+        array(RECORD_HEADER)(value, pointer) if isinstance(value, list) else text_map(value, pointer)
+    )
+    return headers
+
+
+def base64_text(value: Any, pointer: str) -> str:
+    given = text(value, pointer)
+    try:
+        base64.b64decode(given, validate=True)
+    except ValueError as error:
+        raise invalid(pointer, f"not base64: {error}") from None
+    return given
+
+
 def _side(side: str) -> tuple[Member, ...]:
     return (
         Member(f"{side}Format", format_, (f"{side}_format",)),
@@ -163,6 +181,7 @@ def _side(side: str) -> tuple[Member, ...]:
     )
 
 
+RECORD_HEADER = Shape((Member("key", plain_text, required=True), Member("value", base64_text)))
 RECORD = Shape(
     (
         Member("key", any_value),
@@ -171,7 +190,7 @@ RECORD = Shape(
         Member("timestamp", integer(0, MAX_INT64)),
         Member("correlationId", text, ("correlation_id",)),
         Member("traceabilityId", text, ("traceability_id",)),
-        Member("headers", text_map),
+        Member("headers", record_headers),
     )
 )
 PRODUCE = Shape((*_side("key"), *_side("value"), Member("records", array(RECORD), required=True)))

@@ -1,24 +1,28 @@
 """The words of producing: what a caller asks for, what Kafka gets, and how it went."""
 
 import base64
-import uuid
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, FormatError
 from services.sidecar.formats.format import available_labels
 
+if TYPE_CHECKING:
+    from services.sidecar.producing.headers import HeaderWriter
+
 CORRELATION_HEADER = "X-Correlation-Id"
 TRACEABILITY_HEADER = "X-Traceability-Id"
 Headers = list[tuple[str, str | bytes | None]]
-"""Kafka headers in their order, as the client takes them."""
-_OWN_HEADERS = {CORRELATION_HEADER.lower(), TRACEABILITY_HEADER.lower()}
+"""Kafka headers in their order, as the client takes them. Once made it is shared, and never written to."""
 
 
 def new_correlation_id() -> str:
-    """A UUID in 22 characters."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode("ascii")
+    """16 bytes in 22 characters, as the original writes a UUID."""
+    return base64.urlsafe_b64encode(os.urandom(16))[:22].decode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,8 @@ class Side:
     schema: SchemaChoice = field(default_factory=SchemaChoice)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRequest:
-    """One record as the caller wrote it."""
+class RecordRequest(NamedTuple):
+    """One record as the caller wrote it. A tuple, as `Outgoing` is: there are many."""
 
     key: object = None
     value: object = None
@@ -54,7 +57,8 @@ class RecordRequest:
     timestamp: int | None = None
     correlation_id: str | None = None
     traceability_id: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    """In their order; one name may come several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +71,7 @@ class ProduceRequest:
     records: list[RecordRequest]
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One record as Kafka gets it."""
 
     key: bytes | None
@@ -119,43 +122,21 @@ class Serializer:
 
     key_format: Format
     value_format: Format
-    caller_id: str = ""
 
-    def serialize(self, request: ProduceRequest, authorization: str | None = None) -> list[Outgoing]:
+    def serialize(self, request: ProduceRequest, headers: "HeaderWriter") -> list[Outgoing]:
         """Fault when formats and schemas do not go together, or a record does not fit its format."""
         key_format = _format_of(request.key, self.key_format)
         value_format = _format_of(request.value, self.value_format)
-        fixed: Headers = [("authorization", authorization.encode("latin-1"))] if authorization else []
-        if self.caller_id:
-            fixed.append(("caller_id", self.caller_id.encode()))
         return [
             Outgoing(
                 key=_encoded(key_format, record.key, "key", index),
                 value=_encoded(value_format, record.value, "value", index),
                 partition=record.partition,
                 timestamp=max(record.timestamp or 0, 0),
-                headers=fixed + _headers(record),
+                headers=headers.of(record),
             )
             for index, record in enumerate(request.records)
         ]
-
-
-def _headers(record: RecordRequest) -> Headers:
-    """Tracing first, then the record's own. The members win over headers of the same names, in any case of letters."""
-    correlation_id, traceability_id = record.correlation_id, record.traceability_id
-    own: Headers = []
-    for name, value in record.headers.items():
-        lowered = name.lower()
-        if lowered not in _OWN_HEADERS:
-            own.append((name, value.encode()))
-        elif lowered == CORRELATION_HEADER.lower():
-            correlation_id = correlation_id or value
-        else:
-            traceability_id = traceability_id or value
-    tracing: Headers = [(CORRELATION_HEADER, (correlation_id or new_correlation_id()).encode())]
-    if traceability_id:
-        tracing.insert(0, (TRACEABILITY_HEADER, traceability_id.encode()))
-    return tracing + own
 
 
 def _encoded(format_: Format, value: object, member: str, index: int) -> bytes | None:

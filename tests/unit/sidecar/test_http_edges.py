@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from services.sidecar.api.app import build_app
+from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.producers import ProducerEndpoints
 from services.sidecar.formats import Format
 from services.sidecar.producing.producer import RecordProducer
@@ -39,7 +40,7 @@ async def http(producer: ToldProducer) -> AsyncIterator[httpx.AsyncClient]:
         producer,
         Serializer(Format.STRING, Format.STRING),
         max_request_bytes=MAX_BODY,
-        forward_authorization=False,
+        headers=HeaderPolicy(),
     )
     transport = httpx.ASGITransport(build_app(endpoints.routes()), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:

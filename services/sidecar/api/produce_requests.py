@@ -1,0 +1,85 @@
+"""From an HTTP request to the words of producing: bodies, and what a request's own headers say for its records."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from services.sidecar.api.exchange import MAX_ID_LENGTH
+from services.sidecar.producing.headers import RequestHeaders, Trace
+from services.sidecar.producing.records import (
+    CORRELATION_HEADER,
+    TRACEABILITY_HEADER,
+    ProduceRequest,
+    RecordRequest,
+    SchemaChoice,
+    Side,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderPolicy:
+    """What of the caller goes into records besides its ids and its trace."""
+
+    forward_authorization: bool = False
+    caller_id: str = ""
+
+    def of(self, headers: Headers) -> RequestHeaders:
+        """What a request says for all its records."""
+        fixed: list[tuple[str, bytes]] = []
+        if self.forward_authorization and (authorization := headers.get("authorization")):
+            fixed.append(("authorization", authorization.encode("latin-1")))
+        if self.caller_id:
+            fixed.append(("caller_id", self.caller_id.encode()))
+        return RequestHeaders(
+            correlation_id=headers.get(CORRELATION_HEADER, "")[:MAX_ID_LENGTH],
+            traceability_id=headers.get(TRACEABILITY_HEADER, "")[:MAX_ID_LENGTH],
+            trace=Trace.of(headers.getlist("traceparent"), headers.getlist("tracestate")),
+            fixed=tuple(fixed),
+        )
+
+
+def produce_request(topic: str, members: Mapping[str, Any]) -> ProduceRequest:
+    """A body, validated before, as a request."""
+    return ProduceRequest(
+        topic=topic,
+        key=_side("key", members),
+        value=_side("value", members),
+        records=[_record(given) for given in members["records"]],
+    )
+
+
+def _side(name: str, members: Mapping[str, Any]) -> Side:
+    schema = SchemaChoice(
+        raw=members.get(f"{name}Schema"),
+        schema_id=members.get(f"{name}SchemaId"),
+        version=members.get(f"{name}SchemaVersion"),
+        subject=members.get(f"{name}SchemaSubject"),
+    )
+    return Side(name, members.get(f"{name}Format"), schema)
+
+
+def _record(members: Mapping[str, Any]) -> RecordRequest:
+    get = members.get
+    return RecordRequest(
+        get("key"),
+        get("value"),
+        get("partition"),
+        get("timestamp"),
+        get("correlationId"),
+        get("traceabilityId"),
+        _headers(members["headers"]) if "headers" in members else (),
+    )
+
+
+def _headers(given: Mapping[str, str] | Sequence[Mapping[str, str | None]]) -> list[tuple[str, bytes | None]]:
+    """Both forms: a map of texts, or a list of {key, value} with the value in base64."""
+    if isinstance(given, Mapping):
+        return [(name, value.encode()) for name, value in given.items()]
+    return [(str(one["key"]), _bytes(one.get("value"))) for one in given]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

@@ -1,0 +1,123 @@
+"""Which Kafka headers a record gets: what the request says for all its records, and what each says for itself.
+
+Tracing comes first, then the record's own headers in their order. What a record says wins over what its request says,
+a member (`correlationId`) over a header of the same name, in any case of letters. A record about which nobody says a
+correlation id gets one of its own.
+
+Headers that are the same for all records are one list, shared by them: nobody writes to it after it was made.
+"""
+
+import base64
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from services.sidecar.producing.records import (
+    CORRELATION_HEADER,
+    TRACEABILITY_HEADER,
+    Headers,
+    RecordRequest,
+)
+
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+MAX_TRACESTATE_CHARACTERS = 512
+"""What the W3C recommendation asks a vendor to propagate at least; more is not carried."""
+
+_TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_STATE_MEMBER = re.compile(
+    r"[a-z0-9][a-z0-9_*/@-]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
+)
+_SUFFIX_BYTES = 4
+
+
+def correlation_ids() -> Iterator[bytes]:
+    """As many different ids as are asked for: each 16 bytes in 22 characters, the first 12 random and shared."""
+    prefix = base64.urlsafe_b64encode(os.urandom(12))
+    for number in itertools.count():
+        yield prefix + base64.urlsafe_b64encode(number.to_bytes(_SUFFIX_BYTES))[:6]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """W3C trace context. Only what is valid gets here."""
+
+    parent: str = ""
+    state: str = ""
+
+    @classmethod
+    def of(cls, parents: list[str], states: list[str]) -> "Trace":
+        """From the header lines of a request. An invalid parent voids both; an invalid state only itself."""
+        if len(parents) != 1:
+            return cls()
+        parent = parents[0].strip()
+        found = _TRACEPARENT.fullmatch(parent)
+        if found is None or (found[1] == "00" and found[2]):
+            return cls()
+        state = ",".join(states)
+        members = [member.strip(" \t") for member in state.split(",")]
+        known = all(_STATE_MEMBER.fullmatch(member) for member in members if member)
+        if not known or len(members) > 32 or len(state) > MAX_TRACESTATE_CHARACTERS:
+            return cls(parent)
+        return cls(parent, state.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeaders:
+    """What a request says for all its records. Empty means that it says nothing."""
+
+    correlation_id: str = ""
+    traceability_id: str = ""
+    trace: Trace = Trace()
+    fixed: tuple[tuple[str, bytes], ...] = ()
+    """In front of everything: the caller's token or name, where that is switched on."""
+
+
+class HeaderWriter:
+    """Makes the headers of one request's records, one after the other."""
+
+    def __init__(self, request: RequestHeaders) -> None:
+        self._correlation_id = request.correlation_id.encode()
+        self._traceability_id = request.traceability_id.encode()
+        self._fixed: Headers = list(request.fixed)
+        trace = ((TRACEPARENT, request.trace.parent), (TRACESTATE, request.trace.state))
+        self._trace: Headers = [(name, value.encode()) for name, value in trace if value]
+        self._ids = correlation_ids()
+        self._shared = self._of(None, None, (), True) if self._correlation_id else None
+
+    def of(self, record: RecordRequest) -> Headers:
+        """The headers of the next record."""
+        correlation_id, traceability_id, given = record.correlation_id, record.traceability_id, record.headers
+        if not (correlation_id or traceability_id or given):
+            return self._of(None, None, (), True) if self._shared is None else self._shared
+        own: Headers = []
+        traced = bool(self._trace)
+        correlation = correlation_id.encode() if correlation_id else None
+        traceability = traceability_id.encode() if traceability_id else None
+        for header in given:
+            name, value = header
+            match name.lower():
+                case "x-correlation-id":  # CORRELATION_HEADER
+                    correlation = correlation or value
+                case "x-traceability-id":  # TRACEABILITY_HEADER
+                    traceability = traceability or value
+                case "traceparent" | "tracestate":  # a trace is taken whole
+                    traced = False
+                    own.append(header)
+                case _:
+                    own.append(header)
+        return self._of(correlation, traceability, own, traced)
+
+    def _of(
+        self, correlation: bytes | None, traceability: bytes | None, own: Headers | tuple[()], traced: bool
+    ) -> Headers:
+        made = list(self._fixed)
+        if traceability := traceability or self._traceability_id:
+            made.append((TRACEABILITY_HEADER, traceability))
+        made.append((CORRELATION_HEADER, correlation or self._correlation_id or next(self._ids)))
+        if traced:
+            made += self._trace
+        made += own
+        return made
