@@ -3,6 +3,8 @@
 No HTTP here: `api.status` gives each kind its status.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 
@@ -17,6 +19,8 @@ class FaultKind(Enum):
     HANDLER_IS_DISABLED = "ERR10065"
     DOWNSTREAM_ADMIN_FAILED = "ERR10083"
     DOWNSTREAM_ADMIN_DISABLED = "ERR10084"
+    VALIDATOR_REQUEST_PARAMETER_QUERY_MISSING = "ERR11000"
+    VALIDATOR_REQUEST_PARAMETER_MISSING = "ERR11001"
     VALIDATOR_SCHEMA = "ERR11004"
     VALIDATOR_REQUEST_BODY_MISSING = "ERR11014"
     LOGGER_INFO_DISABLED = "ERR12108"
@@ -40,17 +44,39 @@ class FaultKind(Enum):
     TOO_MANY_CONSUMER_INSTANCES = "ERR12902"
     CONSUMER_INSTANCE_BUSY = "ERR12903"
     ILLEGAL_CONSUMER_STATE = "ERR12904"
+    SIDECAR_SUPERSEDED = "ERR12905"
+    CONSUMER_INSTANCES_NOT_RESTORED = "ERR12906"
 
 
 class Fault(Exception):  # noqa: N818  # what a caller did or met; not every one is an error of ours
     """A request that cannot be served, with the fact, the place and the way out in `description`."""
 
-    def __init__(self, kind: FaultKind, description: str) -> None:
+    def __init__(self, kind: FaultKind, description: str, metadata: Mapping[str, object] | None = None) -> None:
         super().__init__(description)
         self.kind = kind
         self.description = description
+        self.metadata = metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing in a request that does not fit the contract."""
+
+    pointer: str
+    """JSON pointer into the body; of a parameter, its name after a slash."""
+    text: str
+
+
+def refused(violations: Sequence[Violation]) -> Fault:
+    """The contract's own wording for a request that does not fit its schema: the first violation in words, all as data."""
+    first = violations[0]
+    return Fault(
+        FaultKind.VALIDATOR_SCHEMA,
+        f"Schema Validation Error - {first.pointer}: {first.text}",
+        {"errors": [{"pointer": one.pointer, "message": one.text} for one in violations]},
+    )
 
 
 def invalid(pointer: str, text: str) -> Fault:
-    """The contract's own wording for a request that does not fit its schema; `pointer` is a JSON pointer into it."""
-    return Fault(FaultKind.VALIDATOR_SCHEMA, f"Schema Validation Error - {pointer}: {text}")
+    """A request that does not fit in one place."""
+    return refused([Violation(pointer, text)])

@@ -1,6 +1,7 @@
 """Settings of a sidecar: environment `KAFKA_MESH_SIDECAR_<FIELD>`, else the file's `sidecar:` section, else these."""
 
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, field_validator, model_validator
@@ -49,6 +50,12 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """More librdkafka properties for every client of this sidecar: security and the like."""
     control_address: Address | None = "127.0.0.1:7070"
     """Who is told of consumer instances; empty for nobody."""
+    state_dir: Path | None = Path(".kafka-mesh/sidecar")
+    """Where consumer instances outlive the process; empty for nowhere: after a restart control alone knows them."""
+    restore_timeout_ms: PositiveInt = 3_000
+    """How long a start waits for what control knows of this sidecar's instances."""
+    takeover_timeout_ms: PositiveInt = 15_000
+    """How long a start waits for another process of this name, on the same state folder, to give way."""
     log_level: str = "INFO"
 
     key_format: DefaultFormat = Format.STRING
@@ -122,9 +129,9 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     health_json: bool = False
     """Whether /health answers each check's result instead of one word."""
 
-    @field_validator("control_address", mode="before")
+    @field_validator("control_address", "state_dir", mode="before")
     @classmethod
-    def _empty_means_nobody(cls, value: object) -> object:
+    def _empty_means_none(cls, value: object) -> object:
         return value or None
 
     @model_validator(mode="after")

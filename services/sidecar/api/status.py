@@ -15,6 +15,8 @@ _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.CONSUMER_INSTANCE_NOT_FOUND: 404,
     FaultKind.TOO_MANY_CONSUMER_INSTANCES: 429,
     FaultKind.CONSUMER_INSTANCE_BUSY: 429,
+    FaultKind.SIDECAR_SUPERSEDED: 503,
+    FaultKind.CONSUMER_INSTANCES_NOT_RESTORED: 503,
     FaultKind.ILLEGAL_CONSUMER_STATE: 409,
 }
 """All others are 400."""
@@ -30,16 +32,16 @@ def no_content() -> Response:
 
 def status_response(fault: Fault) -> Response:
     status = _HTTP_STATUS.get(fault.kind, 400)
-    return json_response(
-        {
-            "statusCode": status,
-            "code": fault.kind.value,
-            "message": fault.kind.name,
-            "description": fault.description,
-            "severity": "ERROR",
-        },
-        status,
-    )
+    shown: dict[str, object] = {
+        "statusCode": status,
+        "code": fault.kind.value,
+        "message": fault.kind.name,
+        "description": fault.description,
+        "severity": "ERROR",
+    }
+    if fault.metadata is not None:
+        shown["metadata"] = fault.metadata
+    return json_response(shown, status)
 
 
 async def on_fault(request: Request, error: Exception) -> Response:
