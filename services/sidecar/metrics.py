@@ -12,6 +12,14 @@ request_seconds = Histogram(
     buckets=_SECONDS,
 )
 open_requests = Gauge("kafka_mesh_sidecar_open_requests", "HTTP requests that are being served.")
+refused_calls = Counter(
+    "kafka_mesh_sidecar_refused_calls_total",
+    "Calls turned away before they were served: for want of a valid token or a scope, or at a bound.",
+    ["reason"],
+)
+token_key_requests = Counter(
+    "kafka_mesh_sidecar_token_key_requests_total", "Requests to issuers of tokens for their keys.", ["outcome"]
+)
 
 produced_records = Counter(
     "kafka_mesh_sidecar_produced_records_total", "Records given to Kafka, by how it went.", ["outcome"]
@@ -66,3 +74,26 @@ orders = Counter(
     "kafka_mesh_sidecar_orders_total", "Operators' orders, by what they ask and how they went.", ["command", "outcome"]
 )
 open_orders = Gauge("kafka_mesh_sidecar_open_orders", "Operators' orders that are being carried out or wait for it.")
+
+protobuf_compile_seconds = Histogram(
+    "kafka_mesh_sidecar_protobuf_compile_duration_seconds",
+    "How long .proto texts took to compile, with the wait for a turn.",
+    buckets=_SECONDS,
+)
+
+schema_lookups = Counter(
+    "kafka_mesh_sidecar_schema_lookups_total",
+    "Schemas asked for, by how (id, guid, version, latest, text) and how it was answered (hit, miss, ...).",
+    ["by", "outcome"],
+)
+schema_registry_seconds = Histogram(
+    "kafka_mesh_sidecar_schema_registry_duration_seconds",
+    "How long the schema registry took to answer, with further attempts.",
+    ["call"],
+    buckets=_SECONDS,
+)
+schema_registry_failures = Counter(
+    "kafka_mesh_sidecar_schema_registry_failures_total",
+    "Questions that the schema registry did not answer.",
+    ["reason"],
+)

@@ -1,4 +1,4 @@
-"""A schema as its registry holds it, with everything that it refers to."""
+"""A schema as its registry holds it, with everything that it refers to; and what can be said about one that is not."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,14 +17,32 @@ class SchemaError(ValueError):
     """A schema that cannot be used; the text says what is wrong with it, and where."""
 
 
+class UnknownSchemaError(SchemaError):
+    """The registry knows no such schema."""
+
+
+class RegistryUnavailableError(Exception):
+    """The registry cannot be asked just now. Says nothing about any schema: the same question may be answered later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a schema refers to, and under which name."""
+
+    name: str
+    subject: str
+    version: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RegisteredSchema:
     """One registered schema. What an id stands for never changes, so it may be kept as long as there is room.
 
-    Compared by identity: the registry client gives the same object for the same id, and codecs are kept by it.
+    Compared by identity: the same id is the same object, and codecs are kept by it.
     """
 
     id: int
+    """What is written before each value; 0 for one that was found by its `guid`, as registries do not tell it then."""
     kind: SchemaKind
     text: str
     references: Mapping[str, "RegisteredSchema"] = field(default_factory=dict)
@@ -33,5 +51,5 @@ class RegisteredSchema:
     guid: str = ""
     """The registry's other name for it, where the registry has one: the same on all registries."""
     subject: str = ""
-    """What it was found under; empty when it was asked for by id."""
+    """What it was found under first; empty when it was asked for by id."""
     version: int | None = None

@@ -1,0 +1,159 @@
+"""A cache that many threads ask: whoever asks first for a key looks it up, the others wait for the same answer.
+
+Values are kept until there is no room (the one not asked for the longest leaves), or for as long as whoever looked
+them up says. A failure is kept too, for a short time, so that a key that everybody asks for in vain costs one look-up
+now and then. When a look-up fails for a passing reason and there is a value whose time is over, that value goes on:
+an old answer is better than none.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from copy import copy
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Outcome(Enum):
+    """How a question was answered; the words are those of the metric."""
+
+    HIT = "hit"
+    MISS = "miss"
+    SHARED = "shared"
+    """By a look-up that another thread had begun."""
+    STALE = "stale"
+    """By a value whose time is over, as nobody could be asked."""
+    FAILED = "failed"
+    """By the failure of a look-up, or of one a moment ago."""
+
+
+@dataclass(slots=True)
+class _Found(Generic[V]):
+    value: V
+    until: float
+    """On the clock; infinity: for ever."""
+
+
+@dataclass(slots=True)
+class _Failure:
+    error: Exception
+    until: float
+
+
+class SingleFlightCache(Generic[K, V]):
+    """Keys and what was found for them."""
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        failure_seconds: float,
+        patience_seconds: float,
+        passing: tuple[type[Exception], ...] = (),
+        on_outcome: Callable[[K, Outcome], None] = lambda key, outcome: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`patience_seconds`: how long to wait for what another thread looks up, which should be over sooner.
+        `passing`: failures that say nothing about the key; an old value is better than they are.
+        """
+        self._capacity = capacity
+        self._failure_seconds = failure_seconds
+        self._patience_seconds = patience_seconds
+        self._passing = passing
+        self._on_outcome = on_outcome
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[K, _Found[V] | _Failure] = OrderedDict()
+        self._flights: dict[K, Future[V]] = {}
+
+    def known(self, key: K) -> V | None:
+        """The value, if it is here and its time is not over. Never waits; safe on the event loop."""
+        with self._lock:
+            entry = self._fresh(key)
+        if not isinstance(entry, _Found):
+            return None
+        self._on_outcome(key, Outcome.HIT)
+        return entry.value
+
+    def get(self, key: K, look_up: Callable[[], V], seconds: float = float("inf")) -> V:
+        """The value, looked up when it is not here, and then kept for `seconds`. Raises what the look-up raised.
+
+        TimeoutError, when another thread's look-up takes too long.
+        """
+        with self._lock:
+            entry = self._fresh(key)
+            flight = self._flights.get(key)
+            if entry is None and flight is None:
+                mine = self._flights[key] = Future()
+        match entry, flight:
+            case _Found(value), _:
+                self._on_outcome(key, Outcome.HIT)
+                return value
+            case _Failure(error), _:
+                self._on_outcome(key, Outcome.FAILED)
+                raise copy(error)  # one object raised in many threads would grow its traceback for ever
+            case None, Future():
+                value = flight.result(self._patience_seconds)
+                self._on_outcome(key, Outcome.SHARED)
+                return value
+        return self._looked_up(key, mine, look_up, seconds)
+
+    def keep(self, key: K, value: V) -> V:
+        """Puts in what was found by another way, for ever; gives what is here if there was something already."""
+        with self._lock:
+            entry = self._fresh(key)
+            if isinstance(entry, _Found):
+                return entry.value
+            self._put(key, _Found(value, float("inf")))
+        return value
+
+    def forget(self, key: K) -> None:
+        """What is here about a key is no longer true."""
+        with self._lock:
+            self._entries.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _looked_up(self, key: K, mine: Future[V], look_up: Callable[[], V], seconds: float) -> V:
+        outcome = Outcome.MISS
+        try:
+            entry = _Found(look_up(), self._clock() + seconds)
+        except Exception as error:  # whatever it is, those who wait get it too
+            until = self._clock() + self._failure_seconds
+            with self._lock:
+                old = self._entries.get(key)
+            if not (isinstance(old, _Found) and isinstance(error, self._passing)):
+                self._landed(key, _Failure(error, until))
+                mine.set_exception(error)
+                self._on_outcome(key, Outcome.FAILED)
+                raise
+            entry, outcome = _Found(old.value, until), Outcome.STALE
+        self._landed(key, entry)
+        mine.set_result(entry.value)
+        self._on_outcome(key, outcome)
+        return entry.value
+
+    def _landed(self, key: K, entry: _Found[V] | _Failure) -> None:
+        with self._lock:
+            self._put(key, entry)
+            del self._flights[key]
+
+    def _fresh(self, key: K) -> _Found[V] | _Failure | None:
+        entry = self._entries.get(key)
+        if entry is None or self._clock() >= entry.until:
+            return None
+        self._entries.move_to_end(key)
+        return entry
+
+    def _put(self, key: K, entry: _Found[V] | _Failure) -> None:
+        self._entries[key] = entry
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._capacity:
+            self._entries.popitem(last=False)
