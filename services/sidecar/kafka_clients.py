@@ -19,6 +19,8 @@ def client_properties(settings: SidecarSettings) -> dict[str, Any]:
 def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
     return {
         "linger.ms": settings.linger_ms,
+        "batch.size": settings.batch_bytes,
+        "compression.type": settings.compression_type,
         **client_properties(settings),
         "acks": "all",
         "enable.idempotence": True,
@@ -37,4 +39,14 @@ def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
         **client_properties(settings),
         "queued.max.messages.kbytes": max(settings.prefetch_bytes // 1024, 1),
         "allow.auto.create.topics": False,
+    }
+
+
+def transaction_properties(settings: SidecarSettings, transactional_id: str) -> dict[str, Any]:
+    """Of a producer that writes transactions."""
+    return {
+        **producer_properties(settings),
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": settings.transaction_timeout_ms,
+        "message.timeout.ms": min(settings.delivery_timeout_ms, settings.transaction_timeout_ms),
     }

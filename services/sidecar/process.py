@@ -51,7 +51,12 @@ class Sidecar:
         self.port: int = self._socket.getsockname()[1]
         self._producer = RecordProducer(
             producer_properties(settings),
-            ProducerLimits(settings.max_queued_records, settings.max_queued_bytes, settings.queue_timeout_ms / 1000),
+            ProducerLimits(
+                settings.max_queued_records,
+                settings.max_queued_bytes,
+                settings.queue_timeout_ms / 1000,
+                settings.unknown_topic_timeout_ms / 1000,
+            ),
         )
         self._instances = Instances(
             settings.name,

@@ -2,11 +2,11 @@
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, field_validator, model_validator
 
-from mesh.settings import Address, AddressList, ServiceSettings, host_port
+from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_port
 from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
@@ -69,14 +69,34 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     queue_timeout_ms: PositiveInt = 5_000
     """How long a request waits for room among the records that wait for delivery, before it is turned away."""
     delivery_timeout_ms: PositiveInt = 30_000
-    unknown_topic_timeout_ms: PositiveInt = 10_000
-    """How long a record waits for its topic to appear: a rule that adds it may be on its way."""
+    unknown_topic_timeout_ms: PositiveInt = 1_000
+    """How long a request waits for its topic to appear: a rule that adds it may be on its way."""
     linger_ms: int = Field(default=1, ge=0)
+    batch_bytes: PositiveInt = 1_000_000
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    """How batches go to Kafka: what may be in one, how long it waits for more records, how it is packed."""
     max_record_bytes: PositiveInt = 1_048_576
     forward_authorization: bool = False
     """Whether the caller's Authorization header goes into the records; the original always does, which leaks tokens."""
     caller_id: str = ""
     """If set, each record carries it as header `caller_id`."""
+    audit_topic: str = ""
+    """Where failures that no answer tells (`async=true`) are written to, besides the log; empty for the log alone."""
+    max_produce_streams: PositiveInt = 50
+    max_line_bytes: PositiveInt = 1_048_576
+    stream_idle_timeout_ms: PositiveInt = 60_000
+    """Of produce requests that send line by line: how many at once, how long a line, how long they may be silent."""
+
+    transactional_ids: WordList = ()
+    """As whom transactions are written: the first whose home cluster has the topics; empty for one, made of the
+    sidecar's name. Each has its topic `<id>.idempotency` on its home."""
+    max_waiting_transactions: PositiveInt = 100
+    transaction_timeout_ms: PositiveInt = 30_000
+    """How long one transaction may take, from its turn to its commit; also how long a request waits for its turn."""
+    idempotency_keep_ms: PositiveInt = 86_400_000
+    idempotency_max_keys: PositiveInt = 10_000
+    idempotency_max_bytes: PositiveInt = 8 * 1024 * 1024
+    """How long, how many and how large the first answers to requests with an Idempotency-Key are kept."""
 
     max_instances: PositiveInt = 50
     instance_timeout_ms: PositiveInt = 300_000

@@ -81,10 +81,6 @@ class Outgoing(NamedTuple):
     """Milliseconds since the epoch; 0 means now."""
     headers: Headers
 
-    @property
-    def size(self) -> int:
-        return len(self.key or b"") + len(self.value or b"")
-
 
 class DeliveryError(Enum):
     """Why a record was not written, by the contract's numbers."""

@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka import KafkaError
 from prometheus_client import REGISTRY
 
-from services.sidecar.producing.producer import ProducerLimits, RecordProducer, failed
+from services.sidecar.producing.delivery import failed
+from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.records import DeliveryError, Failed, Outgoing
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 60_000}
@@ -14,7 +15,7 @@ RECORD = Outgoing(key=None, value=b"v", partition=None, timestamp=0, headers=[])
 
 
 def producer() -> RecordProducer:
-    return RecordProducer(NOWHERE, ProducerLimits(1000, 1_000_000, 1.0))
+    return RecordProducer(NOWHERE, ProducerLimits(1000, 1_000_000, 1.0, unknown_topic_seconds=0.1))
 
 
 async def until_queued(records: int) -> None:

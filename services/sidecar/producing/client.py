@@ -1,0 +1,96 @@
+"""One librdkafka producer, and who polls it for acknowledgements.
+
+librdkafka reports each record by a call into Python, which takes the interpreter's lock anew each time. While the event
+loop is busy, that would be a change of threads per record. So there are two ways, and the client changes between them:
+
+1. Little is on the way: a thread waits in librdkafka, and an acknowledgement is seen at once.
+2. Much is on the way: the thread rests, and the event loop polls once a millisecond, without a fight over the lock.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaError, Producer
+
+from services.sidecar import metrics
+
+POLL_SECONDS = 0.2
+"""How long the thread sleeps in librdkafka when nothing happens; also how late it sees that it shall end."""
+BUSY_RECORDS = 20
+"""More than these on the way, and the event loop polls."""
+TICK_SECONDS = 0.001
+QUIET_TICKS = 50
+"""After so many ticks with nothing on the way, the thread polls again: changing for each batch would cost more."""
+
+log = structlog.get_logger(__name__)
+
+
+class ProducerClient:
+    """Made, told of `handed_over` records and ended on the event loop."""
+
+    def __init__(self, properties: dict[str, Any], on_fatal: Callable[[], object]) -> None:
+        self._on_fatal = on_fatal
+        self._fatal = False
+        self._loop = asyncio.get_running_loop()
+        self._loop_polls = False
+        self._quiet_ticks = 0
+        self._thread_polls = threading.Event()
+        self._thread_polls.set()
+        self._ending = threading.Event()
+        self._purge_at = float("inf")
+        self.producer = Producer({**properties, "error_cb": self._on_error})
+        self._thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
+        self._thread.start()
+
+    def handed_over(self) -> None:
+        """Records were given to `producer`."""
+        if not self._loop_polls and not self._ending.is_set() and len(self.producer) > BUSY_RECORDS:
+            self._loop_polls = True
+            self._thread_polls.clear()
+            self._loop.call_later(TICK_SECONDS, self._tick)
+
+    def end(self, timeout: float) -> None:
+        """Lets what is on the way arrive, `timeout` seconds at most; then what is left fails."""
+        self._purge_at = time.monotonic() + timeout
+        self._ending.set()
+        self._thread_polls.set()
+
+    def join(self, timeout: float) -> bool:
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _tick(self) -> None:
+        if self._ending.is_set():
+            return  # the thread sees to the rest
+        self.producer.poll(0)
+        self._quiet_ticks = 0 if len(self.producer) else self._quiet_ticks + 1
+        if self._quiet_ticks < QUIET_TICKS:
+            self._loop.call_later(TICK_SECONDS, self._tick)
+        else:
+            self._loop_polls = False
+            self._quiet_ticks = 0
+            self._thread_polls.set()
+
+    def _poll(self) -> None:
+        while not self._ending.is_set() or len(self.producer):
+            if self._thread_polls.wait(POLL_SECONDS):
+                self.producer.poll(POLL_SECONDS)
+            if time.monotonic() > self._purge_at:
+                self.producer.purge()
+                break
+        self.producer.close()  # reports what was purged
+
+    def _on_error(self, error: KafkaError) -> None:
+        metrics.client_errors.labels("producer").inc()
+        log.warning("producer reports an error", error=error.str(), code=error.name())
+        if error.fatal() and not self._fatal:
+            self._fatal = True
+            self._on_fatal()

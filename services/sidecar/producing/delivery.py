@@ -1,0 +1,67 @@
+"""How it went: Kafka's acknowledgements and errors as outcomes, gathered by request."""
+
+import asyncio
+import threading
+
+from confluent_kafka import KafkaError, Message
+
+from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed
+
+_ERRORS: dict[int, DeliveryError] = {
+    KafkaError._AUTHENTICATION: DeliveryError.AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED: DeliveryError.AUTHENTICATION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: DeliveryError.AUTHORIZATION,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: DeliveryError.AUTHORIZATION,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: DeliveryError.AUTHORIZATION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART: DeliveryError.UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_TOPIC: DeliveryError.UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION: DeliveryError.UNKNOWN_PARTITION,
+    KafkaError._MSG_TIMED_OUT: DeliveryError.RETRIABLE,
+    KafkaError._TIMED_OUT: DeliveryError.RETRIABLE,
+    KafkaError._TRANSPORT: DeliveryError.RETRIABLE,
+    KafkaError._ALL_BROKERS_DOWN: DeliveryError.RETRIABLE,
+    KafkaError._QUEUE_FULL: DeliveryError.RETRIABLE,
+    KafkaError._PURGE_QUEUE: DeliveryError.RETRIABLE,
+    KafkaError._PURGE_INFLIGHT: DeliveryError.RETRIABLE,
+    KafkaError._FATAL: DeliveryError.RETRIABLE,
+}
+
+
+def failed(error: KafkaError) -> Failed:
+    """An error of the client in the contract's words."""
+    kind = _ERRORS.get(error.code())
+    if kind is None:
+        kind = DeliveryError.RETRIABLE if error.retriable() else DeliveryError.KAFKA
+    return Failed(kind, error.str())
+
+
+class Batch:
+    """Outcomes of one request's records, filled by whoever polls and by the event loop."""
+
+    __slots__ = ("_lock", "_loop", "_missing", "_outcomes", "done")
+
+    def __init__(self, size: int) -> None:
+        self._outcomes: list[Delivery | None] = [None] * size
+        self._missing = size
+        self._lock = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[list[Delivery]] = self._loop.create_future()
+
+    def acknowledged(self, index: int, error: KafkaError | None, message: Message) -> None:
+        """Delivery report, on whatever thread polls."""
+        if error is None:
+            self.settle(index, Delivered(message.partition() or 0, message.offset() or 0))
+        else:
+            self.settle(index, failed(error))
+
+    def settle(self, index: int, outcome: Delivery) -> None:
+        with self._lock:
+            self._outcomes[index] = outcome
+            self._missing -= 1
+            complete = self._missing == 0
+        if complete:
+            self._loop.call_soon_threadsafe(self._finish)
+
+    def _finish(self) -> None:
+        if not self.done.done():
+            self.done.set_result([outcome for outcome in self._outcomes if outcome is not None])
