@@ -1,0 +1,115 @@
+"""Runs the Protobuf compiler of grpcio-tools: `.proto` text in, descriptors out.
+
+What it reads was written by somebody else, so it gets a process of its own, a folder of its own, and little time. It
+opens no file outside that folder but its own well-known types: it takes an import for a path below its roots, and
+refuses `..` and the like in one.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
+
+from services.sidecar import metrics
+from services.sidecar.schemas.schema import SchemaError
+
+MAX_SECONDS = 20.0
+"""A schema takes about 0.1 s; a busy machine may need its time."""
+MAX_AT_ONCE = 2
+"""Compilers that run at the same time; others wait their turn."""
+MAX_FILES = 500
+MAX_TEXT_BYTES = 4 * 1024 * 1024
+"""Of one schema with everything that it imports."""
+MAX_MESSAGE_CHARACTERS = 1000
+"""Of what the compiler says."""
+
+_PATH = re.compile(r"[A-Za-z0-9_@+][A-Za-z0-9_@+.\-]{0,199}(/[A-Za-z0-9_@+][A-Za-z0-9_@+.\-]{0,199}){0,30}")
+_LOG_LINE = re.compile(r"^(WARNING: All log messages|[IWEF]\d{4} ).*\n?", re.MULTILINE)
+
+_turn = threading.BoundedSemaphore(MAX_AT_ONCE)
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a file may be called so: segments that neither hide nor lead upwards."""
+    return _PATH.fullmatch(name) is not None
+
+
+def compiled(
+    texts: Mapping[str, str], wanted: list[str], libraries: Sequence[FileDescriptorSet]
+) -> list[FileDescriptorProto]:
+    """Descriptors of the wanted files and of all that they import, from texts by import path or from the libraries.
+
+    SchemaError with the compiler's words. Blocks; not for the event loop.
+    """
+    _check_bounds(texts)
+    started = time.monotonic()
+    if not _turn.acquire(timeout=MAX_SECONDS):
+        raise SchemaError(f"the Protobuf compiler is busy: no turn within {MAX_SECONDS:.0f} s; try again later")
+    try:
+        with tempfile.TemporaryDirectory(prefix="kafka-mesh-protobuf-") as folder:
+            return _compiled_in(Path(folder), texts, wanted, libraries)
+    except OSError as error:
+        raise SchemaError(f"the Protobuf compiler cannot be run: {error}") from None
+    finally:
+        _turn.release()
+        metrics.protobuf_compile_seconds.observe(time.monotonic() - started)
+
+
+def _check_bounds(texts: Mapping[str, str]) -> None:
+    for name in texts:
+        if not is_import_path(name):
+            raise SchemaError(f"a schema is referred to as {name[:200]!r}, which is no path of a .proto file")
+    if len(texts) > MAX_FILES:
+        raise SchemaError(f"the schema has {len(texts)} files with its references; at most {MAX_FILES} are compiled")
+    size = sum(len(text) for text in texts.values())
+    if size > MAX_TEXT_BYTES:
+        raise SchemaError(f"the schema with its references has {size} characters; at most {MAX_TEXT_BYTES}")
+
+
+def _compiled_in(
+    folder: Path, texts: Mapping[str, str], wanted: list[str], libraries: Sequence[FileDescriptorSet]
+) -> list[FileDescriptorProto]:
+    sources = folder / "sources"
+    for name, text in texts.items():
+        file = sources / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file.write_bytes(text.encode())
+        except UnicodeEncodeError as error:
+            raise SchemaError(f"{name} is not text: {error.reason} at {error.start}") from None
+    for number, library in enumerate(libraries):
+        (folder / f"library{number}").write_bytes(library.SerializeToString())
+    found_in = ":".join(f"../library{number}" for number in range(len(libraries)))
+    command = [sys.executable, "-I", "-m", "grpc_tools.protoc"]
+    command += ["-I.", f"--descriptor_set_in={found_in}", "--include_imports", "--descriptor_set_out=../compiled"]
+    try:
+        ended = subprocess.run(
+            [*command, *wanted],
+            cwd=sources,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=MAX_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SchemaError(f"the Protobuf compiler did not end within {MAX_SECONDS:.0f} s") from None
+    if ended.returncode != 0:
+        raise SchemaError(f"no valid .proto file: {_words(ended.stderr) or f'exit status {ended.returncode}'}")
+    try:
+        return list(FileDescriptorSet.FromString((folder / "compiled").read_bytes()).file)
+    except DecodeError as error:
+        raise SchemaError(f"the Protobuf compiler's answer cannot be read: {error}") from None
+
+
+def _words(said: bytes) -> str:
+    """What the compiler complains of, without its log lines and warnings, on one line."""
+    lines = _LOG_LINE.sub("", said.decode(errors="replace")).splitlines()
+    complaints = [line.strip() for line in lines if line.strip() and " warning: " not in line]
+    return "; ".join(complaints)[:MAX_MESSAGE_CHARACTERS]

@@ -1,0 +1,101 @@
+"""A schema's file, ready for use: its messages in a descriptor pool that no other schema shares.
+
+Two schemas may well call different messages by one name, so nothing goes into the process's own pool.
+"""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from services.sidecar.formats.codec import FormatError
+from services.sidecar.formats.protobuf.message_path import FIRST, MessagePath
+from services.sidecar.formats.protobuf.sources import sources_of
+from services.sidecar.schemas.schema import RegisteredSchema, SchemaError
+
+MAX_KEPT = 64
+"""Files kept for further messages of a schema, and for the same text under another id. Codecs hold theirs anyway."""
+MAX_NAMES_SHOWN = 10
+
+
+class SchemaFile:
+    """SchemaError when the schema cannot be used. Making it blocks; using it does not."""
+
+    def __init__(self, schema: RegisteredSchema) -> None:
+        sources = sources_of(schema)
+        if not sources.messages:
+            raise SchemaError("the schema has no message")
+        self.pool = DescriptorPool()
+        try:
+            for file in sources.files:
+                self.pool.AddSerializedFile(file.SerializeToString())
+        except TypeError as error:
+            raise SchemaError(f"not a valid Protobuf schema: {error}") from None
+        self._names = sources.messages
+        self._paths = {name: path for path, name in sources.messages.items()}
+        self._package = sources.files[-1].package
+        self._classes: dict[MessagePath, type[Message]] = {}
+
+    def path_of(self, name: str | None) -> MessagePath:
+        """Of a message by its full name, or its name within the package (`Outer.Inner`); by default the first."""
+        if not name:
+            return FIRST
+        path = self._paths.get(name.removeprefix("."), self._paths.get(f"{self._package}.{name}"))
+        if path is None:
+            names = ", ".join(list(self._paths)[:MAX_NAMES_SHOWN])
+            more = f" and {len(self._paths) - MAX_NAMES_SHOWN} more" if len(self._paths) > MAX_NAMES_SHOWN else ""
+            raise SchemaError(f"the schema has no message {name[:200]!r}; it has {names}{more}")
+        return path
+
+    def message_class(self, path: MessagePath) -> type[Message]:
+        """FormatError when the path leads nowhere."""
+        found = self._classes.get(path)
+        if found is None:
+            name = self._names.get(path)
+            if name is None:
+                raise FormatError(f"its message indexes {list(path)} name no message of the schema")
+            found = self._classes[path] = GetMessageClass(self.pool.FindMessageTypeByName(name))
+        return found
+
+
+class SchemaFiles:
+    """The last files that were used; each is made once, whoever asks meanwhile waits for it."""
+
+    def __init__(self, most: int = MAX_KEPT) -> None:
+        self._most = most
+        self._files: OrderedDict[bytes, Future[SchemaFile]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, schema: RegisteredSchema) -> SchemaFile:
+        """SchemaError when the schema cannot be used. May block as long as the compiler takes."""
+        key = _digest(schema)
+        with self._lock:
+            file = self._files.get(key)
+            is_mine = file is None
+            if file is None:
+                file = self._files[key] = Future()
+            self._files.move_to_end(key)
+            while len(self._files) > self._most:
+                self._files.popitem(last=False)
+        if is_mine:
+            try:
+                file.set_result(SchemaFile(schema))
+            except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it, whatever it is
+                with self._lock:
+                    self._files.pop(key, None)  # the compiler may only have been busy
+                file.set_exception(error)
+        return file.result()
+
+
+def _digest(schema: RegisteredSchema) -> bytes:
+    """The same for the same text with the same references."""
+    digest = hashlib.sha256()
+    for name, one in (("", schema), *sorted(schema.references.items(), key=lambda item: item[0])):
+        for part in (name, one.kind.value, one.text):
+            encoded = part.encode(errors="surrogatepass")
+            digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.digest()
