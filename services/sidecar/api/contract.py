@@ -1,0 +1,198 @@
+"""The contract, `openapi.yaml`, put to use: routes, the check of parameters and bodies, the scopes that a token needs.
+
+An endpoint's method is named like its operation: `operation.route(self.subscribe)` gives the route, with the path and
+the method that the document has. A request reaches the endpoint with parameters that fit; it finds them by
+`parameters(request)`. The body it reads itself, within its bound, and has it checked by `operation.body`.
+"""
+
+import functools
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.sidecar.api.schema_check import SchemaCheck, types_of
+from services.sidecar.faults import Fault, FaultKind, Violation, refused
+
+DOCUMENT = Path(__file__).with_name("openapi.yaml")
+METHODS = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a request says outside its body."""
+
+    name: str
+    place: str
+    """path, query or header."""
+    required: bool
+    first_name: str
+    """Another one's, when this is an alias of it."""
+    check: SchemaCheck
+
+    def given(self, request: Request) -> Any:
+        """As the schema has it, if the text can be that; None when it is not there."""
+        source: Mapping[str, Any] = {
+            "path": request.path_params,
+            "query": request.query_params,
+            "header": request.headers,
+        }[self.place]
+        text = source.get(self.name)
+        if text is None:
+            return None
+        types = types_of(self.check.schema)
+        if "integer" in types and _WHOLE_NUMBER.fullmatch(text):
+            return int(text)
+        return text == "true" if "boolean" in types and text in ("true", "false") else text
+
+    def missing(self, request: Request) -> Fault:
+        if self.place == "query":
+            return Fault(
+                FaultKind.VALIDATOR_REQUEST_PARAMETER_QUERY_MISSING,
+                f"Query parameter {self.name} is required on path {request.url.path} but not found in request.",
+            )
+        return Fault(
+            FaultKind.VALIDATOR_REQUEST_PARAMETER_MISSING, f"Parameter {self.name} is required but is missing."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path."""
+
+    name: str
+    method: str
+    path: str
+    scopes: frozenset[str]
+    """What a token must have, all of it; empty when nobody is asked for one."""
+    parameters: tuple[Parameter, ...]
+    bodies: Mapping[str, SchemaCheck]
+    """By content type."""
+    items: Mapping[str, SchemaCheck]
+    """Of content types with a value on each line."""
+    statuses: Mapping[int, Mapping[str, SchemaCheck]] = field(repr=False)
+    """What it may answer, by content type."""
+
+    def route(self, endpoint: Endpoint) -> Route:
+        """The endpoint where the document has it, called with parameters that fit."""
+
+        @functools.wraps(endpoint)
+        async def checked(request: Request) -> Response:
+            request.scope["operation"] = self
+            request.scope["parameters"] = self._parameters_of(request)
+            return await endpoint(request)
+
+        route = Route(self.path, checked, methods=[self.method], name=self.name)
+        route.methods = {self.method}  # without HEAD, which would read records and throw them away
+        return route
+
+    def body(self, value: Any, content_type: str = "application/json", pointer: str = "") -> Any:
+        """A body in the plain way (see `schema_check`); Fault with all that is wrong with it."""
+        return self.bodies[content_type].plain(value, pointer)
+
+    def item(self, value: Any, content_type: str, pointer: str = "") -> Any:
+        """One line of a body; as `body`."""
+        return self.items[content_type].plain(value, pointer)
+
+    def _parameters_of(self, request: Request) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        violations: list[Violation] = []
+        for parameter in self.parameters:
+            value = parameter.given(request)
+            if value is not None:
+                violations += parameter.check.violations(value, f"/{parameter.name}")
+                found.setdefault(parameter.first_name, value)
+            elif parameter.required:
+                raise parameter.missing(request)
+        if violations:
+            raise refused(violations)
+        return found
+
+
+class Contract:
+    """All operations of a document."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._components: Mapping[str, Any] = document.get("components", {})
+        self._checks: dict[str, SchemaCheck] = {}
+        self.operations: dict[str, Operation] = {}
+        for path, item in document["paths"].items():
+            for method in METHODS:
+                if method in item:
+                    operation = self._operation(path, method, item)
+                    self.operations[operation.name] = operation
+
+    @classmethod
+    def load(cls, path: Path = DOCUMENT) -> "Contract":
+        with path.open("rb") as text:
+            return cls(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+    def routes(self, *endpoints: Endpoint) -> list[Route]:
+        """The routes of endpoints, each by its name."""
+        return [self.operations[endpoint.__name__].route(endpoint) for endpoint in endpoints]
+
+    def _operation(self, path: str, method: str, item: Mapping[str, Any]) -> Operation:
+        given = item[method]
+        body = self._resolved(given.get("requestBody", {})).get("content", {})
+        answers = {int(status): self._resolved(answer) for status, answer in given["responses"].items()}
+        return Operation(
+            name=given["operationId"],
+            method=method.upper(),
+            path=path,
+            scopes=frozenset(scope for one in given["security"] for scopes in one.values() for scope in scopes),
+            parameters=tuple(self._parameters([*item.get("parameters", ()), *given.get("parameters", ())])),
+            bodies=self._checks_of(body, "schema"),
+            items=self._checks_of(body, "x-item-schema"),
+            statuses={
+                status: self._checks_of(answer.get("content", {}), "schema") for status, answer in answers.items()
+            },
+        )
+
+    def _parameters(self, given: Iterable[Mapping[str, Any]]) -> Iterable[Parameter]:
+        for one in map(self._resolved, given):
+            name = one["name"]
+            yield Parameter(
+                name, one["in"], one.get("required", False), one.get("x-alias-of", name), self._check(one["schema"])
+            )
+
+    def _checks_of(self, content: Mapping[str, Any], member: str) -> dict[str, SchemaCheck]:
+        return {content_type: self._check(one[member]) for content_type, one in content.items() if member in one}
+
+    def _check(self, schema: Mapping[str, Any]) -> SchemaCheck:
+        """Each schema is compiled once, however many operations have it."""
+        key = repr(schema)
+        if key not in self._checks:
+            self._checks[key] = SchemaCheck(schema, self._components)
+        return self._checks[key]
+
+    def _resolved(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        reference = given.get("$ref")
+        if reference is None:
+            return given
+        kind, name = reference.removeprefix("#/components/").split("/")
+        resolved: Mapping[str, Any] = self._components[kind][name]
+        return resolved
+
+
+def operation_of(request: Request) -> Operation:
+    """What the request is for."""
+    operation: Operation = request.scope["operation"]
+    return operation
+
+
+def parameters(request: Request) -> dict[str, Any]:
+    """Path, query and header parameters that were given, checked, by their first names."""
+    given: dict[str, Any] = request.scope["parameters"]
+    return given
+
+
+CONTRACT = Contract.load()

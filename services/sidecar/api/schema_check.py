@@ -1,0 +1,182 @@
+"""Holds a JSON value against a schema of the contract, and says all that is wrong with it at once.
+
+Most requests say things the plain way: no null members, no aliases, whole numbers written as such. A strict twin of the
+schema knows only that way; what fits it is taken as it stands, at 0.3 us a record. What fits only the schema itself is
+rewritten to the plain way first, so the code behind sees one form. What fits neither is refused, in the words of the
+original's validator and with JSON pointers.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+
+from services.sidecar.faults import Violation, refused
+from services.sidecar.json_text import type_name
+
+MAX_VIOLATIONS = 100
+"""In one answer: a body of nonsense must not become an answer ten times its size."""
+
+Schema = Mapping[str, Any]
+_ANNOTATIONS = {"description", "examples", "example", "title", "default", "deprecated"}
+
+
+class SchemaCheck:
+    """One schema of the contract, compiled. `components` is where its references lead."""
+
+    def __init__(self, schema: Schema, components: Schema) -> None:
+        self._schema: Schema = inlined(schema, components)
+        self._full = jsonschema_rs.Draft202012Validator(self._schema)
+        # the only draft in which 5.0 is no integer
+        self._strict = jsonschema_rs.Draft4Validator(_strict(self._schema))
+
+    @property
+    def schema(self) -> Schema:
+        """Without references."""
+        return self._schema
+
+    def plain(self, value: Any, pointer: str = "") -> Any:
+        """The value in the plain way. Fault with all violations when it does not fit; `pointer` is where it stands."""
+        if self._strict.is_valid(value):
+            return value
+        if self._full.is_valid(value):
+            return _plain(value, self._schema)
+        raise refused(self.violations(value, pointer))
+
+    def violations(self, value: Any, pointer: str = "") -> list[Violation]:
+        """What is wrong; empty when it fits."""
+        found = (each for error in self._full.iter_errors(value) for each in _violations(error, self._schema, pointer))
+        return list(islice(found, MAX_VIOLATIONS))
+
+
+def inlined(schema: Any, components: Schema) -> Any:
+    """A schema with what it refers to in place of the references; what stands beside one, wins."""
+    if isinstance(schema, list):
+        return [inlined(one, components) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    resolved = {name: inlined(value, components) for name, value in schema.items() if name != "$ref"}
+    if reference := schema.get("$ref"):
+        target: Any = {"components": components}
+        for segment in reference.removeprefix("#/").split("/"):
+            target = target[segment]
+        return _merged(inlined(target, components), resolved)
+    return resolved
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = {**below, **above}
+    if "properties" in below and "properties" in above:
+        merged["properties"] = {**below["properties"], **above["properties"]}
+    return merged
+
+
+def _strict(schema: Any) -> Any:
+    """The twin: neither aliases nor nulls; in words that Draft 4 has."""
+    if isinstance(schema, list):
+        return [_strict(one) for one in schema if one != {"type": "null"}]
+    if not isinstance(schema, dict):
+        return schema
+    twin: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name == "properties":
+            twin[name] = {key: _strict(one) for key, one in value.items() if "x-alias-of" not in one}
+        elif name == "type" and isinstance(value, list):
+            twin[name] = [one for one in value if one != "null"]
+        elif name == "enum":
+            twin[name] = [one for one in value if one is not None]
+        elif name == "const":
+            twin["enum"] = [value]
+        elif name == "propertyNames":
+            twin["patternProperties"] = {value["pattern"]: _strict(schema.get("additionalProperties", {}))}
+        elif name not in _ANNOTATIONS and not name.startswith("x-"):
+            twin[name] = _strict(value)
+    if "patternProperties" in twin:
+        twin["additionalProperties"] = False
+    return twin
+
+
+def _plain(value: Any, schema: Schema) -> Any:
+    """A value that fits, by the first names of its members, without nulls, whole numbers as integers."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and "integer" in types_of(schema) else value
+    if isinstance(value, list):
+        items = schema.get("items", {})
+        return [_plain(one, items) for one in value]
+    if not isinstance(value, dict):
+        return value
+    properties = schema.get("properties", {})
+    others = schema.get("additionalProperties", {})
+    plain: dict[str, Any] = {}
+    for name, given in value.items():
+        member = properties.get(name, others if isinstance(others, dict) else {})
+        if given is None and name in properties:
+            continue
+        first_name = member.get("x-alias-of", name)
+        if first_name == name or value.get(first_name) is None:
+            plain[first_name] = _plain(given, member)
+    return plain
+
+
+def types_of(schema: Schema) -> set[str]:
+    """What a value may be; empty when the schema does not say."""
+    given = schema.get("type", [])
+    types = {given} if isinstance(given, str) else set(given)
+    for branch in schema.get("anyOf", ()):
+        types |= types_of(branch)
+    return types
+
+
+def _violations(error: Any, schema: Schema, pointer: str) -> Iterator[Violation]:
+    """One error of the validator, as the caller reads it: one for each member that nobody knows, else one."""
+    kind = error.kind.as_dict()
+    place = pointer + "".join(f"/{_escaped(segment)}" for segment in error.instance_path)
+    broken = _at(schema, error.schema_path[:-1])
+    match error.kind.name:
+        case "additionalProperties" | "unevaluatedProperties":
+            known = ", ".join(name for name, one in broken.get("properties", {}).items() if "x-alias-of" not in one)
+            for name in kind["unexpected"]:
+                yield Violation(f"{place}/{_escaped(name)}", f"unknown member (known: {known})")
+        case "required":
+            yield Violation(place, f"required property '{kind['property']}' not found")
+        case "type":
+            yield Violation(place, f"{type_name(error.instance)} found, {_expected(broken)} expected")
+        case "minimum":
+            yield Violation(place, f"must have a minimum value of {broken['minimum']}")
+        case "maximum":
+            yield Violation(place, f"must have a maximum value of {broken['maximum']}")
+        case "anyOf" if meant := _meant(error):
+            for one in meant:
+                yield from _violations(one, schema, pointer)
+        case _:
+            yield Violation(place, str(broken.get("x-refusal", error.message)))
+
+
+def _meant(error: Any) -> list[Any]:
+    """Of a choice for an object or a list, what is wrong by the schema that wants one; empty when none does."""
+    if not isinstance(error.instance, (dict, list)):
+        return []
+    branches: list[list[Any]] = error.kind.as_dict()["context"]
+    here = error.instance_path
+    return next((found for found in branches if not any(_is_other_type(one, here) for one in found)), [])
+
+
+def _is_other_type(error: Any, place: list[Any]) -> bool:
+    return bool(error.kind.name == "type" and error.instance_path == place)
+
+
+def _at(schema: Any, path: list[Any]) -> Schema:
+    for segment in path:
+        schema = schema[segment]
+    return schema if isinstance(schema, dict) else {}
+
+
+def _expected(schema: Schema) -> str:
+    given = schema.get("type", "")
+    types = [given] if isinstance(given, str) else [one for one in given if one != "null"]
+    return " or ".join(types)
+
+
+def _escaped(segment: object) -> str:
+    return str(segment).replace("~", "~0").replace("/", "~1")
