@@ -27,7 +27,7 @@ import structlog
 
 LOOK_SECONDS = 0.3
 """How often the elder looks for a claim, and the younger for the lock."""
-_TEXT = re.compile(r"(\d{1,18})-\S{1,80}")
+_TEXT = re.compile(r"(\d{1,18})-(\S{1,80})")
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,8 @@ class Incarnation:
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """None when it is none."""
-        return cls(int(found[1]), text.partition("-")[2]) if (found := _TEXT.fullmatch(text.strip())) else None
+        found = _TEXT.fullmatch(text.strip())
+        return cls(int(found[1]), found[2]) if found else None
 
 
 class Claim:
