@@ -11,6 +11,10 @@ from enum import Enum
 class FaultKind(Enum):
     """Name and value are what the caller reads as `message` and `code`."""
 
+    INVALID_AUTH_TOKEN = "ERR10000"
+    AUTH_TOKEN_EXPIRED = "ERR10001"
+    MISSING_AUTH_TOKEN = "ERR10002"
+    AUTH_TOKEN_SCOPE_MISMATCH = "ERR10005"
     RUNTIME_EXCEPTION = "ERR10010"
     SERVER_INFO_DISABLED = "ERR10013"
     CONTENT_TYPE_MISMATCH = "ERR10015"
@@ -46,6 +50,12 @@ class FaultKind(Enum):
     ILLEGAL_CONSUMER_STATE = "ERR12904"
     SIDECAR_SUPERSEDED = "ERR12905"
     CONSUMER_INSTANCES_NOT_RESTORED = "ERR12906"
+    TOKEN_ISSUER_UNAVAILABLE = "ERR12940"
+    REQUEST_BODY_TOO_SLOW = "ERR12941"
+    REQUEST_TOOK_TOO_LONG = "ERR12942"
+    TOO_MANY_OPEN_REQUESTS = "ERR12943"
+    TOO_MANY_CONNECTIONS = "ERR12944"
+    REQUEST_HEADERS_TOO_LARGE = "ERR12945"
 
 
 class Fault(Exception):  # noqa: N818  # what a caller did or met; not every one is an error of ours

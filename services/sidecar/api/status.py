@@ -1,13 +1,27 @@
 """Errors as the contract shows them: one JSON object, the same for every endpoint."""
 
 import orjson
+import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from services.sidecar import metrics
 from services.sidecar.faults import Fault, FaultKind
 
+log = structlog.get_logger(__name__)
+
 _HTTP_STATUS: dict[FaultKind, int] = {
+    FaultKind.INVALID_AUTH_TOKEN: 401,
+    FaultKind.AUTH_TOKEN_EXPIRED: 401,
+    FaultKind.MISSING_AUTH_TOKEN: 401,
+    FaultKind.AUTH_TOKEN_SCOPE_MISMATCH: 403,
+    FaultKind.TOKEN_ISSUER_UNAVAILABLE: 503,
+    FaultKind.REQUEST_BODY_TOO_SLOW: 408,
+    FaultKind.REQUEST_TOOK_TOO_LONG: 503,
+    FaultKind.TOO_MANY_OPEN_REQUESTS: 429,
+    FaultKind.TOO_MANY_CONNECTIONS: 503,
+    FaultKind.REQUEST_HEADERS_TOO_LARGE: 431,
     FaultKind.RUNTIME_EXCEPTION: 500,
     FaultKind.PATH_NOT_IMPLEMENTED: 404,
     FaultKind.SERVER_INFO_DISABLED: 404,
@@ -20,6 +34,22 @@ _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.ILLEGAL_CONSUMER_STATE: 409,
 }
 """All others are 400."""
+_REFUSED = {
+    FaultKind.MISSING_AUTH_TOKEN: "no token",
+    FaultKind.INVALID_AUTH_TOKEN: "invalid token",
+    FaultKind.AUTH_TOKEN_EXPIRED: "expired token",
+    FaultKind.AUTH_TOKEN_SCOPE_MISMATCH: "scope",
+    FaultKind.TOKEN_ISSUER_UNAVAILABLE: "issuer away",
+    FaultKind.REQUEST_BODY_TOO_SLOW: "slow body",
+    FaultKind.REQUEST_TOOK_TOO_LONG: "took too long",
+    FaultKind.TOO_MANY_OPEN_REQUESTS: "too many open requests",
+    FaultKind.TOO_MANY_CONNECTIONS: "too many connections",
+    FaultKind.REQUEST_HEADERS_TOO_LARGE: "large headers",
+    FaultKind.REQUEST_BODY_TOO_LARGE: "large body",
+}
+"""Labels of `refused_calls`."""
+RETRY_AFTER_SECONDS = "1"
+"""What fills up here empties again within moments."""
 
 
 def json_response(content: object, status: int = 200) -> Response:
@@ -41,12 +71,37 @@ def status_response(fault: Fault) -> Response:
     }
     if fault.metadata is not None:
         shown["metadata"] = fault.metadata
-    return json_response(shown, status)
+    response = json_response(shown, status)
+    response.headers.update(_headers(fault, status))
+    return response
+
+
+def refusal(fault: Fault) -> Response:
+    """As `status_response`; counted and logged where a call was not let in."""
+    if reason := _REFUSED.get(fault.kind):
+        metrics.refused_calls.labels(reason).inc()
+        log.debug("refused", code=fault.kind.value, reason=fault.description)
+    return status_response(fault)
+
+
+def _headers(fault: Fault, status: int) -> dict[str, str]:
+    """What tells a client that knows no codes of ours how to go on."""
+    match status:
+        case 401 if fault.kind is FaultKind.MISSING_AUTH_TOKEN:
+            return {"WWW-Authenticate": "Bearer"}
+        case 401:
+            return {"WWW-Authenticate": 'Bearer error="invalid_token"'}
+        case 403:
+            return {"WWW-Authenticate": 'Bearer error="insufficient_scope"'}
+        case 429 | 503:
+            return {"Retry-After": RETRY_AFTER_SECONDS}
+        case _:
+            return {}
 
 
 async def on_fault(request: Request, error: Exception) -> Response:
     assert isinstance(error, Fault)
-    return status_response(error)
+    return refusal(error)
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

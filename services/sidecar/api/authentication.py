@@ -1,0 +1,58 @@
+"""Asks who calls, before a request's body is read: a token that counts, with the scopes that the operation names.
+
+The guard stands around each route, so what the contract does not know is guarded too: whatever is under `/adm/` for
+administrators, the rest for whoever has a token. A path that does not exist is 404 for everyone, as in the original.
+Which topics a caller may touch is known only where a request is understood: endpoints ask `caller_of(request)`.
+"""
+
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.sidecar.api.contract import CONTRACT
+from services.sidecar.security.callers import ADMIN, ANYONE, Caller
+from services.sidecar.security.tokens import TokenVerifier
+
+_CALLER = "kafka_mesh.caller"
+
+
+def guard(routes: Iterable[BaseRoute], verifier: TokenVerifier) -> None:
+    """Lets nobody through to these routes without the token that they need."""
+    for route in routes:
+        if not isinstance(route, Route | Mount):
+            raise TypeError(f"no guard fits around {route!r}")
+        scopes = _scopes(route)
+        if scopes is not None:
+            route.app = _Guarded(route.app, verifier, scopes)
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Who calls; anyone, where nobody is asked for a token."""
+    caller: Caller = connection.scope.get(_CALLER, ANYONE)
+    return caller
+
+
+def _scopes(route: Route | Mount) -> frozenset[str] | None:
+    """None where nobody is asked for a token."""
+    operation = CONTRACT.operations.get(route.name or "")
+    if operation is not None:
+        return operation.scopes or None
+    return frozenset({ADMIN}) if f"{route.path}/".startswith("/adm/") else frozenset()
+
+
+class _Guarded:
+    """ASGI middleware around one route."""
+
+    def __init__(self, app: ASGIApp, verifier: TokenVerifier, scopes: frozenset[str]) -> None:
+        self._app = app
+        self._verifier = verifier
+        self._scopes = scopes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller = await self._verifier.caller(Headers(scope=scope).get("authorization", ""))
+        caller.check_scopes(self._scopes)
+        scope[_CALLER] = caller
+        await self._app(scope, receive, send)

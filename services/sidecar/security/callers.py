@@ -1,0 +1,151 @@
+"""What a caller may do: scopes, and the topics to which a scope may be narrowed.
+
+A scope allows an operation: the OpenAPI document says which. `kafka:w` and `kafka:r` may be narrowed to topics by a
+third part: `kafka:w:orders.*` allows what asks for `kafka:w`, for topics whose whole name fits; `*` stands for any
+characters, everything else for itself. Several of them add up, and the plain scope is all topics.
+
+Writing needs the topic among those of `kafka:w`. Reading (to subscribe, be assigned, seek, commit, get records) needs
+it among those of `kafka:r`; a token that has no `kafka:r` at all may subscribe by its `kafka:w`, as the original's.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from services.sidecar.faults import Fault, FaultKind
+
+WRITE, READ, ADMIN = "kafka:w", "kafka:r", "kafka:admin"
+
+_LITERAL = re.compile(r"(?P<plain>[A-Za-z0-9_-])|\\(?P<escaped>[._-])")
+"""A character of a regular expression that stands for itself."""
+_MAY_BE_NONE = ("*", "?", "{")
+"""What makes the character before it one that need not be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics by patterns with `*`."""
+
+    patterns: tuple[str, ...]
+
+    def covers(self, topic: str) -> bool:
+        return any(fnmatch.fnmatchcase(topic, _escaped(pattern)) for pattern in self.patterns)
+
+    def cover_all_of(self, expression: str) -> bool:
+        """Whether every name that a regular expression fits whole is among these, as far as its beginning shows it."""
+        beginning, is_whole = literal_beginning(expression)
+        if is_whole:
+            return self.covers(beginning)
+        return any(
+            pattern.endswith("*") and "*" not in pattern[:-1] and beginning.startswith(pattern[:-1])
+            for pattern in self.patterns
+        )
+
+    def __str__(self) -> str:
+        return " ".join(self.patterns) or "none"
+
+
+EVERY_TOPIC, NO_TOPIC = Topics(("*",)), Topics(())
+
+
+def _escaped(pattern: str) -> str:
+    """fnmatch knows more signs than `*`; a topic's name has none of them."""
+    return pattern.replace("[", "[[]").replace("?", "[?]")
+
+
+def literal_beginning(expression: str) -> tuple[str, bool]:
+    """What every name that the expression fits begins with, for sure, and whether there is nothing else to it."""
+    if "|" in expression:
+        return "", False
+    rest = expression.removeprefix("^")
+    literal: list[str] = []
+    while found := _LITERAL.match(rest):
+        literal.append(found["plain"] or found["escaped"])
+        rest = rest[found.end() :]
+    if literal and rest.startswith(_MAY_BE_NONE):
+        literal.pop()
+    return "".join(literal), not rest
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever showed a token."""
+
+    name: str
+    """As the token says it, for log lines."""
+    scopes: frozenset[str]
+    """Without the part that narrows them."""
+    topics: dict[str, Topics] = field(default_factory=dict)
+    """By scope; every topic where a scope is not here."""
+    expires_at: float = float("inf")
+    """By the wall clock: when the token does not count any more."""
+
+    @classmethod
+    def of(cls, name: str, scopes: Iterable[str], expires_at: float = float("inf")) -> Caller:
+        """From the scopes as a token has them."""
+        plain: set[str] = set()
+        narrowed: dict[str, list[str]] = {}
+        for scope in scopes:
+            base, separator, pattern = _parted(scope)
+            if separator:
+                narrowed.setdefault(base, []).append(pattern)
+            else:
+                plain.add(scope)
+        topics = {base: Topics(tuple(patterns)) for base, patterns in narrowed.items() if base not in plain}
+        return cls(name, frozenset(plain | narrowed.keys()), topics, expires_at)
+
+    def check_scopes(self, needed: frozenset[str]) -> None:
+        """Fault, in the original's words, when one of them is lacking."""
+        if not needed <= self.scopes:
+            has, wants = (f"[{', '.join(sorted(scopes))}]" for scopes in (self.scopes, needed))
+            raise _mismatch(f"Scopes {has} in authorization token and specification scopes {wants} are not matched")
+
+    @property
+    def writes(self) -> Topics:
+        return self._topics_of(WRITE)
+
+    @property
+    def reads(self) -> Topics:
+        return self._topics_of(READ if READ in self.scopes else WRITE)
+
+    @property
+    def reads_everything(self) -> bool:
+        return "*" in self.reads.patterns
+
+    def check_writes(self, topics: Iterable[str]) -> None:
+        """Fault, naming the first topic that is not this caller's."""
+        _check(self.writes, topics, "written to")
+
+    def check_reads(self, topics: Iterable[str], expression: str | None = None) -> None:
+        """As `check_writes`, of topics that are read, or of all that a subscription's expression may come to fit."""
+        _check(self.reads, topics, "read")
+        if expression is not None and not self.reads.cover_all_of(expression):
+            text = f"Not every topic that fits {expression!r} may be read by this token, only {self.reads}"
+            raise _mismatch(f"{text}; an expression has to begin as they do, with dots written \\\\.")
+
+    def _topics_of(self, scope: str) -> Topics:
+        return self.topics.get(scope, EVERY_TOPIC if scope in self.scopes else NO_TOPIC)
+
+
+ANYONE = Caller("anyone", frozenset({WRITE, READ}))
+"""Whoever calls a sidecar that asks for no tokens."""
+
+
+def _parted(scope: str) -> tuple[str, str, str]:
+    for base in (WRITE, READ):
+        if scope.startswith(f"{base}:"):
+            return base, ":", scope[len(base) + 1 :]
+    return scope, "", ""
+
+
+def _check(allowed: Topics, topics: Iterable[str], verb: str) -> None:
+    for topic in topics:
+        if not allowed.covers(topic):
+            raise _mismatch(f"Topic {topic!r} may not be {verb} by this token, only {allowed}")
+
+
+def _mismatch(text: str) -> Fault:
+    return Fault(FaultKind.AUTH_TOKEN_SCOPE_MISMATCH, text)
