@@ -8,6 +8,7 @@ from typing import Any
 from starlette.datastructures import Headers
 
 from services.sidecar.api.exchange import MAX_ID_LENGTH
+from services.sidecar.formats import Format
 from services.sidecar.producing.headers import RequestHeaders, Trace
 from services.sidecar.producing.records import (
     CORRELATION_HEADER,
@@ -58,7 +59,8 @@ def _side(name: str, members: Mapping[str, Any]) -> Side:
         version=members.get(f"{name}SchemaVersion"),
         subject=members.get(f"{name}SchemaSubject"),
     )
-    return Side(name, members.get(f"{name}Format"), schema)
+    format_ = members.get(f"{name}Format")
+    return Side(name, None if format_ is None else Format.parse(format_), schema)
 
 
 def _record(members: Mapping[str, Any]) -> RecordRequest:

@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.sidecar.api.contract import CONTRACT, operation_of
 from services.sidecar.api.produce_requests import HeaderPolicy, produce_request
 from services.sidecar.api.requests import body_of, parsed
-from services.sidecar.api.shapes import PRODUCE
 from services.sidecar.api.status import json_response
 from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.producer import RecordProducer
@@ -40,7 +40,7 @@ class ProducerEndpoints:
         self._headers = headers
 
     def routes(self) -> list[Route]:
-        return [Route("/producers/{topic}", self.produce, methods=["POST"])]
+        return CONTRACT.routes(self.produce)
 
     async def produce(self, request: Request) -> Response:
         body = await body_of(request, self._max_request_bytes)
@@ -51,7 +51,7 @@ class ProducerEndpoints:
         return _answer(await self._producer.send(request.path_params["topic"], records))
 
     def _records(self, request: Request, body: bytes) -> list[Outgoing]:
-        members = PRODUCE(parsed(request, body), "")
+        members = operation_of(request).body(parsed(request, body))
         asked = produce_request(request.path_params["topic"], members)
         return self._serializer.serialize(asked, HeaderWriter(self._headers.of(request.headers)))
 
