@@ -7,11 +7,11 @@ from typing import Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
 from services.gateway.downstream.mesh import ClientLimits
 from services.gateway.listeners import TLS_SCHEME, Listener, ListenList, listeners
 from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscription, Telemetry
-from services.gateway.server_certificate import TlsFiles, load
 from services.gateway.upstream.brokers import UpstreamLimits
 
 KIB, MIB = 1024, 1024 * 1024

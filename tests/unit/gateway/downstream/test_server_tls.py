@@ -12,9 +12,9 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from services.gateway.downstream import server_tls
+from mesh import server_certificate
+from mesh.server_certificate import TlsFiles
 from services.gateway.downstream.server_tls import ServerTls
-from services.gateway.server_certificate import TlsFiles
 from tests.fixtures.certificates import Authority, Signed
 
 HOST = "101.kafka.example.com"
@@ -77,7 +77,7 @@ async def staged(folder: Path, *, client_ca: bool) -> AsyncIterator[Stage]:
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_tls, "LOOK_S", 0.02)
+    monkeypatch.setattr(server_certificate, "LOOK_S", 0.02)
 
 
 @pytest.fixture

@@ -1,0 +1,113 @@
+"""A server's certificate, from the files that its settings name, as they are now.
+
+Theory of operation
+1. All listeners share one context whose only task is to greet: as soon as a client has said hello, it goes on with the
+   context that was loaded last. So a renewed certificate, or other authorities of clients, count for every connection
+   that is made from then on, and for no other.
+2. The files are looked at every few seconds. What can't be loaded is said once, and what was loaded last stays.
+"""
+
+import asyncio
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from mesh.secret_references import UnresolvedReferenceError, resolve
+
+LOOK_S: Final = 5.0
+
+Seen = tuple[tuple[int, int, int] | None, ...]
+"""Of each file: inode, time of change, size; None for one that is not there."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What the settings name."""
+
+    certificate: Path
+    """With the authorities between it and the one that clients trust."""
+    key: Path
+    key_password: str = field(default="", repr=False)
+    """May be a reference."""
+    client_ca: Path | None = None
+    """Clients must show a certificate of one of these authorities."""
+    client_may_have_none: bool = False
+    """A client without a certificate is let in all the same; one with a certificate of others is not."""
+
+
+class TlsFilesError(ValueError):
+    """A certificate, a key or an authority can't be used: which setting, which file, and why."""
+
+
+def load(files: TlsFiles) -> ssl.SSLContext:
+    """TLS 1.2 or newer; reads files. Raises TlsFilesError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    place = f"tls_certificate {files.certificate}, tls_key {files.key}"
+    try:
+        for path in (files.certificate, files.key):
+            path.open("rb").close()  # OpenSSL's own error would not say which of two files is missing
+        # An empty password is given too: without one OpenSSL would ask at the terminal.
+        context.load_cert_chain(files.certificate, files.key, resolve(files.key_password))
+        if files.client_ca is not None:
+            place = f"tls_client_ca {files.client_ca}"
+            context.load_verify_locations(files.client_ca)
+            context.verify_mode = ssl.CERT_OPTIONAL if files.client_may_have_none else ssl.CERT_REQUIRED
+    except ssl.SSLError as error:
+        reason = "not in PEM, do not belong together, or tls_key_password does not open the key"
+        raise TlsFilesError(f"{place}: {reason} ({error.reason or 'unknown format'})") from None
+    except UnresolvedReferenceError as error:
+        raise TlsFilesError(f"tls_key_password: {error}") from None
+    except OSError as error:
+        raise TlsFilesError(f"{place}: {error.filename or ''} {error.strerror or type(error).__name__}") from None
+    return context
+
+
+class ServerCertificate:
+    """See above. Loads the files when it is made: TlsFilesError."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._seen = _look(files)
+        self._current = load(files)
+        self.context = load(files)
+        """For servers."""
+        self.context.sni_callback = self._greet
+
+    def _greet(self, connection: ssl.SSLObject, host: str | None, _: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+    async def follow_files(self) -> None:
+        """Never ends by itself."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await asyncio.to_thread(self._look_again)
+
+    def _look_again(self) -> None:
+        seen = _look(self._files)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._current = load(self._files)
+        except TlsFilesError as error:
+            log.error("certificates could not be loaded again, the last ones serve", reason=str(error))
+        else:
+            log.info("certificates loaded again", certificate=str(self._files.certificate))
+
+
+def _look(files: TlsFiles) -> Seen:
+    return tuple(_stat(path) for path in (files.certificate, files.key, files.client_ca) if path is not None)
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
