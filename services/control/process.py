@@ -31,6 +31,7 @@ from services.control.decisions.freezing import Freezing
 from services.control.decisions.history import History
 from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
+from services.control.decisions.order_following import OrderFollowing
 from services.control.decisions.past import Past
 from services.control.decisions.probes import Probes
 from services.control.decisions.record_progress import RecordProgress
@@ -39,6 +40,8 @@ from services.control.decisions.registering import Registering
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS, Rollouts
 from services.control.decisions.rules import RuleDecisions
 from services.control.decisions.schedules import Schedules
+from services.control.decisions.sidecar_orders import SidecarOrders
+from services.control.decisions.sidecars import Sidecars
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
 from services.control.settings import ControlSettings
@@ -106,6 +109,9 @@ class Control:
         )
         record_rules = RecordRuleDecisions(self.journal, self._turns, self.connections)
         self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)
+        sidecars = Sidecars(lambda: self.journal.view.instances)
+        self.orders = SidecarOrders(self.journal, sidecars)
+        self._following = OrderFollowing(self.journal, sidecars)
         calls = Calls(self.audit, FreezeGate(self.journal))
         past_store = PastStore(self._database)
         past = Past(self.journal, past_store)
@@ -126,7 +132,9 @@ class Control:
                 self.connections,
                 PastAnswers(self.journal, past, History(past_store), self.connections),
             ),
-            "InstanceService": InstanceService(self.journal, InstanceDecisions(self.journal), self.members),
+            "InstanceService": InstanceService(
+                self.journal, InstanceDecisions(self.journal), self.orders, self._following, self.members, sidecars
+            ),
             "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
         }
@@ -149,6 +157,8 @@ class Control:
         self._spawn("registering", self._registering.run())
         self._spawn("schedules", self.schedules.run())
         self._spawn("canaries", self._canaries.run())
+        self._spawn("orders", self.orders.run())
+        self._spawn("followers of orders", self._following.run())
         self._spawn("settling", self._settle_strays())
 
     async def stop(self) -> None:

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, record_rules
+from mesh.rpc import admin, instances, record_rules
+from services.control.domain.instances import name_of
 
-QUESTIONS = ("/Get", "/List", "/Explain", "/Watch", "/Test", "/Diff", "/DryRun", "/Beat", "/Report")
+QUESTIONS = ("/Get", "/List", "/Describe", "/Explain", "/Watch", "/Follow", "/Test", "/Diff", "/DryRun", "/Beat")
 """How methods begin that decide nothing."""
+REPORT = "/Report"
+"""Of routers: it decides nothing either. ReportOrder does."""
 LONGEST_PROBLEM = 4_000
 
 
@@ -29,7 +32,8 @@ UNKNOWN = Introduction()
 
 def is_command(method: str) -> bool:
     """Whether the method wants to change something."""
-    return not method[method.rindex("/") :].startswith(QUESTIONS)
+    name = method[method.rindex("/") :]
+    return name != REPORT and not name.startswith(QUESTIONS)
 
 
 def audit_event(
@@ -67,6 +71,10 @@ def _resource(request: Message) -> str:
             return f"rules/{request.rule.rule_id}"
         case record_rules.CreateRecordRuleRequest():
             return f"recordrules/{request.record_rule.record_rule_id}"
+        case instances.PlaceOrderRequest():
+            return request.target
+        case instances.RegisterInstanceRequest():
+            return name_of(request.instance)
         case admin.SetRuleRequest():
             kind = request.match.WhichOneof("kind") or ""
             return f"rules with {kind} {getattr(request.match, kind)}" if kind else "rules"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from google.protobuf.message import Message
 
+from mesh.rpc import instances
 from services.control.api.auditing import is_command
 from services.control.domain.freezing import refusal
+from services.control.domain.sidecar_commands import reads_only
 from services.control.store.journal import Journal
 
-PASSES = ("Freeze", "Thaw", "CancelScheduledChange", "EndCanary", "RegisterInstance", "RemoveInstance")
+PASSES = ("Freeze", "Thaw", "CancelScheduledChange", "EndCanary", "RegisterInstance", "RemoveInstance", "ReportOrder")
 """Methods that come in: they change no decision, or take one back."""
 
 
@@ -26,6 +28,8 @@ class FreezeGate:
         """Refuses a command while the mesh is frozen; one that only checks, or that was answered before, comes in."""
         frozen = self._journal.view.frozen
         if frozen is None or not is_command(method) or method.rpartition("/")[2] in PASSES:
+            return
+        if isinstance(request, instances.PlaceOrderRequest) and reads_only(request.command):
             return
         options = getattr(request, "options", request)
         if getattr(options, "validate_only", False):

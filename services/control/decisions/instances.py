@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mesh.rpc import events
 from services.control.domain.errors import NotAllowed
-from services.control.domain.instances import registered, removed
+from services.control.domain.instances import name_of, registered, removed
 from services.control.store.journal import Caller, Draft, Journal
 
 
@@ -17,8 +17,8 @@ class InstanceDecisions:
     async def register(self, wanted: events.ConsumerInstance, caller: Caller) -> events.ConsumerInstance:
         """The instance as it is now; an instance that is there already, just like this, makes no event."""
         await self._journal.first_time(caller)
-        name = f"instances/{wanted.group}.{wanted.instance_id}"
-        event = registered(self._journal.view.instances.get(name), wanted)
+        name = name_of(wanted)
+        event = registered(self._journal.view.instances, wanted)
         if event is None:
             return self._journal.view.instances[name]
         await self._journal.append([Draft(name, event)], caller, rests_on=lambda view: view.instances.get(name))

@@ -1,7 +1,8 @@
 """A frozen mesh: every change is refused, and who froze it, when and why is said, until somebody thaws it.
 
 `FREED` is the one list of what may happen all the same: thawing, what sidecars tell of their consumers, and the end of
-what had begun before. Whatever is not there is refused, an event that is new to this file, too.
+what had begun before; beside it only orders that ask a sidecar something. Whatever is not there is refused, an event
+that is new to this file, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from google.protobuf.message import Message
 
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.sidecar_commands import reads_only
 
 FREEZE_STREAM = "freeze"
 FREED: tuple[type[Message], ...] = (
@@ -22,13 +24,20 @@ FREED: tuple[type[Message], ...] = (
     events.RolloutSwitched,
     events.RolloutAborted,
     events.ScheduledChangeEnded,
+    events.SidecarOrderEnded,
 )
 
 
 def refuse_while_frozen(frozen: events.Event | None, payloads: Iterable[Message]) -> None:
     """Refuses events that would change a frozen mesh."""
-    if frozen is not None and not all(isinstance(payload, FREED) for payload in payloads):
+    if frozen is not None and not all(map(_is_free, payloads)):
         raise refusal(frozen)
+
+
+def _is_free(payload: Message) -> bool:
+    if isinstance(payload, events.SidecarOrdered):
+        return reads_only(payload.order.command)
+    return isinstance(payload, FREED)
 
 
 def refusal(frozen: events.Event) -> NotAllowed:

@@ -2,40 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from mesh.rpc import events
-from services.control.domain.errors import InvalidField
+from services.control.domain.errors import Exists, InvalidField, NotAllowed
 
-FORMATS = ("binary", "json", "string")
+INSTANCES = "instances/"
+"""How names of instances begin: instances/{group}.{instance}."""
+FORMATS = ("binary", "json", "avro", "jsonschema", "protobuf", "string")
+OFFSET_RESETS = ("earliest", "latest", "none")
+GROUP_PROTOCOLS = ("classic", "consumer")
 LONGEST_NAME = 255
+LONGEST_PATTERN = 4_000
 MAX_TOPICS = 1000
+MAX_PARTITIONS = 10_000
+MAX_INSTANCES = 100_000
+"""Of all sidecars; each is held in memory."""
+NUL = "\0"
+"""No name has it, and PostgreSQL takes no text that does."""
+
+Instances = Mapping[str, events.ConsumerInstance]
+"""By instances/{group}.{instance}."""
 
 
-def registered(
-    known: events.ConsumerInstance | None, wanted: events.ConsumerInstance
-) -> events.ConsumerInstanceRegistered | None:
+def registered(known: Instances, wanted: events.ConsumerInstance) -> events.ConsumerInstanceRegistered | None:
     """An instance that is new, or that changed; None when it is known just like this.
 
     The last sidecar that tells of it holds it: a backend comes back through another one after a crash.
     """
-    for field, value in (("group", wanted.group), ("instance_id", wanted.instance_id), ("sidecar", wanted.sidecar)):
-        if not 1 <= len(value) <= LONGEST_NAME:
-            raise InvalidField(f"instance.{field}", f"needs 1 to {LONGEST_NAME} characters, got {len(value)}")
-    for field, value in (("key_format", wanted.key_format), ("value_format", wanted.value_format)):
-        if value not in ("", *FORMATS):
-            raise InvalidField(f"instance.{field}", f"{value!r} is not one of {', '.join(FORMATS)}")
-    if len(wanted.topics) > MAX_TOPICS:
-        raise InvalidField("instance.topics", f"{len(wanted.topics)} topics are more than {MAX_TOPICS}")
+    _check(wanted)
     instance = events.ConsumerInstance()
     instance.CopyFrom(wanted)
-    instance.name = f"instances/{wanted.group}.{wanted.instance_id}"
-    if known is not None:
-        instance.create_time.CopyFrom(known.create_time)
+    instance.name = name_of(wanted)
+    before = known.get(instance.name)
+    if before is not None and before.group != wanted.group:
+        text = f"instance {before.instance_id!r} of group {before.group!r} has the name {instance.name!r} already"
+        raise Exists(instance.name, f"{text}; with another instance id it can be told apart")
+    if before is not None:
+        instance.create_time.CopyFrom(before.create_time)
+    elif len(known) >= MAX_INSTANCES:
+        raise NotAllowed(
+            "TOO_MANY_INSTANCES", instance.name, f"control knows {len(known)} instances, and no more are possible"
+        )
     else:
         instance.create_time.FromDatetime(datetime.now(UTC))
-    return None if instance == known else events.ConsumerInstanceRegistered(instance=instance)
+    return None if instance == before else events.ConsumerInstanceRegistered(instance=instance)
 
 
 def removed(name: str, cause: str) -> events.ConsumerInstanceRemoved:
-    return events.ConsumerInstanceRemoved(name=name, cause=cause)
+    return events.ConsumerInstanceRemoved(name=name, cause=cause.replace(NUL, ""))
+
+
+def name_of(instance: events.ConsumerInstance) -> str:
+    """The resource name."""
+    return f"{INSTANCES}{instance.group}.{instance.instance_id}"
+
+
+def _check(instance: events.ConsumerInstance) -> None:
+    for field in ("group", "instance_id", "sidecar"):
+        _check_text(field, getattr(instance, field), LONGEST_NAME)
+    _check_one_of(instance, "key_format", FORMATS)
+    _check_one_of(instance, "value_format", FORMATS)
+    _check_one_of(instance, "offset_reset", OFFSET_RESETS)
+    _check_one_of(instance, "group_protocol", GROUP_PROTOCOLS)
+    if instance.group_instance_id:
+        _check_text("group_instance_id", instance.group_instance_id, LONGEST_NAME)
+    if instance.min_bytes < -1:
+        raise InvalidField(
+            "instance.min_bytes", f"{instance.min_bytes} is below -1, which means: as soon as there is something"
+        )
+    if instance.request_wait_ms < 0:
+        raise InvalidField("instance.request_wait_ms", f"{instance.request_wait_ms} is negative; 0 means: at once")
+    _check_what_it_reads(instance)
+
+
+def _check_what_it_reads(instance: events.ConsumerInstance) -> None:
+    ways = [field for field in ("topics", "topic_pattern", "assigned_partitions") if getattr(instance, field)]
+    if len(ways) > 1:
+        raise InvalidField(f"instance.{ways[1]}", f"stands beside {ways[0]}; an instance reads by one of them")
+    for field, most in (("topics", MAX_TOPICS), ("assigned_partitions", MAX_PARTITIONS)):
+        number = len(getattr(instance, field))
+        if number > most:
+            raise InvalidField(f"instance.{field}", f"{number} are more than {most}")
+    for place, topic in enumerate(instance.topics):
+        _check_text(f"topics[{place}]", topic, LONGEST_NAME)
+    if instance.topic_pattern:
+        _check_text("topic_pattern", instance.topic_pattern, LONGEST_PATTERN)
+    for place, each in enumerate(instance.assigned_partitions):
+        _check_text(f"assigned_partitions[{place}].topic", each.topic, LONGEST_NAME)
+        if each.partition < 0:
+            raise InvalidField(f"instance.assigned_partitions[{place}].partition", f"{each.partition} is negative")
+
+
+def _check_text(field: str, text: str, longest: int) -> None:
+    if not 1 <= len(text) <= longest or NUL in text:
+        raise InvalidField(
+            f"instance.{field}", f"needs 1 to {longest} characters, none of them a zero byte; got {len(text)}"
+        )
+
+
+def _check_one_of(instance: events.ConsumerInstance, field: str, possible: tuple[str, ...]) -> None:
+    """What is not said is the sidecar's own default."""
+    said = getattr(instance, field)
+    if said not in ("", *possible):
+        raise InvalidField(f"instance.{field}", f"{said!r} is not one of {', '.join(possible)}")

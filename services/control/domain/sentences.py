@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import Any
 
 from google.protobuf.message import Message
@@ -13,6 +12,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from mesh.routing import ForwardingRule, NodeView, Subject
 from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, record_rules, routing
+from services.control.domain import sidecar_sentences
+from services.control.domain.sidecar_sentences import moment_text
 
 MOST_SENTENCES = 200
 """For one decision; of those left out only their number is told."""
@@ -141,21 +142,10 @@ def _aborted(event: events.Event, known: Known) -> Iterator[str]:
     yield f"revision {event.rollout_aborted.revision} given up: {event.rollout_aborted.cause}"
 
 
-def _instance_registered(event: events.Event, known: Known) -> Iterator[str]:
-    instance = event.consumer_instance_registered.instance
-    topics = ", ".join(instance.topics) or "nothing yet"
-    yield f"consumer {instance.name.removeprefix('instances/')} on {instance.sidecar} reads {topics}"
-
-
-def _instance_removed(event: events.Event, known: Known) -> Iterator[str]:
-    removed = event.consumer_instance_removed
-    yield f"consumer {removed.name.removeprefix('instances/')} removed: {removed.cause}"
-
-
 def _scheduled(event: events.Event, known: Known) -> Iterator[str]:
     change = event.change_scheduled
     command = change.command.TypeName().rpartition(".")[2].removesuffix("Request")
-    yield f"scheduled as {_schedule(change.name)} for {_moment(change.time)}: {command}"
+    yield f"scheduled as {_schedule(change.name)} for {moment_text(change.time)}: {command}"
 
 
 def _schedule_ended(event: events.Event, known: Known) -> Iterator[str]:
@@ -211,7 +201,7 @@ def _record_rule_resumed(event: events.Event, known: Known) -> Iterator[str]:
 def _record_rule_rewound(event: events.Event, known: Known) -> Iterator[str]:
     rewound = event.record_rule_rewound
     kind = rewound.start.WhichOneof("kind") or "nowhere"
-    where = _moment(rewound.start.time) if kind == "time" else kind
+    where = moment_text(rewound.start.time) if kind == "time" else kind
     if kind == "offsets":
         where = f"{len(rewound.start.offsets.offsets)} offsets of {rewound.start.offsets.topic}"
     yield f"record rule {rewound.record_rule_id} begins again from {where}"
@@ -248,8 +238,10 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "rule_set_changed": _rules_changed,
     "rollout_switched": _switched,
     "rollout_aborted": _aborted,
-    "consumer_instance_registered": _instance_registered,
-    "consumer_instance_removed": _instance_removed,
+    "consumer_instance_registered": lambda event, _: sidecar_sentences.instance_registered(event),
+    "consumer_instance_removed": lambda event, _: sidecar_sentences.instance_removed(event),
+    "sidecar_ordered": lambda event, _: sidecar_sentences.ordered(event),
+    "sidecar_order_ended": lambda event, _: sidecar_sentences.order_ended(event),
     "change_scheduled": _scheduled,
     "scheduled_change_ended": _schedule_ended,
     "mesh_frozen": _frozen,
@@ -283,7 +275,7 @@ def message_differences(before: Message, after: Message, path: str = "") -> Iter
 
 def _value(of: Any, value: object) -> str:
     if isinstance(value, Timestamp):
-        return _moment(value)
+        return moment_text(value)
     if of.enum_type is not None and isinstance(value, int):
         return str(of.enum_type.values_by_number[value].name.lower())
     if isinstance(value, bool):
@@ -292,7 +284,3 @@ def _value(of: Any, value: object) -> str:
         return str(value) or "none"
     shown = [" ".join(str(each).split()) for each in value]  # type: ignore[attr-defined]  # what is left is repeated
     return ", ".join(shown) or "none"
-
-
-def _moment(time: Timestamp) -> str:
-    return time.ToDatetime(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -10,9 +10,12 @@ from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState, fold, is_pending
 from mesh.rpc import events
 from services.control.domain.freezing import FREEZE_STREAM
+from services.control.domain.instances import INSTANCES
 from services.control.domain.record_rules import RecordRuleSet
 from services.control.domain.rules import RuleSet
 from services.control.domain.schedules import SCHEDULES
+from services.control.domain.sidecar_commands import SIDECARS
+from services.control.domain.sidecar_orders import Orders, fold_orders
 
 RULES_STREAM = "rules"
 FIRST_ORDINAL = 1
@@ -41,6 +44,8 @@ class MeshView:
     next_ordinal: int = FIRST_ORDINAL
     """Above every ordinal ever given: they are not used again."""
     instances: Mapping[str, events.ConsumerInstance] = field(default_factory=dict)
+    orders: Orders = field(default_factory=Orders)
+    """What sidecars have been told."""
     record_rules: RecordRules = field(default_factory=dict)
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
@@ -109,6 +114,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         view,
         routing_position=event.position if _about_routing(event) else view.routing_position,
         record_rules=fold_record_rules(view.record_rules, event),
+        orders=fold_orders(view.orders, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -168,4 +174,4 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 
 
 def _about_routing(event: events.Event) -> bool:
-    return not event.stream.startswith(("instances/", STREAM_PREFIX, SCHEDULES, FREEZE_STREAM))
+    return not event.stream.startswith((INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM))

@@ -75,6 +75,8 @@ PAYLOADS: dict[type[Message], str] = {
     events.RecordRuleRewound: "record_rule_rewound",
     events.RecordRuleRemoved: "record_rule_removed",
     events.GroupOffsetsSyncOrdered: "group_offsets_sync_ordered",
+    events.SidecarOrdered: "sidecar_ordered",
+    events.SidecarOrderEnded: "sidecar_order_ended",
 }
 
 log = structlog.get_logger(__name__)

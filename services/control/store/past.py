@@ -19,7 +19,10 @@ from services.control.domain.view import RULES_STREAM, Origin
 from services.control.store import schema
 from services.control.store.database import Database
 
-AGGREGATES = "stream <> 'rules' and stream not like 'instances/%' and stream not like 'schedules/%'"
+AGGREGATES = (
+    "stream <> 'rules' and stream not like 'instances/%' and stream not like 'members/%' "
+    "and stream not like 'schedules/%'"
+)
 """Streams whose last events say all about them; an index of the log has exactly these."""
 
 

@@ -64,8 +64,13 @@ class Drop:
 
 
 RowChange = Put | Amend | Drop
-BY_EVENTS = (schema.rollouts, schema.consumer_instances)
+BY_EVENTS = (schema.rollouts, schema.consumer_instances, schema.sidecar_orders)
 """Tables that hold what single events say."""
+RESULTS = {
+    events.ORDER_RESULT_DONE: "done",
+    events.ORDER_RESULT_FAILED: "failed",
+    events.ORDER_RESULT_EXPIRED: "expired",
+}
 
 
 def changes_by(event: events.Event) -> Iterator[RowChange]:
@@ -89,6 +94,14 @@ def changes_by(event: events.Event) -> Iterator[RowChange]:
             yield Put(instances, {"name": instance.name, **values})
         case "consumer_instance_removed":
             yield Drop(instances, event.consumer_instance_removed.name)
+        case "sidecar_ordered":
+            yield Put(schema.sidecar_orders, _order_row(event))
+        case "sidecar_order_ended":
+            order = event.sidecar_order_ended
+            values = {"state": RESULTS[order.outcome.result], "description": order.outcome.description, "ended": time}
+            yield Amend(
+                schema.sidecar_orders, order.name, values | ({"sidecar": order.sidecar} if order.sidecar else {})
+            )
 
 
 async def project(connection: AsyncConnection, before: MeshView, after: MeshView, new: Iterable[events.Event]) -> None:
@@ -183,6 +196,23 @@ def _record_rule_row(rule: RecordRule) -> Row:
         "revision": rule.revision,
         "actor": rule.actor,
         "update_time": rule.time,
+    }
+
+
+def _order_row(event: events.Event) -> Row:
+    order = event.sidecar_ordered.order
+    return {
+        "name": order.name,
+        "target": order.target,
+        "sidecar": order.sidecar,
+        "kind": order.command.WhichOneof("command") or "",
+        "command": _json(order.command),
+        "state": "open",
+        "description": "",
+        "revision": event.position,
+        "actor": event.actor,
+        "ordered": event.time.ToDatetime(UTC),
+        "ended": None,
     }
 
 

@@ -141,6 +141,31 @@ consumer_instances = Table(
     Column("revision", BigInteger, nullable=False),
 )
 
+sidecar_orders = Table(
+    "sidecar_orders",
+    metadata,
+    # orders/{order}
+    Column("name", Text, primary_key=True),
+    # instances/{group}.{instance} or members/{sidecar}
+    Column("target", Text, nullable=False),
+    # that it was given to; the one that carried it out, once one has
+    Column("sidecar", Text, nullable=False),
+    # pause, resume, seek, ...
+    Column("kind", Text, nullable=False),
+    Column("command", JSONB, nullable=False),
+    Column(
+        "state",
+        Text,
+        CheckConstraint("state in ('open', 'done', 'failed', 'expired')", name="sidecar_orders_state"),
+        nullable=False,
+    ),
+    Column("description", Text, nullable=False, server_default=""),
+    Column("revision", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("ordered", DateTime(timezone=True), nullable=False),
+    Column("ended", DateTime(timezone=True)),
+)
+
 record_rules = Table(
     "record_rules",
     metadata,

@@ -27,6 +27,16 @@ def test_every_event_is_refused_that_is_not_on_the_list(payload: type) -> None:
     )
 
 
+def test_a_frozen_mesh_may_be_asked_and_its_sidecars_say_what_they_did() -> None:
+    def ordered(command: events.SidecarCommand) -> events.SidecarOrdered:
+        return events.SidecarOrdered(order=events.SidecarOrder(command=command))
+
+    refuse_while_frozen(FROZEN, [ordered(events.SidecarCommand(check_health=events.CheckHealth()))])
+    refuse_while_frozen(FROZEN, [events.SidecarOrderEnded(name="orders/1")])
+    with pytest.raises(NotAllowed):
+        refuse_while_frozen(FROZEN, [ordered(events.SidecarCommand(pause=events.PauseInstance()))])
+
+
 def test_a_freeze_has_a_reason_and_comes_once() -> None:
     assert freeze(None, "inventory") == events.MeshFrozen()
     assert freeze(FROZEN, "again") is None

@@ -107,6 +107,59 @@ def test_a_record_rule_is_told_by_what_differs() -> None:
     ]
 
 
+def order(target: str = "instances/billing.one", **command: Any) -> events.SidecarOrdered:
+    said = events.SidecarCommand(**command)
+    return events.SidecarOrdered(order=events.SidecarOrder(name="orders/3f9a", target=target, command=said))
+
+
+@pytest.mark.parametrize(
+    ("ordered", "says"),
+    [
+        (order(pause={}), "consumer billing.one is to pause"),
+        (order(resume={}), "consumer billing.one is to resume"),
+        (order(drain={"timeout_ms": 2500}), "consumer billing.one is to drain within 2.5 s"),
+        (order(remove={}), "consumer billing.one is to be removed"),
+        (order(seek={"first": True}), "consumer billing.one is to go on at the first record"),
+        (order(seek={"last": True, "topic": "t"}), "consumer billing.one is to go on at the end of t"),
+        (
+            order(seek={"offset": 5, "topic": "t", "partition": 0}),
+            "consumer billing.one is to go on at offset 5 of t/0",
+        ),
+        (
+            order(seek={"time": {"seconds": 1_800_000_000}}),
+            "consumer billing.one is to go on at the first record since 2027-01-15 08:00:00 UTC",
+        ),
+        (order("members/s1", check_health={}), "sidecar s1 is asked for its health"),
+        (
+            order("members/s1", set_log_levels={"levels": {"mesh": "DEBUG", "ROOT": "INFO"}}),
+            "sidecar s1 is to log ROOT at INFO, mesh at DEBUG",
+        ),
+    ],
+)
+def test_an_order_is_told_by_what_is_to_be_done(ordered: events.SidecarOrdered, says: str) -> None:
+    assert told(ordered) == [f"{says} (order 3f9a)"]
+
+
+def test_what_became_of_an_order_is_told_about_its_target() -> None:
+    outcome = events.OrderOutcome(result=events.ORDER_RESULT_DONE, description="it gives nothing more")
+    ended = event(events.SidecarOrderEnded(name="orders/3f9a", sidecar="s1", outcome=outcome))
+    ended.stream = "instances/billing.one"
+    assert sentences(ended, Known()) == ["consumer billing.one: order 3f9a done by s1: it gives nothing more"]
+
+
+def test_an_instance_is_told_by_what_it_reads_and_what_operators_did_to_it() -> None:
+    places = [events.AssignedPartition(topic="t", partition=number) for number in range(12)]
+    by_hand = events.ConsumerInstance(name="instances/g.i", sidecar="s1", assigned_partitions=places)
+    matching = events.ConsumerInstance(name="instances/g.i", sidecar="s1", topic_pattern="o.*", paused=True)
+    named = ", ".join(f"t/{number}" for number in range(10))
+    assert told(events.ConsumerInstanceRegistered(instance=by_hand)) == [
+        f"consumer g.i on s1 reads partitions {named} and 2 more"
+    ]
+    assert told(events.ConsumerInstanceRegistered(instance=matching)) == [
+        "consumer g.i on s1 reads topics that match o.*, paused"
+    ]
+
+
 def test_every_kind_of_event_has_its_sentence() -> None:
     for payload in PAYLOADS:
         assert told(payload()) != ["something that this release does not know"], payload.__name__

@@ -49,10 +49,15 @@ def full_view() -> MeshView:
     record_rule = events.RecordRuleCreated()
     record_rule.rule.record_rule_id = "copies"
     instance = events.ConsumerInstance(name="instances/g.i", topics=["apples"])
+    paused = events.SidecarOrder(name="orders/1", target="instances/g.i", sidecar="s1")
+    asked = events.SidecarOrder(name="orders/2", target="members/s1", sidecar="s1")
     payloads = (
         events.ClusterRegistered(cluster=routing.UpstreamCluster(spec=spec, ordinal=1)),
         events.RuleSetChanged(changes=[created]),
         events.ConsumerInstanceRegistered(instance=instance),
+        events.SidecarOrdered(order=paused),
+        events.SidecarOrdered(order=asked),
+        events.SidecarOrderEnded(name="orders/1", sidecar="s1"),
         record_rule,
         schedule,
         events.MeshFrozen(),

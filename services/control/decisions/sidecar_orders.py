@@ -1,0 +1,112 @@
+"""Commands about sidecars: an order is an event, and so is its outcome. The control that leads gives up what nobody
+carries out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+from prometheus_client import Counter
+
+from mesh.rpc import events, instances
+from services.control.decisions.rollouts import CONTROL
+from services.control.decisions.sidecars import Sidecars
+from services.control.domain import sidecar_orders
+from services.control.domain.errors import Conflict, Refusal
+from services.control.domain.instances import removed
+from services.control.store.database import StoreUnavailableError
+from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.log import StoredAnswer
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks for orders that nobody carries out."""
+
+Answer = Callable[[events.SidecarOrder], StoredAnswer | None]
+"""What to remember for a request_id, given the order."""
+
+log = structlog.get_logger(__name__)
+ended_total = Counter("control_sidecar_orders_total", "Orders to sidecars that came to an end.", ["outcome"])
+
+
+class SidecarOrders:
+    """Places orders, takes outcomes, gives up."""
+
+    def __init__(self, journal: Journal, sidecars: Sidecars) -> None:
+        self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self._journal = journal
+        self._sidecars = sidecars
+
+    async def place(self, request: instances.PlaceOrderRequest, caller: Caller, answer: Answer) -> events.SidecarOrder:
+        """The order, open."""
+        await self._journal.first_time(caller)
+        view = self._journal.view
+        event = sidecar_orders.place(
+            view.orders, view.instances, self._sidecars.known(), self._new_id(), request, self.clock()
+        )
+        target = event.order.target
+        [new] = await self._journal.append(
+            [Draft(target, event)],
+            caller,
+            rests_on=lambda view: view.instances[target].sidecar if target in view.instances else "",
+            answer=lambda new, _: answer(new[0].sidecar_ordered.order),
+        )
+        return new.sidecar_ordered.order
+
+    async def report(self, name: str, sidecar: str, outcome: events.OrderOutcome, caller: Caller) -> None:
+        """What a sidecar says of an order; once it has an outcome, that stands."""
+        await self._journal.first_time(caller)
+        orders = self._journal.view.orders
+        event = sidecar_orders.reported(orders, name, sidecar, outcome, self.clock())
+        if event is not None:
+            await self._end(orders.get(name), [Draft(orders.get(name).target, event)], event, caller)
+
+    async def run(self) -> None:
+        """For ever; does nothing while another control leads."""
+        leading_since: datetime | None = None
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if self._journal.why_not_leading:
+                leading_since = None
+                continue
+            leading_since = leading_since or self.clock()
+            for order in sidecar_orders.overdue(self._journal.view.orders, self.clock(), leading_since):
+                try:
+                    await self._give_up(order)
+                except (Refusal, StoreUnavailableError, TimeoutError) as error:
+                    log.info("an order that nobody carries out is looked at again", order=order.name, reason=str(error))
+
+    async def _give_up(self, order: events.SidecarOrder) -> None:
+        """A sidecar that is gone can't close an instance; that the instance is forgotten, it needs not be there for."""
+        heard = self._sidecars.is_alive(order.sidecar)
+        event = sidecar_orders.given_up(order, self.clock(), heard=heard)
+        drafts = [Draft(order.target, event)]
+        if order.command.HasField("remove") and not heard and order.target in self._journal.view.instances:
+            event.outcome.description += "; control has forgotten the instance, until a sidecar tells of it again"
+            drafts.append(Draft(order.target, removed(order.target, f"by order, while {order.sidecar} was not there")))
+        await self._end(order, drafts, event, Caller(CONTROL, "nobody carried it out in time"))
+
+    async def _end(
+        self, order: events.SidecarOrder, drafts: list[Draft], event: events.SidecarOrderEnded, caller: Caller
+    ) -> None:
+        try:
+            await self._journal.append(drafts, caller, rests_on=lambda view: view.orders.open.get(order.name))
+        except Conflict:
+            if order.name not in self._journal.view.orders.open:
+                return  # it has just come to its end otherwise
+            raise
+        label = events.OrderResult.Name(event.outcome.result).removeprefix("ORDER_RESULT_").lower()
+        ended_total.labels(label).inc()
+        log.info("an order came to its end", order=order.name, target=order.target, outcome=label)
+
+    def _new_id(self) -> str:
+        """Short, for it is typed; none that is known."""
+        orders = self._journal.view.orders
+        while True:
+            identifier = secrets.token_hex(4)
+            name = f"{sidecar_orders.ORDERS}/{identifier}"
+            if name not in orders.open and name not in orders.ended:
+                return identifier

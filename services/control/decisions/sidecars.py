@@ -1,0 +1,131 @@
+"""Which process of each sidecar counts, and how its instances do: as it said last. In memory; it heals with the next
+beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from prometheus_client import Gauge
+
+from mesh.rpc import events, instances
+from services.control.decisions.members import EXPIRY, MAX_SIDECARS, Clock, steady_clock
+from services.control.domain.errors import Conflict, Unavailable
+from services.control.domain.incarnations import EARLIER_RELEASE, Incarnation
+from services.control.domain.instances import Instances
+
+MAX_PARTITIONS = 500_000
+"""Of all instances together, for which is kept where they are; about 100 MB."""
+
+partitions_gauge = Gauge("control_instance_partitions", "Partitions of instances whose positions are kept.")
+
+
+@dataclass(slots=True)
+class _Sidecar:
+    """What is known of one."""
+
+    incarnation: Incarnation
+    heard: datetime
+    statuses: dict[str, instances.InstanceStatus] = field(default_factory=dict)
+    partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The last word about an instance."""
+
+    status: instances.InstanceStatus
+    time: datetime
+
+
+class Sidecars:
+    """The last word of each sidecar."""
+
+    def __init__(self, known: Callable[[], Instances], clock: Clock = steady_clock) -> None:
+        """`known`: instances that are registered; of others nothing is kept."""
+        self.on_younger: Callable[[str], None] = lambda _sidecar: None
+        """Called when a younger process of a sidecar has spoken."""
+        self._known = known
+        self._clock = clock
+        self._sidecars: dict[str, _Sidecar] = {}
+        self._partitions = 0
+
+    def hear(self, sidecar: str, incarnation: Incarnation) -> bool:
+        """A word of a process; False when a younger one of the same sidecar is there."""
+        now, last = self._clock(), self._sidecars.get(sidecar)
+        if last is None:
+            self._make_room()
+            self._sidecars[sidecar] = _Sidecar(incarnation, now)
+            return True
+        if incarnation is not EARLIER_RELEASE:
+            if incarnation < last.incarnation and now - last.heard <= EXPIRY:
+                return False
+            is_other, last.incarnation = incarnation != last.incarnation, incarnation
+            if is_other:
+                self.on_younger(sidecar)
+        last.heard = now
+        return True
+
+    def require_current(self, sidecar: str, incarnation: Incarnation) -> None:
+        """Refuses a process that has to give way."""
+        last = self._sidecars.get(sidecar)
+        if last is not None and incarnation < last.incarnation:
+            raise Conflict(
+                "SUPERSEDED",
+                f"a younger process of sidecar {sidecar!r} is there ({last.incarnation.text}); "
+                "this one shall close its instances and serve none",
+            )
+
+    def report(self, sidecar: str, said: Iterable[instances.InstanceStatus]) -> None:
+        """How the instances of a sidecar that was just heard do: all that it holds."""
+        entry, known = self._sidecars[sidecar], self._known()
+        self._partitions -= entry.partitions
+        entry.statuses, entry.partitions = {}, 0
+        for each in said:
+            instance = known.get(each.name)
+            if instance is not None and instance.sidecar == sidecar:
+                kept = entry.statuses[each.name] = instances.InstanceStatus()
+                kept.CopyFrom(each)
+                if self._partitions + entry.partitions + len(kept.partitions) > MAX_PARTITIONS:
+                    del kept.partitions[:]
+                entry.partitions += len(kept.partitions)
+        self._partitions += entry.partitions
+        partitions_gauge.set(self._partitions)
+
+    def status_of(self, instance: events.ConsumerInstance) -> Heard | None:
+        """None when its sidecar has said nothing of it yet."""
+        entry = self._sidecars.get(instance.sidecar)
+        status = None if entry is None else entry.statuses.get(instance.name)
+        if entry is None or status is None:
+            return None
+        if self.is_alive(instance.sidecar):
+            return Heard(status, entry.heard)
+        shown = instances.InstanceStatus()
+        shown.CopyFrom(status)
+        shown.state = instances.INSTANCE_STATE_UNREACHABLE
+        shown.problem = f"sidecar {instance.sidecar!r} has not been heard of since {entry.heard:%H:%M:%S} UTC"
+        return Heard(shown, entry.heard)
+
+    def is_alive(self, sidecar: str) -> bool:
+        entry = self._sidecars.get(sidecar)
+        return entry is not None and self._silence(entry) <= EXPIRY
+
+    def known(self) -> set[str]:
+        """Those that are heard of, and those that hold instances."""
+        alive = {name for name, entry in self._sidecars.items() if self._silence(entry) <= EXPIRY}
+        return alive | {instance.sidecar for instance in self._known().values()}
+
+    def _silence(self, entry: _Sidecar) -> timedelta:
+        return self._clock() - entry.heard
+
+    def _make_room(self) -> None:
+        """For one more: the one that has been silent for longest goes, if it is gone."""
+        if len(self._sidecars) < MAX_SIDECARS:
+            return
+        name, entry = min(self._sidecars.items(), key=lambda each: each[1].heard)
+        if self._silence(entry) <= EXPIRY:
+            raise Unavailable("TOO_MANY_MEMBERS", f"control shows at most {MAX_SIDECARS} sidecars")
+        self._partitions -= entry.partitions
+        del self._sidecars[name]

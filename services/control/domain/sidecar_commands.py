@@ -1,0 +1,109 @@
+"""What a sidecar can be told, and what of it can be refused without asking the sidecar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from mesh.rpc import events
+from services.control.domain.errors import InvalidField
+from services.control.domain.instances import INSTANCES, LONGEST_NAME, NUL
+
+SIDECARS = "members/"
+"""How targets begin that are sidecars themselves."""
+OF_INSTANCES = ("pause", "resume", "seek", "drain", "remove")
+OF_SIDECARS = ("set_log_levels", "get_log_levels", "check_health", "get_info")
+READING = ("get_log_levels", "check_health", "get_info")
+"""Commands that change nothing, so that a frozen mesh takes them, too."""
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+MAX_LOGGERS = 100
+USUAL_DRAIN_MS = 30_000
+LONGEST_DRAIN_MS = 600_000
+LAST_SECOND = 253_402_300_799
+"""Of the year 9999, the last one that a google.protobuf.Timestamp knows."""
+
+
+def reads_only(command: events.SidecarCommand) -> bool:
+    return command.WhichOneof("command") in READING
+
+
+def checked(command: events.SidecarCommand, target: str) -> events.SidecarCommand:
+    """The command with what it leaves unsaid, so that the log says what was ordered. InvalidField when it can't be."""
+    kind = command.WhichOneof("command")
+    possible = OF_INSTANCES if target.startswith(INSTANCES) else OF_SIDECARS
+    if kind is None:
+        raise InvalidField("command", f"is required: one of {', '.join(possible)}")
+    if kind not in possible:
+        whom = "an instance" if possible is OF_INSTANCES else "a sidecar"
+        text = f"{kind} is nothing that {whom} can be told; {target!r} takes {', '.join(possible)}"
+        raise InvalidField("command", text)
+    said = events.SidecarCommand()
+    said.CopyFrom(command)
+    if kind in _CHECKS:
+        _CHECKS[kind](getattr(said, kind))
+    return said
+
+
+def _check_seek(seek: events.SeekInstance) -> None:
+    if len(seek.topic) > LONGEST_NAME or NUL in seek.topic:
+        raise InvalidField("command.seek.topic", f"a topic has at most {LONGEST_NAME} characters")
+    if seek.HasField("partition"):
+        if not seek.topic:
+            raise InvalidField("command.seek.topic", f"is required: partition {seek.partition} of which topic?")
+        if seek.partition < 0:
+            raise InvalidField("command.seek.partition", f"{seek.partition} is negative")
+    match seek.WhichOneof("to"):
+        case "offset":
+            _check_offset(seek)
+        case "time":
+            _check_time(seek.time)
+        case "first" | "last" as where:
+            if not getattr(seek, where):
+                raise InvalidField(f"command.seek.{where}", "is false, which says nothing; set it, or another one")
+        case _:
+            raise InvalidField("command.seek", "say where to go on: one of offset, time, first and last")
+
+
+def _check_offset(seek: events.SeekInstance) -> None:
+    if not seek.HasField("partition"):
+        missing = "partition" if seek.topic else "topic"
+        text = f"is required with an offset: offset {seek.offset} of which partition?"
+        raise InvalidField(f"command.seek.{missing}", text)
+    if seek.offset < 0:
+        raise InvalidField("command.seek.offset", f"{seek.offset} is negative; first and last have fields of their own")
+
+
+def _check_time(time: Timestamp) -> None:
+    if not 0 <= time.seconds <= LAST_SECOND or not 0 <= time.nanos < 1_000_000_000:
+        raise InvalidField("command.seek.time", "is no time between the years 1970 and 9999")
+
+
+def _check_drain(drain: events.DrainInstance) -> None:
+    if not 0 <= drain.timeout_ms <= LONGEST_DRAIN_MS:
+        raise InvalidField(
+            "command.drain.timeout_ms",
+            f"{drain.timeout_ms} is not from 0 to {LONGEST_DRAIN_MS}; 0 means {USUAL_DRAIN_MS}",
+        )
+    drain.timeout_ms = drain.timeout_ms or USUAL_DRAIN_MS
+
+
+def _check_levels(wanted: events.SetLogLevels) -> None:
+    if not 1 <= len(wanted.levels) <= MAX_LOGGERS:
+        raise InvalidField(
+            "command.set_log_levels.levels", f"needs 1 to {MAX_LOGGERS} loggers, got {len(wanted.levels)}"
+        )
+    for logger, level in sorted(wanted.levels.items()):
+        field = f"command.set_log_levels.levels[{logger}]"
+        if not 1 <= len(logger) <= LONGEST_NAME or NUL in logger:
+            raise InvalidField("command.set_log_levels.levels", f"{logger!r} is no logger; ROOT is the one above all")
+        if level not in LEVELS:
+            raise InvalidField(field, f"{level!r} is not one of {', '.join(LEVELS)}")
+
+
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "seek": _check_seek,
+    "drain": _check_drain,
+    "set_log_levels": _check_levels,
+}

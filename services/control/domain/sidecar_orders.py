@@ -1,0 +1,246 @@
+"""The sidecar order aggregate: an operator tells a sidecar to do something, the sidecar says how it went, once.
+
+The life of an order
+1. It is open for the sidecar that holds its target. Where an instance comes to another sidecar, its open orders do,
+   too.
+2. Until `expire_time` a sidecar may begin with it; what that takes (a drain waits) it has on top, and some seconds to
+   say how it went. Then control gives it up: nobody carried it out.
+3. The first outcome stands, whoever says more.
+4. While control was away, nobody could say anything: what comes due then is given up only when sidecars have had the
+   time to come back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from mesh.rpc import events, instances
+from services.control.domain.errors import InvalidField, NotAllowed, Unknown
+from services.control.domain.instances import INSTANCES, NUL, Instances
+from services.control.domain.sidecar_commands import LAST_SECOND, SIDECARS, checked
+
+ORDERS = "orders"
+"""The collection, in resource names. The events of an order are in the stream of its target."""
+KEPT = 1000
+"""Orders that came to an end and are remembered; of older ones the log tells."""
+MAX_OPEN = 1000
+MAX_OPEN_OF_SIDECAR = 100
+USUAL_EXPIRY_MS = 30_000
+LONGEST_EXPIRY_MS = 86_400_000
+LONGEST_WAIT_MS = 60_000
+LONGEST_DESCRIPTION = 1000
+LONGEST_DETAILS = 32 * 1024
+"""Characters; levels of some hundred loggers."""
+TIME_TO_REPORT = timedelta(seconds=5)
+"""Beyond its time, for a sidecar that has just begun with an order."""
+TIME_TO_COME_BACK = timedelta(seconds=30)
+"""As long as sidecars pause at most, before they try control again."""
+MOST_NAMED = 20
+"""Names that a refusal lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Orders that control knows, by orders/{order}; as the oldest, so in their order, come first."""
+
+    open: Mapping[str, events.SidecarOrder] = field(default_factory=dict)
+    """As they were given."""
+    ended: Mapping[str, events.SidecarOrder] = field(default_factory=dict)
+    """The last `KEPT` that have an outcome, as they came to it."""
+
+    def get(self, name: str) -> events.SidecarOrder:
+        order = self.open.get(name) or self.ended.get(name)
+        if order is None:
+            raise Unknown(name, f"order {name!r} is not known: never given, or so old that only the log tells of it")
+        return order
+
+    def of_sidecar(self, sidecar: str) -> list[events.SidecarOrder]:
+        """What a sidecar has to carry out, in the order in which it was given."""
+        return [order for order in self.open.values() if order.sidecar == sidecar]
+
+    def newest(self, target: str = "", *, open_only: bool = False) -> list[events.SidecarOrder]:
+        """All, or those for one target; the one that was given last first."""
+        known = [*self.open.values(), *(() if open_only else self.ended.values())]
+        return sorted((each for each in known if target in ("", each.target)), key=newest_first)
+
+
+def newest_first(order: events.SidecarOrder) -> str:
+    """To sort by, also as text."""
+    return f"{(LAST_SECOND + 1) * 1_000_000_000 - order.create_time.ToNanoseconds():021d} {order.name}"
+
+
+def fold_orders(orders: Orders, event: events.Event) -> Orders:
+    """The orders after an event: the very same value where it says nothing of them."""
+    match event.WhichOneof("payload"):
+        case "sidecar_ordered":
+            order = event.sidecar_ordered.order
+            return replace(orders, open={**orders.open, order.name: order})
+        case "sidecar_order_ended":
+            return _with_outcome(orders, event.sidecar_order_ended)
+        case "consumer_instance_registered":
+            return _handed_over(orders, event.consumer_instance_registered.instance)
+        case _:
+            return orders
+
+
+def place(
+    orders: Orders,
+    known: Instances,
+    sidecars: Collection[str],
+    identifier: str,
+    request: instances.PlaceOrderRequest,
+    now: datetime,
+) -> events.SidecarOrdered:
+    """The event for an order that can be given. `sidecars`: those that control has heard of."""
+    sidecar = _holder(request.target, known, sidecars)
+    command = checked(request.command, request.target)
+    _check_within("wait_ms", request.wait_ms, LONGEST_WAIT_MS, "0 waits for nothing")
+    _check_within("expire_ms", request.expire_ms, LONGEST_EXPIRY_MS, f"0 means {USUAL_EXPIRY_MS}")
+    _check_room(orders, sidecar)
+    order = events.SidecarOrder(name=f"{ORDERS}/{identifier}", target=request.target, sidecar=sidecar, command=command)
+    order.create_time.FromDatetime(now)
+    order.expire_time.FromDatetime(now + timedelta(milliseconds=request.expire_ms or USUAL_EXPIRY_MS))
+    return events.SidecarOrdered(order=order)
+
+
+def reported(
+    orders: Orders, name: str, sidecar: str, outcome: events.OrderOutcome, now: datetime
+) -> events.SidecarOrderEnded | None:
+    """What a sidecar says of an order; None when that has an outcome already."""
+    order = orders.get(name)
+    if order.sidecar != sidecar:
+        raise NotAllowed(
+            "ORDER_OF_ANOTHER", name, f"order {name!r} is for sidecar {order.sidecar!r}; {sidecar!r} has no say in it"
+        )
+    if outcome.result not in (events.ORDER_RESULT_DONE, events.ORDER_RESULT_FAILED):
+        raise InvalidField("outcome.result", "is what became of it: ORDER_RESULT_DONE or ORDER_RESULT_FAILED")
+    if order.HasField("outcome"):
+        return None
+    return events.SidecarOrderEnded(name=name, sidecar=sidecar, outcome=_kept(outcome, now))
+
+
+def can_begin(order: events.SidecarOrder, now: datetime) -> bool:
+    return now < order.expire_time.ToDatetime(UTC)
+
+
+def overdue(orders: Orders, now: datetime, leading_since: datetime) -> list[events.SidecarOrder]:
+    """Open ones that nobody will carry out any more."""
+    return [order for order in orders.open.values() if now >= _given_up_at(order, leading_since)]
+
+
+def given_up(order: events.SidecarOrder, now: datetime, *, heard: bool) -> events.SidecarOrderEnded:
+    """`heard`: whether its sidecar is there."""
+    by = f"by {order.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    silence = f"is there, and did not say {by} what it did" if heard else f"was not there {by}"
+    outcome = events.OrderOutcome(
+        result=events.ORDER_RESULT_EXPIRED, description=f"nobody carried it out: sidecar {order.sidecar!r} {silence}"
+    )
+    outcome.time.FromDatetime(now)
+    return events.SidecarOrderEnded(name=order.name, outcome=outcome)
+
+
+def _with_outcome(orders: Orders, event: events.SidecarOrderEnded) -> Orders:
+    known = orders.open.get(event.name)
+    if known is None:
+        return orders
+    order = events.SidecarOrder()
+    order.CopyFrom(known)
+    order.outcome.CopyFrom(event.outcome)
+    ended = {**orders.ended, order.name: order}
+    while len(ended) > KEPT:
+        del ended[next(iter(ended))]
+    return Orders({name: each for name, each in orders.open.items() if name != order.name}, ended)
+
+
+def _handed_over(orders: Orders, instance: events.ConsumerInstance) -> Orders:
+    moving = [
+        order for order in orders.open.values() if order.target == instance.name and order.sidecar != instance.sidecar
+    ]
+    if not moving:
+        return orders
+    moved = dict(orders.open)
+    for order in moving:
+        moved[order.name] = events.SidecarOrder()
+        moved[order.name].CopyFrom(order)
+        moved[order.name].sidecar = instance.sidecar
+    return replace(orders, open=moved)
+
+
+def _holder(target: str, known: Instances, sidecars: Collection[str]) -> str:
+    """The sidecar that has to do it."""
+    if target.startswith(INSTANCES):
+        if target not in known:
+            raise Unknown(
+                target, f"no sidecar holds an instance {target!r}; `meshctl instances list` shows those there are"
+            )
+        return known[target].sidecar
+    if not target.startswith(SIDECARS) or target == SIDECARS:
+        text = f"{target!r} is neither instances/GROUP.INSTANCE nor members/SIDECAR"
+        raise InvalidField("target", text)
+    sidecar = target.removeprefix(SIDECARS)
+    if sidecar not in sidecars:
+        named = ", ".join(sorted(sidecars)[:MOST_NAMED]) or "none"
+        raise Unknown(target, f"no sidecar {sidecar!r} has been heard of (known: {named})")
+    return sidecar
+
+
+def _check_within(field: str, said: int, most: int, zero: str) -> None:
+    if not 0 <= said <= most:
+        raise InvalidField(field, f"{said} is not from 0 to {most}; {zero}")
+
+
+def _check_room(orders: Orders, sidecar: str) -> None:
+    waiting = len(orders.of_sidecar(sidecar))
+    if waiting >= MAX_OPEN_OF_SIDECAR:
+        text = f"{waiting} orders are open for sidecar {sidecar!r}, and no more are possible"
+        raise NotAllowed("TOO_MANY_ORDERS", f"{SIDECARS}{sidecar}", f"{text}; wait until they are done or expire")
+    if len(orders.open) >= MAX_OPEN:
+        text = f"{len(orders.open)} orders are open, and no more are possible; wait until some are done or expire"
+        raise NotAllowed("TOO_MANY_ORDERS", ORDERS, text)
+
+
+def _given_up_at(order: events.SidecarOrder, leading_since: datetime) -> datetime:
+    usual = order.expire_time.ToDatetime(UTC) + timedelta(milliseconds=order.command.drain.timeout_ms) + TIME_TO_REPORT
+    if order.create_time.ToDatetime(UTC) >= leading_since:
+        return usual
+    return max(usual, leading_since + TIME_TO_COME_BACK)
+
+
+def _kept(outcome: events.OrderOutcome, now: datetime) -> events.OrderOutcome:
+    """What of an outcome goes into the log. It is never refused for its size: what happened has happened."""
+    kept = events.OrderOutcome(
+        result=outcome.result,
+        description=outcome.description.replace(NUL, "")[:LONGEST_DESCRIPTION],
+        details_json=outcome.details_json,
+    )
+    if not kept.description and kept.result == events.ORDER_RESULT_FAILED:
+        kept.description = "the sidecar does not say why"
+    if problem := _problem_of_details(kept.details_json):
+        kept.details_json = ""
+        kept.description = f"{kept.description} (its details are left out: {problem})".strip()
+    if _is_time(outcome.time):
+        kept.time.CopyFrom(outcome.time)
+    else:
+        kept.time.FromDatetime(now)
+    return kept
+
+
+def _problem_of_details(details: str) -> str:
+    if len(details) > LONGEST_DETAILS:
+        return f"{len(details)} characters are more than {LONGEST_DETAILS}"
+    if NUL in details:
+        return "a zero byte is no JSON"
+    try:
+        json.loads(details or "null")
+    except (ValueError, RecursionError):
+        return "they are no JSON"
+    return ""
+
+
+def _is_time(time: Timestamp) -> bool:
+    return 0 < time.seconds <= LAST_SECOND and 0 <= time.nanos < 1_000_000_000
