@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # at run time 
 from tests.clients.confluent.driver import ConfluentAdmin, ConfluentClient
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Admin, Can, ClientError, Message, Reading, Sending
 from tests.clients.matrix import Feature
+from tests.clients.settling import settled_config
 from tests.clients.world import World
 
 
@@ -91,15 +92,14 @@ async def test_librdkafka_changes_settings_one_by_one_and_all_at_once(librdkafka
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[one]) for topic in topics]
     await all_done(librdkafka.incremental_alter_configs(resources))
     for topic in topics:
-        assert (await admin.topic_config(topic))["retention.ms"] == "86400001"
+        await settled_config(admin, topic, {"retention.ms": "86400001"})
 
     for topic in topics:  # librdkafka takes one resource at a time here
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config={"segment.bytes": "1048577"})
         with pytest.warns(DeprecationWarning, match="incremental_alter_configs"):
             changing = librdkafka.alter_configs([resource])
         await all_done(changing)
-        config = await admin.topic_config(topic)
-        assert (config["segment.bytes"], config["retention.ms"]) == ("1048577", "604800000")
+        await settled_config(admin, topic, {"segment.bytes": "1048577", "retention.ms": "604800000"})
 
 
 async def test_librdkafka_deletes_records_and_groups(librdkafka: AdminClient, world: World) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from tests.clients.console.driver import ConsoleAdmin, ConsoleTools, Tool
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, ClientError
 from tests.clients.matrix import Feature
+from tests.clients.settling import settled_config
 from tests.clients.world import World
 
 PERF_RECORDS = 2_000
@@ -83,11 +84,10 @@ async def test_settings_of_topics_are_changed_and_put_back(tools: ConsoleTools, 
         await tools.run(
             Tool.CONFIGS, *changing, "--add-config", "retention.ms=86400001,cleanup.policy=[compact,delete]"
         )
-        config = await admin.topic_config(topic)
-        assert (config["retention.ms"], config["cleanup.policy"]) == ("86400001", "compact,delete")
+        await settled_config(admin, topic, {"retention.ms": "86400001", "cleanup.policy": "compact,delete"})
 
         await tools.run(Tool.CONFIGS, *changing, "--delete-config", "retention.ms,cleanup.policy")
-        assert await admin.topic_config(topic) == before
+        assert await settled_config(admin, topic, before) == before
 
 
 async def test_a_brokers_setting_is_changed_on_its_own_cluster(tools: ConsoleTools, world: World) -> None:

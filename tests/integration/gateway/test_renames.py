@@ -66,6 +66,12 @@ def create(tenant: Tenant, *names: str) -> None:
         created.result(20)
 
 
+def retention_ms(admin: AdminClient, topic: str) -> str:
+    asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    value: str = admin.describe_configs([asked])[asked].result(20)["retention.ms"].value
+    return value
+
+
 def test_topics_are_made_listed_widened_and_deleted_by_the_names_of_the_client(tenant: Tenant) -> None:
     on_c1, on_c2 = f"{tenant.run}.orders", f"{tenant.run}-bills-v1"
     create(tenant, on_c1, on_c2)
@@ -80,10 +86,9 @@ def test_topics_are_made_listed_widened_and_deleted_by_the_names_of_the_client(t
     setting = ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, on_c2, incremental_configs=[setting])
     tenant.admin.incremental_alter_configs([resource])[resource].result(20)
-    upstream = ConfigResource(ConfigResource.Type.TOPIC, f"v1.{tenant.run}.bills")
-    assert tenant.c2.describe_configs([upstream])[upstream].result(20)["retention.ms"].value == "3600000"
-    asked = ConfigResource(ConfigResource.Type.TOPIC, on_c2)
-    assert tenant.admin.describe_configs([asked])[asked].result(20)["retention.ms"].value == "3600000"
+    upstream = f"v1.{tenant.run}.bills"
+    wait_until(lambda: retention_ms(tenant.c2, upstream) == "3600000", "the broker has heard of the setting")
+    assert retention_ms(tenant.admin, on_c2) == "3600000"
 
     for deleted in tenant.admin.delete_topics([on_c1, on_c2]).values():
         deleted.result(20)

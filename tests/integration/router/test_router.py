@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable
 
 import grpc
@@ -16,6 +17,9 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.router.conftest import StartRouter
 from tests.integration.router.parts import WITHIN_S, DataPlane, PublishedLog, listening_control
+
+STOP_S = 15.0
+"""Well below what it would take if it waited for its data planes."""
 
 HELD = admin.MEMBER_PHASE_HELD
 
@@ -90,6 +94,7 @@ async def test_a_move_is_held_everywhere_and_then_switched(
             for gateway in (first, second):
                 await gateway.expect("apply", 3)
                 await gateway.ack(3)
+            before = time.time()
             log.move("apples", to="c2")
             log.publish()
             for gateway in (first, second):
@@ -100,7 +105,7 @@ async def test_a_move_is_held_everywhere_and_then_switched(
                 name = gateway.member.name
                 [member] = (await control.until(_has(name, HELD))).members
                 assert member.revision == 4
-                assert 0 < member.lag_ms < 5000
+                assert 0 < member.lag_ms <= 1000 * (time.time() - before)
             log.switch()
             log.publish()
             for gateway in (first, second):
@@ -211,7 +216,7 @@ async def test_a_stop_is_quick_and_told_to_data_planes(log: PublishedLog, start_
     async with DataPlane("g", router.address) as gateway:
         await gateway.expect("apply", 3)
         took = await asyncio.to_thread(router.stop)
-        assert took < 3.0
+        assert took < STOP_S
         code, _ = await gateway.end()
         assert code is grpc.StatusCode.UNAVAILABLE
 
