@@ -1,15 +1,16 @@
 """Settings of a sidecar: environment `KAFKA_MESH_SIDECAR_<FIELD>`, else the file's `sidecar:` section, else these."""
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, field_validator, model_validator
 
+from mesh.server_certificate import TlsFiles
 from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_port
 from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
+from services.sidecar.security.trust import TokenIssuer, is_loopback
 
 
 def _usable(given: object) -> Format:
@@ -25,16 +26,6 @@ def _usable(given: object) -> Format:
 DefaultFormat = Annotated[Format, BeforeValidator(_usable)]
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class SidecarSettings(ServiceSettings, service="sidecar"):
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
@@ -42,7 +33,30 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """Who this sidecar is, for control and in generated instance ids."""
     listen: Address = "127.0.0.1:8084"
     allow_insecure_bind: bool = False
-    """The HTTP side asks nobody who they are, so it listens on loopback only, unless this is set."""
+    """Where nobody is asked who they are (no token_issuers, no client certificates), the sidecar listens on loopback
+    only, unless this is set."""
+    token_issuers: tuple[TokenIssuer, ...] = ()
+    """Whose bearer tokens count (JSON or YAML, see TokenIssuer); none: nobody is asked for one."""
+    token_clock_skew_s: int = Field(default=60, ge=0, le=600)
+    """How far clocks of issuers may differ from ours."""
+    token_keys_ca: Path | None = None
+    """Authorities, in PEM, that issuers' addresses are trusted by; those of the system otherwise."""
+    token_keys_max_age_ms: PositiveInt = 300_000
+    token_keys_max_stale_ms: PositiveInt = 86_400_000
+    token_keys_pause_ms: PositiveInt = 10_000
+    token_keys_timeout_ms: PositiveInt = 2_000
+    """After how long keys are asked for again, how long the last ones serve while their issuer is away, how long it is
+    left in peace between two questions (a token that names an unknown key is one), and how long an answer may take."""
+    tls: bool = False
+    """Whether callers come by HTTPS: with tls_certificate, or one that the sidecar makes for itself in state_dir."""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_key_password: SecretStr = SecretStr("")
+    """In PEM, the certificate with its chain, and loaded again when they change; the password may be ${env:NAME} or
+    ${file:/path}. Setting them is setting `tls`."""
+    tls_client_ca: Path | None = None
+    tls_client_optional: bool = False
+    """Authorities, in PEM: callers must show a certificate of theirs, or may do so."""
     metrics_listen: Address = "127.0.0.1:7173"
     bootstrap_servers: AddressList = ("127.0.0.1:19092",)
     """The gateway (or any Kafka)."""
@@ -113,6 +127,15 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     prefetch_bytes: PositiveInt = 4 * 1024 * 1024
     """What an instance fetches ahead, at most."""
     commit_timeout_ms: PositiveInt = 10_000
+    stream_window: PositiveInt = 500
+    max_stream_window: PositiveInt = 10_000
+    """Records of one stream that may wait for their acknowledgement, unless the stream says otherwise; and the bound."""
+    stream_heartbeat_ms: PositiveInt = 15_000
+    """How often a stream that has nothing to say shows that it lives."""
+    public_url: str = Field(default="", pattern=r"^(https?://[^/\s?#]+(/[^\s?#]*)?)?$")
+    """Where backends reach this sidecar, for `base_uri`; empty for what each request was sent to."""
+    trust_forwarded_headers: bool = False
+    """Whether a proxy in front is believed what X-Forwarded-Proto, -Host and -Prefix say."""
 
     service_id: str = "kafka-mesh-sidecar"
     """How the admin endpoints call this service."""
@@ -154,12 +177,47 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     def _empty_means_none(cls, value: object) -> object:
         return value or None
 
+    @field_validator("token_issuers")
+    @classmethod
+    def _told_apart(cls, issuers: tuple[TokenIssuer, ...]) -> tuple[TokenIssuer, ...]:
+        if len({issuer.issuer for issuer in issuers}) < len(issuers):
+            raise ValueError("two of them have the same issuer (or none): their tokens could not be told apart")
+        return issuers
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> "SidecarSettings":
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together: set both, or neither for an own certificate")
+        if self.tls and self.tls_certificate is None and self.state_dir is None:
+            raise ValueError("tls without tls_certificate makes one of its own: it needs state_dir to keep it in")
+        if self.tls_client_ca is not None and not self.serves_tls:
+            raise ValueError("tls_client_ca is for TLS: set tls, or tls_certificate and tls_key")
+        return self
+
     @model_validator(mode="after")
     def _loopback_only(self) -> "SidecarSettings":
-        host, _ = host_port(self.listen)
-        if not is_loopback(host) and not self.allow_insecure_bind:
-            raise ValueError(
-                f"listen {self.listen}: everyone who reaches this address could produce and consume; "
-                "listen on 127.0.0.1, or set allow_insecure_bind (KAFKA_MESH_SIDECAR_ALLOW_INSECURE_BIND=true)"
-            )
+        for name, address in (("listen", self.listen), ("admin_listen", self.admin_listen)):
+            if address and not (is_loopback(host_port(address)[0]) or self.asks_who_calls or self.allow_insecure_bind):
+                raise ValueError(
+                    f"{name} {address}: everyone who reaches this address could produce and consume; "
+                    "set token_issuers, listen on 127.0.0.1, or set allow_insecure_bind "
+                    "(KAFKA_MESH_SIDECAR_ALLOW_INSECURE_BIND=true)"
+                )
         return self
+
+    @property
+    def serves_tls(self) -> bool:
+        return self.tls or self.tls_certificate is not None
+
+    @property
+    def asks_who_calls(self) -> bool:
+        """By a token, or by a certificate."""
+        return bool(self.token_issuers) or (self.tls_client_ca is not None and not self.tls_client_optional)
+
+    @property
+    def tls_files(self) -> TlsFiles | None:
+        """What the settings name."""
+        if self.tls_certificate is None or self.tls_key is None:
+            return None
+        password = self.tls_key_password.get_secret_value()
+        return TlsFiles(self.tls_certificate, self.tls_key, password, self.tls_client_ca, self.tls_client_optional)

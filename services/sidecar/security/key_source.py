@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import structlog
@@ -139,8 +138,3 @@ def _reason(error: Exception, timeout: float) -> str:
             return "its answer is not JSON"
         case _:
             return str(error) or type(error).__name__
-
-
-def trusted_authorities(ca: Path | None) -> ssl.SSLContext:
-    """For HTTPS to issuers: the authorities of a PEM file, or those that the system trusts."""
-    return ssl.create_default_context(cafile=None if ca is None else str(ca))

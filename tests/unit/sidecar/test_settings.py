@@ -1,9 +1,13 @@
 """Settings that are refused at start, and what they say."""
 
+import json
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
 from services.sidecar.formats import Format
+from services.sidecar.security.trust import TokenIssuer
 from services.sidecar.settings import SidecarSettings
 
 
@@ -41,3 +45,56 @@ def test_secrets_of_kafka_properties_do_not_show() -> None:
 def test_an_empty_control_address_means_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_MESH_SIDECAR_CONTROL_ADDRESS", "")
     assert SidecarSettings().control_address is None
+
+
+ISSUER = {"jwks_url": "https://issuer.example/keys", "issuer": "https://issuer.example", "audience": "sidecar"}
+
+
+def test_listens_anywhere_when_callers_show_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_MESH_SIDECAR_TOKEN_ISSUERS", json.dumps([ISSUER]))
+    monkeypatch.setenv("KAFKA_MESH_SIDECAR_LISTEN", "0.0.0.0:8084")
+    assert SidecarSettings().token_issuers[0].audience == ("sidecar",)
+
+
+def test_listens_anywhere_when_callers_show_certificates() -> None:
+    settings = SidecarSettings(listen="0.0.0.0:8084", tls=True, tls_client_ca=Path("ca.pem"))
+    assert settings.asks_who_calls
+
+
+def test_a_certificate_that_callers_may_leave_out_asks_nobody() -> None:
+    with pytest.raises(ValidationError, match="allow_insecure_bind"):
+        SidecarSettings(listen="0.0.0.0:8084", tls=True, tls_client_ca=Path("ca.pem"), tls_client_optional=True)
+
+
+def test_the_port_of_administrators_is_no_way_around() -> None:
+    with pytest.raises(ValidationError, match=r"admin_listen 0\.0\.0\.0:8085"):
+        SidecarSettings(admin_listen="0.0.0.0:8085")
+
+
+@pytest.mark.parametrize("url", ["http://issuer.example/keys", "ftp://issuer.example/keys", "keys.json", ""])
+def test_keys_come_by_https(url: str) -> None:
+    with pytest.raises(ValidationError, match="give an https address"):
+        TokenIssuer(jwks_url=url)
+
+
+def test_or_from_this_machine() -> None:
+    assert TokenIssuer(jwks_url="http://127.0.0.1:6882/keys").issuer == ""
+
+
+def test_issuers_are_told_apart() -> None:
+    with pytest.raises(ValidationError, match="could not be told apart"):
+        SidecarSettings.model_validate({"token_issuers": [ISSUER, {**ISSUER, "jwks_url": "https://other.example/"}]})
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"tls_certificate": "c.pem"}, "belong together"),
+        ({"tls_key": "k.pem"}, "belong together"),
+        ({"tls": True, "state_dir": ""}, "needs state_dir"),
+        ({"tls_client_ca": "ca.pem"}, "is for TLS"),
+    ],
+)
+def test_tls_that_is_not_whole_is_refused(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        SidecarSettings.model_validate(settings)

@@ -1,0 +1,46 @@
+"""The security that the settings ask for: who is believed, and with which certificate the sidecar listens."""
+
+import ssl
+from pathlib import Path
+
+from mesh.server_certificate import ServerCertificate, TlsFiles
+from services.sidecar.security.key_source import KeyBounds, KeySource
+from services.sidecar.security.own_certificate import own_certificate
+from services.sidecar.security.tokens import Issuer, TokenVerifier
+from services.sidecar.settings import SidecarSettings
+
+
+def token_verifier(settings: SidecarSettings) -> TokenVerifier | None:
+    """None where nobody is asked for a token."""
+    if not settings.token_issuers:
+        return None
+    bounds = KeyBounds(
+        max_age=settings.token_keys_max_age_ms / 1000,
+        max_stale=settings.token_keys_max_stale_ms / 1000,
+        pause=settings.token_keys_pause_ms / 1000,
+        timeout=settings.token_keys_timeout_ms / 1000,
+    )
+    trusted = _trusted(settings.token_keys_ca)
+    issuers = [
+        Issuer(KeySource(issuer.jwks_url, bounds, trusted), issuer.issuer, issuer.audience)
+        for issuer in settings.token_issuers
+    ]
+    return TokenVerifier(issuers, clock_skew=settings.token_clock_skew_s)
+
+
+def server_certificate(settings: SidecarSettings) -> ServerCertificate | None:
+    """None where the listener speaks plain HTTP. Reads files, and makes those of an own certificate: TlsFilesError."""
+    files = settings.tls_files
+    if files is None and settings.tls:
+        assert settings.state_dir is not None
+        own = own_certificate(settings.state_dir)
+        files = TlsFiles(own.certificate, own.key, "", settings.tls_client_ca, settings.tls_client_optional)
+    return None if files is None else ServerCertificate(files)
+
+
+def _trusted(ca: Path | None) -> ssl.SSLContext:
+    """For HTTPS to issuers: the authorities of a PEM file, or those that the system trusts."""
+    try:
+        return ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except OSError as error:  # ssl.SSLError is one
+        raise OSError(f"token_keys_ca {ca} can't be used: {error.strerror or type(error).__name__}") from None

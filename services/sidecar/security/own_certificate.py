@@ -1,0 +1,87 @@
+"""A certificate that the sidecar makes for itself where none is given: it encrypts, and vouches for nobody.
+
+It is kept beside the sidecar's other state, so that a client which was told to trust it may go on doing so, and made
+anew when its end comes near.
+"""
+
+import datetime
+import ipaddress
+import os
+import socket
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from mesh.server_certificate import TlsFiles
+
+LIFE = datetime.timedelta(days=397)
+"""What browsers take at most."""
+RENEW_BEFORE = datetime.timedelta(days=30)
+CERTIFICATE, KEY = "listener-certificate.pem", "listener-key.pem"
+
+
+def own_certificate(folder: Path) -> TlsFiles:
+    """The files, made if they are not there or will not last. OSError when they can't be."""
+    files = TlsFiles(folder / CERTIFICATE, folder / KEY)
+    if not _lasts(files):
+        folder.mkdir(parents=True, exist_ok=True)
+        _make(files)
+    return files
+
+
+def _lasts(files: TlsFiles) -> bool:
+    try:
+        certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        key = serialization.load_pem_private_key(files.key.read_bytes(), None)
+    except (FileNotFoundError, ValueError, TypeError):
+        return False
+    remaining = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    return remaining > RENEW_BEFORE and certificate.public_key() == key.public_key()
+
+
+def _make(files: TlsFiles) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kafka-mesh-sidecar")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))  # a client's clock may be behind
+        .not_valid_after(now + LIFE)
+        .add_extension(x509.SubjectAlternativeName(_names()), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)  # so that clients can trust it
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _write(
+        files.key,
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+    _write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _names() -> list[x509.GeneralName]:
+    hosts = {"localhost", socket.gethostname()}
+    return [
+        *(x509.DNSName(host) for host in sorted(hosts) if host.isascii() and host),
+        x509.IPAddress(ipaddress.IPv4Address("127.0.0.1")),
+        x509.IPAddress(ipaddress.IPv6Address("::1")),
+    ]
+
+
+def _write(path: Path, content: bytes) -> None:
+    """For the owner's eyes, and whole or not at all."""
+    unfinished = path.with_suffix(".new")
+    unfinished.unlink(missing_ok=True)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
