@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def _started(part: Part, output: Path | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pytest", *(str(HERE / folder) for folder in part.folders)]
+    command = [sys.executable, "-m", "pytest", "--durations=20", *(str(HERE / folder) for folder in part.folders)]
     environment = {**os.environ, PORTS: part.ports}
     if output is None:
         return subprocess.Popen(command, env=environment)
