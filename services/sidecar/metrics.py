@@ -40,6 +40,23 @@ turned_away = Counter(
 )
 producer_restarts = Counter("kafka_mesh_sidecar_producer_restarts_total", "Producers replaced after a fatal error.")
 
+transactions = Counter("kafka_mesh_sidecar_transactions_total", "Transactions, by how they ended.", ["outcome"])
+transaction_seconds = Histogram(
+    "kafka_mesh_sidecar_transaction_duration_seconds", "From a transaction's turn to its end.", buckets=_SECONDS
+)
+waiting_transactions = Gauge("kafka_mesh_sidecar_waiting_transactions", "Transactions that run or wait for their turn.")
+kept_answers = Gauge("kafka_mesh_sidecar_kept_answers", "First answers kept for requests that come again.")
+replayed_answers = Counter(
+    "kafka_mesh_sidecar_replayed_answers_total", "Requests that got the first answer to an earlier one."
+)
+async_failures = Counter(
+    "kafka_mesh_sidecar_async_failed_records_total", "Records that failed after their request was answered."
+)
+lost_audits = Counter(
+    "kafka_mesh_sidecar_lost_audit_records_total", "Audit records that could not be written to their topic."
+)
+produce_streams = Gauge("kafka_mesh_sidecar_produce_streams", "Produce requests that send line by line.")
+
 consumed_records = Counter("kafka_mesh_sidecar_consumed_records_total", "Records handed to the backend.")
 consumed_bytes = Counter("kafka_mesh_sidecar_consumed_bytes_total", "Keys and values of records handed to the backend.")
 instances = Gauge("kafka_mesh_sidecar_instances", "Consumer instances held.")

@@ -17,6 +17,7 @@ import structlog
 from confluent_kafka import KafkaError, Producer
 
 from services.sidecar import metrics
+from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 
 POLL_SECONDS = 0.2
 """How long the thread sleeps in librdkafka when nothing happens; also how late it sees that it shall end."""
@@ -70,7 +71,7 @@ class ProducerClient:
     def _tick(self) -> None:
         if self._ending.is_set():
             return  # the thread sees to the rest
-        self.producer.poll(0)
+        self._serve(0)
         self._quiet_ticks = 0 if len(self.producer) else self._quiet_ticks + 1
         if self._quiet_ticks < QUIET_TICKS:
             self._loop.call_later(TICK_SECONDS, self._tick)
@@ -79,10 +80,17 @@ class ProducerClient:
             self._quiet_ticks = 0
             self._thread_polls.set()
 
+    def _serve(self, timeout: float) -> None:
+        """Calls back for what has been acknowledged, or failed."""
+        try:
+            self.producer.poll(timeout)
+        except CLIENT_FAILURES as failure:
+            self._on_error(error_of(failure))
+
     def _poll(self) -> None:
         while not self._ending.is_set() or len(self.producer):
             if self._thread_polls.wait(POLL_SECONDS):
-                self.producer.poll(POLL_SECONDS)
+                self._serve(POLL_SECONDS)
             if time.monotonic() > self._purge_at:
                 self.producer.purge()
                 break

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed
 
@@ -25,6 +25,19 @@ _ERRORS: dict[int, DeliveryError] = {
     KafkaError._PURGE_INFLIGHT: DeliveryError.RETRIABLE,
     KafkaError._FATAL: DeliveryError.RETRIABLE,
 }
+
+
+CLIENT_FAILURES = (KafkaException, SystemError)
+"""What a call of the client raises. A fatal error breaks out of whatever call serves events: as KafkaException, or, 
+a callback of ours was running, as SystemError with that as its cause."""
+
+
+def error_of(failure: KafkaException | SystemError) -> KafkaError:
+    """What one of `CLIENT_FAILURES` says."""
+    found: BaseException | None = failure
+    while found is not None and not isinstance(found, KafkaException):
+        found = found.__cause__
+    return found.args[0] if found is not None else KafkaError(KafkaError._FATAL, str(failure), fatal=True)
 
 
 def failed(error: KafkaError) -> Failed:

@@ -1,0 +1,90 @@
+"""The topic in which the answers to requests with an Idempotency-Key are kept, one topic for each transactional id.
+
+Only the producer with that id writes to it, and each answer in the transaction of its records. So whoever has just
+initialized that id (which ends what a killed process left open) reads it to its end and knows all that was committed.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from services.sidecar.producing.idempotency import KeptAnswer
+
+PARTITION = 0
+_BATCH = 500
+
+
+class TransactionLog:
+    """The topic, as the thread sees it that owns its transactional id."""
+
+    def __init__(self, topic: str, properties: dict[str, Any], *, keep_ms: int) -> None:
+        """`properties`: of a plain client."""
+        self.topic = topic
+        self._properties = properties
+        self._keep_ms = keep_ms
+        self._next_offset: int | None = None
+
+    def make(self, timeout: float) -> None:
+        """Makes the topic if it is missing. KafkaException when that cannot be."""
+        admin = AdminClient(self._properties)
+        found = admin.list_topics(self.topic, timeout=timeout).topics.get(self.topic)
+        if found is not None and found.error is None:
+            return
+        settings = {"cleanup.policy": "delete", "retention.ms": str(self._keep_ms)}
+        made = admin.create_topics([NewTopic(self.topic, 1, config=settings)], request_timeout=timeout)[self.topic]
+        try:
+            made.result(timeout)
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def news(self, timeout: float) -> list[tuple[str, KeptAnswer]]:
+        """What was committed since the last look; at the first, since as long ago as answers are kept."""
+        deadline = time.monotonic() + timeout
+        consumer = Consumer(
+            {
+                **self._properties,
+                "group.id": f"{self.topic}.reader",  # required by the client; nothing is committed
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        try:
+            start = self._next_offset
+            if start is None:
+                since = int(time.time() * 1000) - self._keep_ms
+                (found,) = consumer.offsets_for_times([TopicPartition(self.topic, PARTITION, since)], timeout)
+                start = found.offset
+            consumer.assign([TopicPartition(self.topic, PARTITION, start)])
+            return [(key, answer) for message in self._to_the_end(consumer, deadline) for key, answer in _kept(message)]
+        finally:
+            consumer.close()
+
+    def _to_the_end(self, consumer: Consumer, deadline: float) -> Iterator[Message]:
+        while True:
+            messages = consumer.consume(_BATCH, timeout=max(deadline - time.monotonic(), 0))
+            if not messages:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{self.topic} could not be read to its end"))
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    self._next_offset = (message.offset() or 0) + 1
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                else:
+                    raise KafkaException(error)
+
+
+def _kept(message: Message) -> Iterator[tuple[str, KeptAnswer]]:
+    """Nothing for what nobody here has written: it must not keep a sidecar from working."""
+    try:
+        yield (message.key() or b"").decode(), KeptAnswer.decoded(message.value() or b"")
+    except ValueError:
+        return

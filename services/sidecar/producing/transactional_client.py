@@ -1,0 +1,225 @@
+"""A producer that writes transactions, one after the other. It blocks, so it lives on a thread of its own.
+
+A transaction ends in one of four ways, and a caller learns which:
+
+1. committed: `write` returns where the records are;
+2. aborted, and nothing was written: `NotWritten`, or `Elsewhere` when topics are not to be had on this id's cluster;
+3. the producer was replaced or broke, and nothing was written: `Lost`, certain;
+4. the same, with the commit on its way: `Lost`, and only Kafka knows. A new producer with the same id settles it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from services.sidecar import metrics
+from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, failed
+from services.sidecar.producing.records import Delivered, Delivery, Failed, Outgoing
+
+_ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
+"""What the gateway says of a topic on another cluster, and a broker of one that may not be written."""
+_GIVEN_UP = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+FLUSH_SECONDS = 0.5
+"""How often the wait for acknowledgements looks at what has failed meanwhile."""
+ABORT_SECONDS = 10.0
+CLOSE_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecords:
+    """What one transaction writes to one topic."""
+
+    topic: str
+    records: list[Outgoing]
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """One more record, which is made when it is known where the others are."""
+
+    topic: str
+    key: bytes
+    value: bytes
+
+
+class NotWritten(Exception):  # noqa: N818  # an outcome
+    """The transaction was aborted: `cause` is why, `outcomes` are those of its records."""
+
+    def __init__(self, cause: Failed, outcomes: list[list[Delivery]]) -> None:
+        super().__init__(cause.text)
+        self.cause = cause
+        self.outcomes = outcomes
+
+
+class Elsewhere(Exception):  # noqa: N818  # an outcome
+    """The transaction was aborted: these topics cannot be written as this transactional id."""
+
+    def __init__(self, topics: Sequence[str], text: str) -> None:
+        super().__init__(text)
+        self.topics = topics
+
+
+class Lost(Exception):  # noqa: N818  # an outcome
+    """This producer cannot go on. `certain`: nothing was written."""
+
+    def __init__(self, error: KafkaError, *, certain: bool) -> None:
+        super().__init__(error.str())
+        self.certain = certain
+        self.fenced = error.code() in (
+            KafkaError._FENCED,
+            KafkaError.PRODUCER_FENCED,
+            KafkaError.INVALID_PRODUCER_EPOCH,
+        )
+
+
+class TransactionalClient:
+    """One producer with one transactional id. All of it belongs to one thread."""
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        self._producer = Producer({**properties, "error_cb": self._on_error})
+
+    def open(self, timeout: float) -> None:
+        """Takes the id over: an older producer is fenced, and what it left open is ended. Lost when that fails."""
+        deadline = time.monotonic() + timeout
+        self._until(deadline, self._producer.init_transactions, certain=True)
+
+    def write(
+        self,
+        entries: Sequence[TopicRecords],
+        timeout: float,
+        seal: Callable[[list[list[Delivered]]], Seal] | None = None,
+    ) -> list[list[Delivered]]:
+        """One transaction; see the top of this file."""
+        deadline = time.monotonic() + timeout
+        try:
+            self._producer.begin_transaction()
+        except CLIENT_FAILURES as failure:
+            raise Lost(error_of(failure), certain=True) from None
+        written = self._sent(entries, deadline)
+        if seal is not None:
+            made = seal(written)
+            self._sent([TopicRecords(made.topic, [Outgoing(made.key, made.value, None, 0, [])])], deadline)
+        try:
+            self._until(deadline, self._producer.commit_transaction, certain=False)
+        except _MustAbort as refused:
+            self._give_up(entries, [[None] * len(entry.records) for entry in entries], refused.error)
+        return written
+
+    def close(self) -> None:
+        """Ends its threads; what is open is aborted, or ends with its time-out."""
+        try:
+            self._producer.abort_transaction(CLOSE_SECONDS)
+            self._producer.purge()
+            self._producer.close()
+        except CLIENT_FAILURES:
+            pass  # no transaction is open, or another producer has ended it
+
+    def _sent(self, entries: Sequence[TopicRecords], deadline: float) -> list[list[Delivered]]:
+        """Where all records are, not yet committed."""
+        outcomes: list[list[Delivery | None]] = [[None] * len(entry.records) for entry in entries]
+        errors: list[KafkaError] = []
+
+        def acknowledged(place: int, index: int, error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                outcomes[place][index] = Delivered(message.partition() or 0, message.offset() or 0)
+            elif error.code() not in _GIVEN_UP:
+                errors.append(error)
+                outcomes[place][index] = failed(error)
+
+        for place, entry in enumerate(entries):
+            for index, record in enumerate(entry.records):
+                try:
+                    self._producer.produce(
+                        entry.topic,
+                        value=record.value,
+                        key=record.key,
+                        partition=-1 if record.partition is None else record.partition,
+                        on_delivery=partial(acknowledged, place, index),
+                        timestamp=record.timestamp,
+                        headers=record.headers,
+                    )
+                except (KafkaException, BufferError) as failure:
+                    full = isinstance(failure, BufferError)
+                    error = KafkaError(KafkaError._QUEUE_FULL) if full else failure.args[0]
+                    outcomes[place][index] = failed(error)
+                    self._give_up(entries, outcomes, error)
+        while self._flush(min(max(deadline - time.monotonic(), 0), FLUSH_SECONDS)) and not errors:
+            if time.monotonic() >= deadline:
+                break
+        found = [[one for one in outcome if isinstance(one, Delivered)] for outcome in outcomes]
+        if any(len(one) < len(entry.records) for one, entry in zip(found, entries, strict=True)):
+            self._give_up(entries, outcomes, errors[0] if errors else self._reason())
+        return found
+
+    def _flush(self, timeout: float) -> int:
+        """How many records are still on their way."""
+        try:
+            return self._producer.flush(timeout)
+        except CLIENT_FAILURES as failure:
+            raise Lost(error_of(failure), certain=True) from None
+
+    def _reason(self) -> KafkaError:
+        """Why records were given up: the transaction knows, and will not be committed for that reason."""
+        if len(self._producer):
+            return KafkaError(KafkaError._TIMED_OUT, "the records were not acknowledged in time")
+        try:
+            self._producer.commit_transaction(FLUSH_SECONDS)
+        except CLIENT_FAILURES as failure:
+            return error_of(failure)
+        raise AssertionError("a transaction with a lost record was committed")
+
+    def _give_up(
+        self, entries: Sequence[TopicRecords], outcomes: list[list[Delivery | None]], error: KafkaError
+    ) -> NoReturn:
+        """Aborts, and says why."""
+        try:
+            self._producer.abort_transaction(ABORT_SECONDS)
+        except CLIENT_FAILURES as failure:
+            raise Lost(error_of(failure), certain=True) from None
+        if error.fatal():
+            raise Lost(error, certain=True)
+        cause = failed(error)
+        if error.code() == _ELSEWHERE:
+            refused = [
+                entry.topic
+                for entry, outcome in zip(entries, outcomes, strict=True)
+                if any(isinstance(one, Failed) and one.error is cause.error for one in outcome)
+            ]
+            raise Elsewhere(refused or [entry.topic for entry in entries], error.str())
+        shared = Failed(cause.error, f"not written, as its transaction was aborted: {cause.text}")
+        raise NotWritten(
+            cause, [[one if isinstance(one, Failed) else shared for one in outcome] for outcome in outcomes]
+        )
+
+    def _until(self, deadline: float, step: Callable[[float], object], *, certain: bool) -> None:
+        """A step of the protocol, repeated while Kafka says that it may be."""
+        while True:
+            try:
+                step(max(deadline - time.monotonic(), 0.1))
+                return
+            except CLIENT_FAILURES as failure:
+                error = error_of(failure)
+                if error.txn_requires_abort():
+                    raise _MustAbort(error) from None
+                if error.fatal() or not error.retriable() or time.monotonic() >= deadline:
+                    raise Lost(error, certain=certain) from None
+                time.sleep(0.05)
+
+    def _on_error(self, error: KafkaError) -> None:
+        metrics.client_errors.labels("transactions").inc()
+        log.warning("transactional producer reports an error", error=error.str(), code=error.name())
+
+
+class _MustAbort(Exception):  # noqa: N818
+    """Kafka will not commit this transaction."""
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(error.str())
+        self.error = error
