@@ -28,7 +28,7 @@ from services.sidecar.health import Health
 from services.sidecar.kafka_clients import client_properties, consumer_properties, producer_properties
 from services.sidecar.listening import Server, bound_socket
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer
-from services.sidecar.producing.records import Serializer
+from services.sidecar.producing.serializing import Serializer
 from services.sidecar.settings import SidecarSettings
 
 READINESS_SECONDS = 5.0

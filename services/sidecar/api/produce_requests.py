@@ -18,6 +18,7 @@ from services.sidecar.producing.records import (
     SchemaChoice,
     Side,
 )
+from services.sidecar.schemas.schema import Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,10 @@ def _side(name: str, members: Mapping[str, Any]) -> Side:
         schema_id=members.get(f"{name}SchemaId"),
         version=members.get(f"{name}SchemaVersion"),
         subject=members.get(f"{name}SchemaSubject"),
+        references=tuple(
+            Reference(one["name"], one["subject"], one["version"]) for one in members.get(f"{name}SchemaReferences", ())
+        ),
+        message=members.get(f"{name}SchemaMessage"),
     )
     format_ = members.get(f"{name}Format")
     return Side(name, None if format_ is None else Format.parse(format_), schema)

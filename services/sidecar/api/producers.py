@@ -12,7 +12,8 @@ from services.sidecar.api.requests import body_of, parsed
 from services.sidecar.api.status import json_response
 from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing, Serializer
+from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, ProduceRequest
+from services.sidecar.producing.serializing import Serialized, Serializer
 
 BIG_BODY_BYTES = 64 * 1024
 """Larger bodies are read and serialized on a thread, so that other requests go on meanwhile."""
@@ -44,25 +45,30 @@ class ProducerEndpoints:
 
     async def produce(self, request: Request) -> Response:
         body = await body_of(request, self._max_request_bytes)
-        if len(body) > BIG_BODY_BYTES:
-            records = await asyncio.to_thread(self._records, request, body)
-        else:
-            records = self._records(request, body)
-        return _answer(await self._producer.send(request.path_params["topic"], records))
-
-    def _records(self, request: Request, body: bytes) -> list[Outgoing]:
-        members = operation_of(request).body(parsed(request, body))
-        asked = produce_request(request.path_params["topic"], members)
-        return self._serializer.serialize(asked, HeaderWriter(self._headers.of(request.headers)))
+        is_big = len(body) > BIG_BODY_BYTES
+        asked = await asyncio.to_thread(_asked, request, body) if is_big else _asked(request, body)
+        headers = HeaderWriter(self._headers.of(request.headers))
+        serialized = await self._serializer.serialize(asked, headers, on_thread=is_big)
+        return _answer(await self._producer.send(asked.topic, serialized.records), serialized)
 
 
-def _answer(deliveries: list[Delivery]) -> Response:
+def _asked(request: Request, body: bytes) -> ProduceRequest:
+    return produce_request(request.path_params["topic"], operation_of(request).body(parsed(request, body)))
+
+
+def _answer(deliveries: list[Delivery], serialized: Serialized) -> Response:
     status, word = 200, "OK"
     if deliveries and all(isinstance(one, Failed) for one in deliveries):
         reasons = {one.error for one in deliveries if isinstance(one, Failed)}
         if len(reasons) == 1:
             status, word = _ALL_FAILED[reasons.pop()]
-    return json_response({"offsets": [_shown(one) for one in deliveries], "requestStatus": word}, status)
+    ids = {"key_schema_id": serialized.key_schema_id, "value_schema_id": serialized.value_schema_id}
+    shown = {
+        "offsets": [_shown(one) for one in deliveries],
+        **{name: schema_id for name, schema_id in ids.items() if schema_id is not None},
+        "requestStatus": word,
+    }
+    return json_response(shown, status)
 
 
 def _shown(delivery: Delivery) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The formats by the numbers and names that the contract gives them."""
+"""The formats by the numbers and names that the contract gives them: integers follow the original's enum."""
 
 from enum import Enum
 from typing import Self
@@ -8,30 +8,39 @@ from services.sidecar.formats.codec import Codec
 from services.sidecar.formats.plain_json import Json
 from services.sidecar.formats.registered import NeedsRegistry
 from services.sidecar.formats.text import String
+from services.sidecar.schemas.schema import SchemaKind
 
 
 class Format(Enum):
-    """Number and codec. The numbers are those of the contract's enum, not the order of names in its prose."""
+    """Number, codec, and the language of its schemas, where it has some."""
 
-    BINARY = 0, Binary()
-    JSON = 1, Json()
-    AVRO = 2, NeedsRegistry()
-    JSONSCHEMA = 3, NeedsRegistry()
-    PROTOBUF = 4, NeedsRegistry()
-    STRING = 5, String()
+    BINARY = 0, Binary(), None
+    JSON = 1, Json(), None
+    AVRO = 2, NeedsRegistry(), SchemaKind.AVRO
+    JSONSCHEMA = 3, NeedsRegistry(), SchemaKind.JSON
+    PROTOBUF = 4, NeedsRegistry(), SchemaKind.PROTOBUF
+    STRING = 5, String(), None
 
     codec: Codec
+    """Of a format with schemas: one that says that there is no registry. What values are is up to their schemas."""
+    kind: SchemaKind | None
 
-    def __new__(cls, number: int, codec: Codec) -> Self:
+    def __new__(cls, number: int, codec: Codec, kind: SchemaKind | None) -> Self:
         member = object.__new__(cls)
         member._value_ = number
         member.codec = codec
+        member.kind = kind
         return member
 
     @property
     def label(self) -> str:
         """The name as answers and instances show it."""
         return self.name.lower()
+
+    @classmethod
+    def of_kind(cls, kind: SchemaKind) -> "Format":
+        """The format whose schemas are written in a language."""
+        return next(member for member in cls if member.kind is kind)
 
     @classmethod
     def parse(cls, given: object) -> "Format":
@@ -48,5 +57,5 @@ class Format(Enum):
 
 
 def available_labels() -> str:
-    """The formats that can be used, for messages."""
-    return ", ".join(member.label for member in Format if member.codec.available)
+    """The formats that need no schema registry, for messages."""
+    return ", ".join(member.label for member in Format if member.kind is None)

@@ -1,11 +1,10 @@
-"""Formats that need a schema registry.
-
-They are known by name and refused with a sentence until the sidecar can talk to one.
-"""
+"""Formats whose schemas are in a schema registry, where no registry is configured: refused with a sentence."""
 
 from typing import NoReturn
 
 from services.sidecar.formats.codec import FormatError
+
+WHAT_TO_SET = "needs a schema registry: set schema_registry_url (KAFKA_MESH_SIDECAR_SCHEMA_REGISTRY_URL)"
 
 
 class NeedsRegistry:
@@ -14,7 +13,7 @@ class NeedsRegistry:
     available = False
 
     def encode(self, value: object) -> NoReturn:
-        raise FormatError("needs a schema registry, which this sidecar does not use yet")
+        raise FormatError(WHAT_TO_SET)
 
     def decode(self, data: bytes) -> NoReturn:
-        raise FormatError("needs a schema registry, which this sidecar does not use yet")
+        raise FormatError(WHAT_TO_SET)

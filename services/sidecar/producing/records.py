@@ -5,14 +5,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.formats import Format, FormatError
-from services.sidecar.formats.format import available_labels
-
-if TYPE_CHECKING:
-    from services.sidecar.producing.headers import HeaderWriter
+from services.sidecar.formats import Format
+from services.sidecar.schemas.schema import Reference
 
 CORRELATION_HEADER = "X-Correlation-Id"
 TRACEABILITY_HEADER = "X-Traceability-Id"
@@ -33,10 +29,10 @@ class SchemaChoice:
     schema_id: int | None = None
     version: int | None = None
     subject: str | None = None
-
-    @property
-    def is_given(self) -> bool:
-        return not (self.raw is None and self.schema_id is None and self.version is None and self.subject is None)
+    references: tuple[Reference, ...] = ()
+    """What a raw schema refers to."""
+    message: str | None = None
+    """Full name of a Protobuf message, where it is not the file's first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,77 +106,3 @@ class Failed:
 
 
 Delivery = Delivered | Failed
-
-
-@dataclass(frozen=True, slots=True)
-class Serializer:
-    """Turns a request into records; the whole batch before the first is sent, so one bad record sends nothing."""
-
-    key_format: Format
-    value_format: Format
-
-    def serialize(self, request: ProduceRequest, headers: "HeaderWriter") -> list[Outgoing]:
-        """Fault when formats and schemas do not go together, or a record does not fit its format."""
-        key_format = _format_of(request.key, self.key_format)
-        value_format = _format_of(request.value, self.value_format)
-        return [
-            Outgoing(
-                key=_encoded(key_format, record.key, "key", index),
-                value=_encoded(value_format, record.value, "value", index),
-                partition=record.partition,
-                timestamp=max(record.timestamp or 0, 0),
-                headers=headers.of(record),
-            )
-            for index, record in enumerate(request.records)
-        ]
-
-
-def _encoded(format_: Format, value: object, member: str, index: int) -> bytes | None:
-    if value is None:
-        return None
-    try:
-        return format_.codec.encode(value)
-    except FormatError as error:
-        raise Fault(
-            FaultKind.SERIALIZE_SCHEMA_EXCEPTION,
-            f"Unexpected exception in serializing {format_.label} , index in batch : {index} "
-            f"format with message {member}: {error}",
-        ) from None
-
-
-def _format_of(side: Side, default: Format) -> Format:
-    schema = side.schema
-    if schema.is_given:
-        _check_combination(side)
-        raise _needs_registry(f"{side.name}: a schema was given, which")
-    format_ = side.format or default
-    if not format_.codec.available:
-        raise _needs_registry(f"{side.name}Format {format_.label}")
-    return format_
-
-
-def _check_combination(side: Side) -> None:
-    """Id, version and raw schema exclude each other; a raw schema does not say its own format."""
-    name, schema = side.name, side.schema
-    if schema.schema_id is not None and schema.version is not None:
-        raise Fault(
-            FaultKind.VERSION_WITH_SCHEMA_ID, f"{name}SchemaId and {name}SchemaVersion exclude each other; send one"
-        )
-    if schema.schema_id is not None and schema.raw is not None:
-        raise Fault(FaultKind.SCHEMA_WITH_SCHEMA_ID, f"{name}SchemaId and {name}Schema exclude each other; send one")
-    if schema.version is not None and schema.raw is not None:
-        raise Fault(
-            FaultKind.SCHEMA_WITH_SCHEMA_VERSION, f"{name}SchemaVersion and {name}Schema exclude each other; send one"
-        )
-    if schema.raw is not None and side.format is None:
-        raise Fault(
-            FaultKind.RAW_SCHEMA_WITHOUT_FORMAT, f"{name}Schema needs {name}Format: AVRO, JSONSCHEMA or PROTOBUF"
-        )
-
-
-def _needs_registry(what: str) -> Fault:
-    return Fault(
-        FaultKind.FAILED_TO_GET_SCHEMA,
-        f"{what} needs a schema registry, which this sidecar does not use yet; "
-        f"formats without one: {available_labels()}",
-    )

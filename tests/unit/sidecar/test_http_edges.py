@@ -11,7 +11,8 @@ from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.producers import ProducerEndpoints
 from services.sidecar.formats import Format
 from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing, Serializer
+from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing
+from services.sidecar.producing.serializing import Serializer
 
 MAX_BODY = 1000
 RECORD = {"records": [{"key": "a", "value": "b"}]}

@@ -1,5 +1,7 @@
 """What a produce request may look like, and the records it becomes."""
 
+import asyncio
+
 import pytest
 
 from services.sidecar.api.contract import CONTRACT
@@ -7,14 +9,16 @@ from services.sidecar.api.produce_requests import produce_request
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
-from services.sidecar.producing.records import Outgoing, Serializer
+from services.sidecar.producing.records import Outgoing
+from services.sidecar.producing.serializing import Serializer
 
 PRODUCE = CONTRACT.operations["produce"]
 STRINGS = Serializer(Format.STRING, Format.STRING)
 
 
 def records_of(body: object) -> list[Outgoing]:
-    return STRINGS.serialize(produce_request("apples", PRODUCE.body(body)), HeaderWriter(RequestHeaders()))
+    asked = produce_request("apples", PRODUCE.body(body))
+    return asyncio.run(STRINGS.serialize(asked, HeaderWriter(RequestHeaders()))).records
 
 
 def test_headers_as_a_list_keep_duplicates_bytes_and_nulls() -> None:
@@ -73,6 +77,10 @@ def test_a_timestamp_that_is_not_given_is_now(given_timestamp: int | None, expec
         ({"value_schema_id": 1, "valueSchema": "x"}, FaultKind.SCHEMA_WITH_SCHEMA_ID),
         ({"keySchemaVersion": 1, "keySchema": "x"}, FaultKind.SCHEMA_WITH_SCHEMA_VERSION),
         ({"keySchema": "x"}, FaultKind.RAW_SCHEMA_WITHOUT_FORMAT),
+        ({"keySchema": "x", "keyFormat": "STRING"}, FaultKind.RAW_SCHEMA_WITHOUT_FORMAT),
+        ({"valueSchemaSubject": "fruit"}, FaultKind.FAILED_TO_GET_SCHEMA),
+        ({"valueSchemaSubject": "fruit", "valueFormat": "JSON"}, FaultKind.FORMAT_WITH_SUBJECT),
+        ({"valueSchemaMessage": "Apple"}, FaultKind.VALIDATOR_SCHEMA),
     ],
 )
 def test_schemas_are_refused_by_what_is_wrong_with_them(members: dict[str, object], kind: FaultKind) -> None:

@@ -1,0 +1,74 @@
+"""Puts together what operators ask of this sidecar over HTTP, and what it tells of itself by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable
+
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from services.sidecar.admin.assaults import Assaults
+from services.sidecar.admin.backend_loggers import BackendLoggers
+from services.sidecar.admin.log_memory import LogMemory
+from services.sidecar.admin.memory import HeldMemory
+from services.sidecar.admin.modules import Modules
+from services.sidecar.api.admin import AdminEndpoints
+from services.sidecar.api.chaos import Chaos
+from services.sidecar.influx import InfluxPush
+from services.sidecar.settings import SidecarSettings
+
+
+class Administration:
+    """One for a sidecar. `modules` takes whoever can be reloaded."""
+
+    def __init__(self, settings: SidecarSettings, shut_down: Callable[[], None]) -> None:
+        self.modules = Modules()
+        self._log_memory = LogMemory()
+        if settings.log_content_enabled:
+            logging.getLogger().addHandler(self._log_memory)
+        self._assaults = Assaults(enabled=settings.chaos_monkey_enabled)
+        self._held_memory = HeldMemory()
+        self._backend: BackendLoggers | None = None
+        if settings.logging_downstream_enabled:
+            self._backend = BackendLoggers(
+                settings.downstream_host, settings.downstream_framework, settings.downstream_timeout_ms / 1000
+            )
+        self._influx: InfluxPush | None = None
+        if settings.influx_url:
+            self._influx = InfluxPush(
+                settings.influx_url,
+                interval_seconds=settings.influx_interval_ms / 1000,
+                token=settings.influx_token.get_secret_value(),
+                tags={"api": settings.service_id, "sidecar": settings.name, "host": socket.gethostname()},
+            )
+        self._endpoints = AdminEndpoints(
+            settings,
+            log_memory=self._log_memory,
+            modules=self.modules,
+            assaults=self._assaults,
+            backend=self._backend,
+            shut_down=shut_down,
+        )
+
+    def routes(self) -> list[Route]:
+        return self._endpoints.routes()
+
+    def middleware(self) -> Middleware:
+        """Lets assaults strike."""
+        return Middleware(Chaos, assaults=self._assaults, memory=self._held_memory, chance=random.Random())
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """Background tasks; they end only when cancelled."""
+        return [asyncio.create_task(self._influx.run(), name="influx")] if self._influx is not None else []
+
+    async def close(self) -> None:
+        logging.getLogger().removeHandler(self._log_memory)
+        await self._held_memory.end()
+        if self._backend is not None:
+            await self._backend.close()
+        if self._influx is not None:
+            await self._influx.close()

@@ -1,0 +1,112 @@
+"""Formats with schemas: from the schema that is meant to what writes and reads its values.
+
+What was prepared for a schema is kept as long as there is room. Whatever may take long (a question to the registry, a
+compiler) is behind a name that says so; the others never wait.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from services.sidecar.formats.codec import FormatError
+from services.sidecar.formats.format import Format
+from services.sidecar.formats.framing import HeaderPairs, Part, framed, prefix_of, question_of
+from services.sidecar.formats.schema_codec import SchemaCodec
+from services.sidecar.schemas.cache import SingleFlightCache
+from services.sidecar.schemas.known import KnownSchemas
+from services.sidecar.schemas.questions import Question
+from services.sidecar.schemas.schema import (
+    RegisteredSchema,
+    RegistryUnavailableError,
+    SchemaError,
+    SchemaKind,
+    UnknownSchemaError,
+)
+
+COMPILE_SECONDS = 30.0
+"""How long to wait for a codec that another thread makes."""
+BROKEN_SECONDS = 10.0
+"""How long a schema that cannot be used is not tried again."""
+
+CodecFactory = Callable[[RegisteredSchema, str | None], SchemaCodec]
+"""Makes a codec of a schema and, for Protobuf, the full name of a message. SchemaError when the schema is no good."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaWriter:
+    """Writes values of one schema as Kafka gets them."""
+
+    schema: RegisteredSchema
+    codec: SchemaCodec
+
+    @property
+    def format(self) -> Format:
+        return Format.of_kind(self.schema.kind)
+
+    def encoder(self) -> Callable[[object], bytes]:
+        """A JSON value, never null, as bytes with its schema's id. FormatError when it does not fit."""
+        prefix, encode = prefix_of(self.schema.id), self.codec.encode
+        return lambda value: prefix + encode(value)
+
+
+class SchemaFormats:
+    """One for the whole sidecar; used by all its threads."""
+
+    def __init__(self, schemas: KnownSchemas, factories: Mapping[SchemaKind, CodecFactory], *, most: int) -> None:
+        self._schemas = schemas
+        self._factories = factories
+        self._most = most
+        self._codecs: SingleFlightCache[tuple[RegisteredSchema, str | None], SchemaCodec] = SingleFlightCache(
+            most, failure_seconds=BROKEN_SECONDS, patience_seconds=COMPILE_SECONDS
+        )
+        self._readers: dict[bytes, tuple[SchemaKind, SchemaCodec]] = {}
+
+    def known_writer(self, question: Question, message: str | None) -> SchemaWriter | None:
+        """The writer, if nothing has to be asked or made for it. Never waits."""
+        schema = self._schemas.known(question)
+        if schema is None:
+            return None
+        codec = self._codecs.known((schema, message))
+        return None if codec is None else SchemaWriter(schema, codec)
+
+    def find_writer(self, question: Question, message: str | None) -> SchemaWriter:
+        """The writer; may wait, within bounds. SchemaError or RegistryUnavailableError when there is none."""
+        schema = self._schemas.find(question)
+        return SchemaWriter(schema, self._make_codec(schema, message))
+
+    def read(self, format_: Format, part: Part, content: bytes, headers: HeaderPairs | None) -> object:
+        """A record's key or value as a JSON value; may wait, within bounds, for a schema that is new.
+
+        FormatError when it does not fit the format, or no registry knows its schema; RegistryUnavailableError when
+        nobody can tell.
+        """
+        prefix, payload = framed(part, content, headers)
+        found = self._readers.get(prefix)
+        if found is None:
+            found = self._find_reader(prefix)
+        kind, codec = found
+        if kind is not format_.kind:
+            raise FormatError(f"written with a schema of format {Format.of_kind(kind).label}, not {format_.label}")
+        return codec.decode(payload)
+
+    def _find_reader(self, prefix: bytes) -> tuple[SchemaKind, SchemaCodec]:
+        question = question_of(prefix)
+        try:
+            schema = self._schemas.find(question)
+            found = schema.kind, self._make_codec(schema, None)
+        except UnknownSchemaError as error:
+            raise FormatError(f"of a schema that nobody knows: {error}") from None
+        except SchemaError as error:
+            raise FormatError(f"of {question}, which cannot be used: {error}") from None
+        if len(self._readers) >= self._most:
+            self._readers.clear()  # rare; they are found again
+        self._readers[prefix] = found
+        return found
+
+    def _make_codec(self, schema: RegisteredSchema, message: str | None) -> SchemaCodec:
+        if message is not None and schema.kind is not SchemaKind.PROTOBUF:
+            raise SchemaError(f"a message ({message}) was named, but only PROTOBUF schemas have messages")
+        make = self._factories[schema.kind]
+        try:
+            return self._codecs.get((schema, message), lambda: make(schema, message))
+        except TimeoutError:
+            raise RegistryUnavailableError(f"schema id {schema.id} is still being compiled") from None

@@ -1,0 +1,62 @@
+"""Which schema one side (keys or values) of a request asks for, and whether its wishes go together.
+
+| given | means | goes not with |
+| --- | --- | --- |
+| id | that schema, and its language for a format | version, text |
+| version | that version of the subject, and its language for a format | text |
+| text | registered under the subject where that does not have it yet | no format, a format without schemas |
+| subject alone | its latest version | a format without schemas |
+| nothing | the latest version of the subject, if the format has schemas | |
+
+The subject is `<topic>-key` or `<topic>-value` where none is given. The default format counts only where nothing is
+given: whoever names a schema wants that schema.
+"""
+
+from services.sidecar.faults import Fault, FaultKind, invalid
+from services.sidecar.formats import Format
+from services.sidecar.producing.records import Side
+from services.sidecar.schemas.questions import ById, ByText, ByVersion, Latest, Question
+
+
+def question_of(side: Side, topic: str, default: Format) -> Question | None:
+    """What to ask the registry for; None when keys, or values, need no schema. Fault when wishes exclude each other."""
+    _check(side)
+    schema, format_ = side.schema, side.format or default
+    subject = schema.subject or f"{topic}-{side.name}"
+    if schema.schema_id is not None:
+        return ById(schema.schema_id)
+    if schema.version is not None:
+        return ByVersion(subject, schema.version)
+    if schema.raw is not None and format_.kind is not None:
+        return ByText.of(subject, format_.kind, schema.raw, schema.references)
+    if format_.kind is not None or schema.subject:
+        return Latest(subject)
+    if schema.message is not None:
+        raise invalid(f"/{side.name}SchemaMessage", f"{side.name}Format {format_.label} has no schemas, so no messages")
+    return None
+
+
+def _check(side: Side) -> None:
+    name, schema = side.name, side.schema
+    by_id, by_version, raw = schema.schema_id is not None, schema.version is not None, schema.raw is not None
+    if by_id and by_version:
+        raise Fault(
+            FaultKind.VERSION_WITH_SCHEMA_ID, f"{name}SchemaId and {name}SchemaVersion exclude each other; send one"
+        )
+    if by_id and raw:
+        raise Fault(FaultKind.SCHEMA_WITH_SCHEMA_ID, f"{name}SchemaId and {name}Schema exclude each other; send one")
+    if by_version and raw:
+        raise Fault(
+            FaultKind.SCHEMA_WITH_SCHEMA_VERSION, f"{name}SchemaVersion and {name}Schema exclude each other; send one"
+        )
+    if raw and (side.format is None or side.format.kind is None):
+        raise Fault(
+            FaultKind.RAW_SCHEMA_WITHOUT_FORMAT, f"{name}Schema needs {name}Format: AVRO, JSONSCHEMA or PROTOBUF"
+        )
+    if schema.subject and not (by_id or by_version or raw) and side.format is not None and side.format.kind is None:
+        raise Fault(
+            FaultKind.FORMAT_WITH_SUBJECT,
+            f"{name}SchemaSubject names schemas, and {name}Format {side.format.name} has none; send one of the two",
+        )
+    if schema.references and not raw:
+        raise invalid(f"/{name}SchemaReferences", f"says what {name}Schema refers to; send both, or neither")
