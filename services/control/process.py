@@ -201,6 +201,7 @@ class Control:
             stopping.cancel()
 
     async def _began_to_lead(self) -> None:
+        self.orders.began_to_lead()
         try:
             await self._registering.recall()
             await self._rules.settle()

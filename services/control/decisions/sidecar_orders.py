@@ -39,6 +39,11 @@ class SidecarOrders:
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal
         self._sidecars = sidecars
+        self._leading_since = self.clock()
+
+    def began_to_lead(self) -> None:
+        """From here on, sidecars can say how orders went."""
+        self._leading_since = self.clock()
 
     async def place(self, request: instances.PlaceOrderRequest, caller: Caller, answer: Answer) -> events.SidecarOrder:
         """The order, open."""
@@ -66,14 +71,12 @@ class SidecarOrders:
 
     async def run(self) -> None:
         """For ever; does nothing while another control leads."""
-        leading_since: datetime | None = None
         while True:
             await asyncio.sleep(LOOK_EVERY)
             if self._journal.why_not_leading:
-                leading_since = None
                 continue
-            leading_since = leading_since or self.clock()
-            for order in sidecar_orders.overdue(self._journal.view.orders, self.clock(), leading_since):
+            orders = self._journal.view.orders
+            for order in sidecar_orders.overdue(orders, self.clock(), self._leading_since):
                 try:
                     await self._give_up(order)
                 except (Refusal, StoreUnavailableError, TimeoutError) as error:
