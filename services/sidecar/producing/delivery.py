@@ -28,8 +28,8 @@ _ERRORS: dict[int, DeliveryError] = {
 
 
 CLIENT_FAILURES = (KafkaException, SystemError)
-"""What a call of the client raises. A fatal error breaks out of whatever call serves events: as KafkaException, or, 
-a callback of ours was running, as SystemError with that as its cause."""
+"""What a call of the client raises. A fatal error breaks out of whatever call serves events: as KafkaException; or as
+SystemError with that as its cause, when a callback of ours was running."""
 
 
 def error_of(failure: KafkaException | SystemError) -> KafkaError:

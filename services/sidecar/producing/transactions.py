@@ -180,9 +180,9 @@ class Transactions:
         raise Fault(
             FaultKind.TRANSACTION_REFUSED,
             f"Topics {', '.join(work.topics)} cannot be written in one transaction as "
-            f"{', '.join(lane.id for lane in self._lanes)}: one of them lives on another cluster than that id, or may not "
-            f"be written ({told}). A transaction lives on one cluster: give the topics, or the transactional id, a rule "
-            "that leads there, or name an id with that home in transactional_ids",
+            f"{', '.join(lane.id for lane in self._lanes)}: one of them lives on another cluster than that id, or may "
+            f"not be written ({told}). A transaction lives on one cluster: give the topics, or the transactional id, a "
+            "rule that leads there, or name an id with that home in transactional_ids",
         )
 
     def _lanes_for(self, topics: Sequence[str]) -> "list[_Lane]":
