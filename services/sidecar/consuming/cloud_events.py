@@ -1,0 +1,110 @@
+"""Kafka records as CloudEvents.
+
+A record that is an event, in binary or in structured mode, is shown as that event, with nothing added. Any other is
+wrapped, so that a reader gets events only:
+
+    specversion 1.0    type kafka.mesh.record    source /topics/<topic>    time that of the record
+    id partition:<p>/offset:<o>    subject partition:<p>#<o>    partitionkey the key, if it is text
+    kafkaheader<name> each header that is text (its name in lower case, letters and digits only)
+    data the value as the instance's format shows it
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import orjson
+
+from services.sidecar import json_text
+from services.sidecar.formats import Format, cloud_event
+from services.sidecar.formats.cloud_event import Attribute, CloudEvent
+
+WRAPPED_TYPE = "kafka.mesh.record"
+
+KafkaHeaders = Sequence[tuple[str, bytes | None]]
+_PREFIX = "ce_"
+_STRUCTURED = "application/cloudevents"
+
+
+def event_in(headers: KafkaHeaders, value: bytes | None) -> object | None:
+    """The JSON form of the event that a record is; None when it is none, or not a valid one."""
+    texts = {name.lower(): _text(given) for name, given in headers}
+    content_type = texts.get("content-type")
+    if content_type is not None and content_type.lower().startswith(_STRUCTURED):
+        return _structured(content_type, value)
+    if "ce_specversion" not in texts:
+        return None
+    attributes: dict[str, Attribute] = {}
+    for name, text in texts.items():
+        if name.startswith(_PREFIX):
+            if text is None:
+                return None
+            attributes[name.removeprefix(_PREFIX)] = text
+    if content_type is not None:
+        attributes["datacontenttype"] = content_type
+    if cloud_event.violations(attributes, lambda name: name):
+        return None
+    return cloud_event.to_json(CloudEvent(attributes, value))
+
+
+def wrapped(
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp: int,
+    key: bytes | None,
+    headers: KafkaHeaders,
+    shown: object,
+    shown_as: Format,
+) -> object:
+    """The JSON form of an event around a record that is none; `shown` is its value as this format shows it."""
+    event: dict[str, object] = {
+        "specversion": cloud_event.SPECVERSION,
+        "type": WRAPPED_TYPE,
+        "source": f"/topics/{topic}",
+        "id": f"partition:{partition}/offset:{offset}",
+        "subject": f"partition:{partition}#{offset}",
+        "time": _time(timestamp),
+    }
+    named = [(_in_names(name), content) for name, content in headers]
+    further = [("partitionkey", key), *((f"kafkaheader{name}", content) for name, content in named if name)]
+    for name, content in further:
+        text = _text(content)
+        if text is not None and not cloud_event.complaint(name, text):
+            event[name] = text
+    if shown is None:
+        return event
+    match shown_as:
+        case Format.BINARY:
+            return {**event, "datacontenttype": "application/octet-stream", "data_base64": shown}
+        case Format.STRING:
+            return {**event, "datacontenttype": "text/plain", "data": shown}
+        case _:
+            return {**event, "datacontenttype": "application/json", "data": shown}
+
+
+def _structured(content_type: str, value: bytes | None) -> object | None:
+    """The value as it stands, when it is a valid event in JSON."""
+    if value is None or content_type.partition(";")[0].strip().lower() != cloud_event.JSON:
+        return None
+    try:
+        event = cloud_event.from_json(json_text.loads(value))
+    except json_text.JsonError:
+        return None
+    return orjson.Fragment(value) if isinstance(event, CloudEvent) else None
+
+
+def _in_names(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _text(content: bytes | None) -> str | None:
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _time(timestamp: int) -> str:
+    """Milliseconds since the epoch, as events write times."""
+    return datetime.fromtimestamp(max(timestamp, 0) / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
