@@ -75,6 +75,7 @@ class Operation:
     scopes: frozenset[str]
     """What a token must have, all of it; empty when nobody is asked for one."""
     parameters: tuple[Parameter, ...]
+    body_required: bool
     bodies: Mapping[str, SchemaCheck]
     """By content type."""
     items: Mapping[str, SchemaCheck]
@@ -142,7 +143,8 @@ class Contract:
 
     def _operation(self, path: str, method: str, item: Mapping[str, Any]) -> Operation:
         given = item[method]
-        body = self._resolved(given.get("requestBody", {})).get("content", {})
+        body = self._resolved(given.get("requestBody", {}))
+        content = body.get("content", {})
         answers = {int(status): self._resolved(answer) for status, answer in given["responses"].items()}
         return Operation(
             name=given["operationId"],
@@ -150,8 +152,9 @@ class Contract:
             path=path,
             scopes=frozenset(scope for one in given["security"] for scopes in one.values() for scope in scopes),
             parameters=tuple(self._parameters([*item.get("parameters", ()), *given.get("parameters", ())])),
-            bodies=self._checks_of(body, "schema"),
-            items=self._checks_of(body, "x-item-schema"),
+            body_required=body.get("required", False),
+            bodies=self._checks_of(content, "schema"),
+            items=self._checks_of(content, "x-item-schema"),
             statuses={
                 status: self._checks_of(answer.get("content", {}), "schema") for status, answer in answers.items()
             },

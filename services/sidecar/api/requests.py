@@ -5,6 +5,7 @@ from typing import Any
 from starlette.requests import Request
 
 from services.sidecar import json_text
+from services.sidecar.api.contract import operation_of
 from services.sidecar.api.shapes import boolean, integer
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
@@ -53,6 +54,13 @@ def parsed(request: Request, body: bytes) -> Any:
         return json_text.loads(body)
     except json_text.JsonError as error:
         raise Fault(FaultKind.CONTENT_TYPE_MISMATCH, f"{_MISMATCH} {error}") from None
+
+
+async def checked_body(request: Request, max_bytes: int) -> Any:
+    """The body as the contract has it, in the plain way; None where there is none and the operation needs none."""
+    operation = operation_of(request)
+    body = await body_of(request, max_bytes)
+    return operation.body(parsed(request, body)) if body or operation.body_required else None
 
 
 def query_integer(request: Request, *names: str) -> int | None:

@@ -38,6 +38,7 @@ def refused(operation: str, body: Any) -> Fault:
         ({"records": [{"headers": {"h": 1}}]}, "/records/0/headers/h: integer found, string expected"),
         ({"records": [{"headers": {"a\0b": ""}}]}, "/records/0/headers: must not contain the character NUL"),
         ({"records": [{"headers": [{"value": ""}]}]}, "/records/0/headers/0: required property 'key' not found"),
+        ({"records": [{"headers": [{"key": "h", "value": "?"}]}]}, "/records/0/headers/0/value: not base64"),
         (
             {"records": [{"headers": "h"}]},
             "/records/0/headers: an object of strings, or a list of {key, value}, expected",
