@@ -20,6 +20,7 @@ from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.producers import ProducerEndpoints
+from services.sidecar.api.records import RecordEndpoints
 from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
@@ -114,9 +115,10 @@ class Sidecar:
             headers=HeaderPolicy(settings.forward_authorization, settings.caller_id),
         )
         consumers = ConsumerEndpoints(self._instances, settings)
+        records = RecordEndpoints(self._instances, settings)
         health = HealthEndpoints(self.health, as_json=settings.health_json)
         return uvicorn.Config(
-            build_app([*producers.routes(), *consumers.routes(), *health.routes()]),
+            build_app([*producers.routes(), *consumers.routes(), *records.routes(), *health.routes()]),
             lifespan="off",
             ws="none",
             log_config=None,

@@ -78,6 +78,16 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
 
     max_request_bytes: PositiveInt = 1_000_000
     max_connections: PositiveInt = 1_000
+    max_open_produces: PositiveInt = 256
+    max_open_reads: PositiveInt = 256
+    max_open_calls: PositiveInt = 256
+    """Requests at once: that produce, that read records, all others; one more is turned away (429)."""
+    max_header_bytes: PositiveInt = 32_768
+    max_head_ms: PositiveInt = 10_000
+    max_body_ms: PositiveInt = 30_000
+    max_call_ms: PositiveInt = 120_000
+    """A request's headers, and how long its head, its body and its answer may take. A body or an answer that is a
+    stream may take longer, and is bounded by its silence."""
     max_queued_records: PositiveInt = 100_000
     max_queued_bytes: PositiveInt = 32 * 1024 * 1024
     queue_timeout_ms: PositiveInt = 5_000

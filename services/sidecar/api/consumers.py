@@ -1,5 +1,6 @@
-"""`/consumers/{group}` and the calls on its instances."""
+"""`/consumers/{group}` and the calls on its instances, but for their records."""
 
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -7,67 +8,82 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar.api.requests import body_of, parsed, query_boolean, query_format, query_integer
-from services.sidecar.api.shapes import CREATE_INSTANCE, OFFSETS, PARTITIONS, SUBSCRIPTION, name
+from services.sidecar.api.contract import CONTRACT, operation_of, parameters
+from services.sidecar.api.public_address import public_address
+from services.sidecar.api.requests import body_of, parsed
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.records import (
+    AtOffset,
+    AtTime,
     Commit,
-    Consumed,
     Consumption,
+    Edge,
+    GroupProtocol,
+    HeaderShape,
     InstanceId,
     InstanceOptions,
     Partition,
-    ReadRequest,
+    Place,
+    Seek,
+    SeekTarget,
 )
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
-from services.sidecar.producing.records import CORRELATION_HEADER, new_correlation_id
 from services.sidecar.settings import SidecarSettings
 
 _OFFSET_RESETS = {"latest": "latest", "earliest": "earliest", "none": "error"}
 """Kafka's words, and librdkafka's."""
+_MAX_MS = 253_402_300_799_999
+"""The end of the year 9999, as far as ISO 8601 goes."""
 
 
 class ConsumerEndpoints:
-    """Consumer instances that the backend makes, reads from and deletes."""
+    """Consumer instances that the backend makes, tells what to read and where, and deletes."""
 
     def __init__(self, instances: Instances, settings: SidecarSettings) -> None:
         self._instances = instances
         self._settings = settings
 
     def routes(self) -> list[Route]:
-        instance = "/consumers/{group}/instances/{instance}"
-        return [
-            Route("/consumers/{group}", self.create_instance, methods=["POST"]),
-            Route(instance, self.delete_instance, methods=["DELETE"]),
-            Route(f"{instance}/subscriptions", self.subscribe, methods=["POST"]),
-            Route(f"{instance}/subscriptions", self.get_subscriptions, methods=["GET"]),
-            Route(f"{instance}/subscriptions", self.unsubscribe, methods=["DELETE"]),
-            Route(f"{instance}/assignments", self.get_assignments, methods=["GET"]),
-            Route(f"{instance}/records", self.read_records, methods=["GET"]),
-            Route(f"{instance}/offsets", self.commit_offsets, methods=["POST"]),
-            Route(f"{instance}/offsets", self.get_committed_offsets, methods=["PUT"]),
-        ]
+        return CONTRACT.routes(
+            self.create_instance,
+            self.delete_instance,
+            self.subscribe,
+            self.get_subscriptions,
+            self.unsubscribe,
+            self.assign,
+            self.get_assignments,
+            self.seek,
+            self.seek_to_first,
+            self.seek_to_last,
+            self.commit_offsets,
+            self.get_committed_offsets,
+        )
 
     async def create_instance(self, request: Request) -> Response:
-        asked = CREATE_INSTANCE(await self._json(request), "")
-        group = name(request.path_params["group"], "/group")
+        asked = await self._body(request)
+        group = parameters(request)["group"]
         instance = await self._instances.create(group, asked.get("id") or asked.get("name"), self._options(asked))
-        instance_id = instance.id.instance
-        path = f"/consumers/{quote(group, safe='')}/instances/{quote(instance_id, safe='')}"
+        name = instance.id.instance
+        address = public_address(
+            request, self._settings.public_url, trust_forwarded=self._settings.trust_forwarded_headers
+        )
+        uri = f"{address}/consumers/{quote(group, safe='')}/instances/{quote(name, safe='')}"
         # the recorded names, then those of the published specification
-        return json_response({"instance_id": instance_id, "base_uri": path, "instanceId": instance_id, "baseUri": path})
+        return json_response({"instance_id": name, "base_uri": uri, "instanceId": name, "baseUri": uri})
 
     async def delete_instance(self, request: Request) -> Response:
-        await self._instances.delete(_id(request))
+        await self._instances.delete(instance_id(request))
         return no_content()
+
+    # what is read
 
     async def subscribe(self, request: Request) -> Response:
         instance = self._instance(request)
-        asked = SUBSCRIPTION(await self._json(request), "")
+        asked = await self._body(request)
         topics: list[str] | None = asked.get("topics")
         if topics:
             await instance.subscribe(tuple(dict.fromkeys(topics)))
@@ -86,48 +102,57 @@ class ConsumerEndpoints:
         self._instances.on_change()
         return no_content()
 
+    async def assign(self, request: Request) -> Response:
+        instance = self._instance(request)
+        await instance.assign(tuple(dict.fromkeys(await self._partitions(request))))
+        self._instances.on_change()
+        return no_content()
+
     async def get_assignments(self, request: Request) -> Response:
         partitions = await self._instance(request).assignment()
         return json_response({"partitions": [{"topic": one.topic, "partition": one.partition} for one in partitions]})
 
-    async def read_records(self, request: Request) -> Response:
+    # where it goes on
+
+    async def seek(self, request: Request) -> Response:
         instance = self._instance(request)
-        timeout_ms = query_integer(request, "timeout")
-        max_bytes = query_integer(request, "max_bytes", "maxBytes")
-        format_ = query_format(request, "format")
-        if format_ is not None:
-            _check_available(format_, FaultKind.CONSUMER_FORMAT_MISMATCH)
-        bound = self._settings.request_max_bytes
-        asked = ReadRequest(
-            max_bytes=bound if max_bytes is None else min(max_bytes, bound),
-            timeout=None if timeout_ms is None else min(timeout_ms, self._settings.max_read_ms) / 1000,
-            format=format_,
-        )
-        try:
-            records = await instance.read(asked)
-        except TimeoutError:
-            raise Fault(
-                FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, "The consumer did not answer in time; read again later"
-            ) from None
-        if records and await request.is_disconnected():
-            await instance.give_back(records)
-        return json_response([_shown(record) for record in records])
+        asked = await self._body(request)
+        seeks = [Seek(_partition(one), AtOffset(one["offset"])) for one in asked.get("offsets", ())]
+        seeks += [
+            Seek(_partition(one), AtTime(epoch_ms(one["timestamp"], f"/timestamps/{index}/timestamp")))
+            for index, one in enumerate(asked.get("timestamps", ()))
+        ]
+        if seeks:
+            await instance.move(seeks)
+        return no_content()
+
+    async def seek_to_first(self, request: Request) -> Response:
+        return await self._seek_to(request, Edge.FIRST)
+
+    async def seek_to_last(self, request: Request) -> Response:
+        return await self._seek_to(request, Edge.LAST)
+
+    async def _seek_to(self, request: Request, edge: Place) -> Response:
+        instance = self._instance(request)
+        partitions = await self._partitions(request)
+        if partitions:
+            await instance.move([Seek(partition, edge) for partition in partitions])
+        else:
+            await instance.move_all(SeekTarget(edge))  # as Kafka's own client takes an empty list
+        return no_content()
+
+    # how far the group is
 
     async def commit_offsets(self, request: Request) -> Response:
         instance = self._instance(request)
-        wait = not query_boolean(request, "async")
+        wait = not parameters(request).get("async", False)
         body = await body_of(request, self._settings.max_request_bytes)
-        asked = OFFSETS(parsed(request, body), "").get("offsets") if body else None
-        consumptions = None if asked is None else [_consumption(given) for given in asked]
-        commits = await instance.commit(consumptions, wait=wait)
-        return json_response([_committed(one, known=wait) for one in commits])
+        asked = operation_of(request).body(parsed(request, body)).get("offsets") if body else None
+        commits = await instance.commit(None if asked is None else consumptions(asked), wait=wait)
+        return json_response([committed(one, known=wait) for one in commits])
 
     async def get_committed_offsets(self, request: Request) -> Response:
-        instance = self._instance(request)
-        asked = PARTITIONS(await self._json(request), "")
-        commits = await instance.committed(
-            [Partition(given["topic"], given["partition"]) for given in asked["partitions"]]
-        )
+        commits = await self._instance(request).committed(await self._partitions(request))
         offsets = [
             {
                 "topic": one.partition.topic,
@@ -140,17 +165,21 @@ class ConsumerEndpoints:
         return json_response({"offsets": offsets})
 
     def _instance(self, request: Request) -> ConsumerInstance:
-        return self._instances.get(_id(request))
+        return self._instances.get(instance_id(request))
 
-    async def _json(self, request: Request) -> Any:
-        return parsed(request, await body_of(request, self._settings.max_request_bytes))
+    async def _body(self, request: Request) -> Any:
+        given = parsed(request, await body_of(request, self._settings.max_request_bytes))
+        return operation_of(request).body(given)
+
+    async def _partitions(self, request: Request) -> list[Partition]:
+        return [_partition(one) for one in (await self._body(request)).get("partitions", ())]
 
     def _options(self, asked: dict[str, Any]) -> InstanceOptions:
         both = asked.get("format")
-        key_format = asked.get("keyFormat") or both or self._settings.key_format
-        value_format = asked.get("valueFormat") or both or self._settings.value_format
+        key_format = Format.parse(asked.get("keyFormat", self._settings.key_format if both is None else both))
+        value_format = Format.parse(asked.get("valueFormat", self._settings.value_format if both is None else both))
         for format_ in (key_format, value_format):
-            _check_available(format_, FaultKind.INVALID_EMBEDDED_FORMAT)
+            check_available(format_, FaultKind.INVALID_EMBEDDED_FORMAT)
         reset = asked.get("autoOffsetReset", "earliest")
         if reset not in _OFFSET_RESETS:
             raise Fault(
@@ -167,15 +196,21 @@ class ConsumerEndpoints:
             read_timeout=wait_ms / 1000,
             min_bytes=asked.get("responseMinBytes", -1),
             offset_reset=_OFFSET_RESETS[reset],
-            auto_commit=asked.get("autoCommitEnable", False),
+            auto_commit=str(asked.get("autoCommitEnable", False)).lower() == "true",
+            headers=HeaderShape(asked.get("headers", HeaderShape.MAP.value)),
+            group_instance_id=asked.get("groupInstanceId", ""),
+            group_protocol=GroupProtocol(asked.get("groupProtocol", GroupProtocol.CLASSIC.value)),
         )
 
 
-def _id(request: Request) -> InstanceId:
-    return InstanceId(request.path_params["group"], request.path_params["instance"])
+def instance_id(request: Request) -> InstanceId:
+    """Of the instance that a call is for."""
+    given = parameters(request)
+    return InstanceId(given["group"], given["instance"])
 
 
-def _check_available(format_: Format, kind: FaultKind) -> None:
+def check_available(format_: Format, kind: FaultKind) -> None:
+    """Fault when this sidecar cannot use a format."""
     if not format_.codec.available:
         raise Fault(
             kind,
@@ -184,11 +219,12 @@ def _check_available(format_: Format, kind: FaultKind) -> None:
         )
 
 
-def _consumption(given: dict[str, Any]) -> Consumption:
-    return Consumption(Partition(given["topic"], given["partition"]), given["offset"], given.get("metadata", ""))
+def consumptions(asked: list[dict[str, Any]]) -> list[Consumption]:
+    """Offsets of a body: of the last records that were read."""
+    return [Consumption(_partition(one), one["offset"], one.get("metadata", "")) for one in asked]
 
 
-def _committed(commit: Commit, *, known: bool) -> dict[str, object]:
+def committed(commit: Commit, *, known: bool) -> dict[str, object]:
     """`consumed` is the last offset read, `committed` the next one to read; the latter only if Kafka has said so."""
     shown: dict[str, object] = {
         "topic": commit.partition.topic,
@@ -200,15 +236,22 @@ def _committed(commit: Commit, *, known: bool) -> dict[str, object]:
     return shown
 
 
-def _shown(record: Consumed) -> dict[str, object]:
-    """A record; null keys and values are left out, and there is always a correlation id."""
-    shown: dict[str, object] = {"topic": record.topic}
-    if record.key is not None:
-        shown["key"] = record.key
-    if record.value is not None:
-        shown["value"] = record.value
-    headers = record.headers
-    if CORRELATION_HEADER not in headers:
-        headers = {**headers, CORRELATION_HEADER: new_correlation_id()}
-    shown.update(headers=headers, partition=record.partition, offset=record.offset, timestamp=record.timestamp)
-    return shown
+def epoch_ms(given: str | int, pointer: str) -> int:
+    """A time by ISO 8601 (UTC if it does not say otherwise), or in milliseconds since 1970."""
+    if isinstance(given, str) and not given.isdecimal():
+        try:
+            time = datetime.fromisoformat(given)
+        except ValueError:
+            raise invalid(
+                pointer,
+                f"{given[:50]!r} is no time; write 2026-01-31T12:00:00Z, or milliseconds since 1970",
+            ) from None
+        given = int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    ms = int(given)
+    if not 0 <= ms <= _MAX_MS:
+        raise invalid(pointer, "must be between 1970 and 9999")
+    return ms
+
+
+def _partition(given: dict[str, Any]) -> Partition:
+    return Partition(given["topic"], given["partition"])

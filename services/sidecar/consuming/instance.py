@@ -1,33 +1,55 @@
-"""One consumer instance: a consumer, the thread that it lives on, and bounds for every call."""
+"""One consumer instance: a consumer, the thread that it lives on, and bounds for every call.
 
+The backend reads and commits; operators pause, resume, seek and drain. All of it is served one after the other on the
+instance's thread. A read that waits is many short calls, so that nothing else has to wait for it; reads, and streams,
+exclude each other.
+"""
+
+import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import structlog
 from confluent_kafka import KafkaException
 
-from services.sidecar.consuming.group_consumer import OFFSETS_SECONDS, GroupConsumer, ReadLimits
+from services.sidecar.consuming.group_consumer import OFFSETS_SECONDS, SEEK_SECONDS, GroupConsumer, ReadLimits
+from services.sidecar.consuming.reading import Reading
 from services.sidecar.consuming.records import (
+    NOTHING,
     Commit,
     Consumed,
     Consumption,
     InstanceId,
     InstanceOptions,
+    InstanceState,
+    InstanceStatus,
+    Interest,
     Partition,
+    Position,
     ReadRequest,
+    Seek,
+    SeekTarget,
+    Standing,
 )
-from services.sidecar.consuming.serial import SerialThread, TooManyCallsError
+from services.sidecar.consuming.seeking import ASK_SECONDS
+from services.sidecar.consuming.serial import MAX_WAITING_CALLS, SerialThread, TooManyCallsError
+from services.sidecar.consuming.streaming import RecordStream, StreamRequest
 from services.sidecar.faults import Fault, FaultKind
 
 T = TypeVar("T")
 GRACE_SECONDS = 5.0
 """What a call may take beyond its own bound: another call that runs before it, a client that is being closed."""
-ANSWER_SECONDS = 1.0
-"""A read ends so much before its caller gives up: records that nobody takes would be lost to the instance."""
 IDLE_POLL_SECONDS = 0.2
 """How often an instance that nobody reads from serves its group."""
+JOIN_SECONDS = 10.0
+"""How long a seek waits for the group to be joined."""
+LOOK_SECONDS = 0.1
+"""How often it is looked at whether something has come true: a group joined, a commit made."""
+TAKE_OVER_SECONDS = 1.0
+"""How long a stream that follows another waits for that one's end: its client may just have come back."""
 
 log = structlog.get_logger(__name__)
 
@@ -43,76 +65,216 @@ class InstanceLimits:
 
 
 class ConsumerInstance:
-    """One consumer and the thread that it lives on. Calls are served one after the other."""
+    """One consumer and the thread that it lives on."""
 
     def __init__(self, id_: InstanceId, options: InstanceOptions, limits: InstanceLimits) -> None:
         self.id = id_
         self.options = options
-        self.topics: tuple[str, ...] = ()
-        """What it was asked to read, for control."""
+        self.interest = NOTHING
+        """What the backend asked it to read."""
+        self.standing = Standing.GIVING
+        """What operators made of it. Interest and standing survive a restart: see `restore`."""
         self._limits = limits
         self._consumer: GroupConsumer | None = None
         self._open_calls = 0
         self._last_used = time.monotonic()
+        self._is_interrupted = False
+        self._reads = asyncio.Lock()
+        self._stream: RecordStream | None = None
+        self._last_status = InstanceStatus(InstanceState.IDLE, (), time.time())
         self._thread = SerialThread(f"instance-{id_.instance}", self._keep_alive, IDLE_POLL_SECONDS)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What it was asked to read, for control."""
+        if self.interest.pattern:
+            return (f"^{self.interest.pattern}$",)
+        return self.interest.topics or tuple(sorted({one.topic for one in self.interest.partitions}))
 
     async def open(self, properties: dict[str, Any]) -> None:
         """Makes the consumer. Fault when its configuration is refused."""
 
         def make() -> None:
-            self._consumer = GroupConsumer(properties, self.options, self._limits.read)
+            self._consumer = GroupConsumer(self.id.group, properties, self.options, self._limits.read)
 
         await self._call(make, GRACE_SECONDS)
 
+    async def restore(self, interest: Interest, standing: Standing) -> None:
+        """Goes on as it was before its sidecar ended; `open` comes first."""
+        self.standing = Standing.DRAINED if standing is Standing.DRAINING else standing
+        if standing is not Standing.GIVING:
+            await self._on_consumer(lambda consumer: consumer.pause())
+        await self._follow(interest)
+
+    # what is read
+
     async def subscribe(self, topics: tuple[str, ...]) -> None:
-        await self._on_consumer(lambda consumer: consumer.subscribe(topics), GRACE_SECONDS)
-        self.topics = topics
+        self._refuse_if_assigned()
+        await self._follow(Interest(topics=topics))
 
     async def subscribe_pattern(self, pattern: str) -> None:
-        await self._on_consumer(lambda consumer: consumer.subscribe_pattern(pattern), GRACE_SECONDS)
-        self.topics = (f"^{pattern}$",)
+        self._refuse_if_assigned()
+        await self._follow(Interest(pattern=pattern))
+
+    async def assign(self, partitions: tuple[Partition, ...]) -> None:
+        """Takes partitions without the group's say; none of them ends it."""
+        if self.interest.is_shared:
+            raise Fault(
+                FaultKind.ILLEGAL_CONSUMER_STATE,
+                f"Instance {self.id.instance} is subscribed, so its group assigns it partitions; "
+                "DELETE .../subscriptions before you assign by hand",
+            )
+        await self._follow(Interest(partitions=partitions))
 
     async def unsubscribe(self) -> None:
-        await self._on_consumer(lambda consumer: consumer.unsubscribe(), GRACE_SECONDS)
-        self.topics = ()
+        """Reads nothing any more, whether it was subscribed or assigned."""
+        await self._follow(NOTHING)
 
     async def subscription(self) -> tuple[str, ...]:
-        return await self._on_consumer(lambda consumer: consumer.subscription(), GRACE_SECONDS)
+        """The topics asked for; for a pattern, those that it has found."""
+        if not self.interest.pattern:
+            return self.interest.topics
+        return tuple(sorted({one.topic for one in await self.assignment()}))
 
     async def assignment(self) -> list[Partition]:
-        return await self._on_consumer(lambda consumer: consumer.assignment(), GRACE_SECONDS)
+        return await self._on_consumer(lambda consumer: consumer.assignment())
+
+    # reading
 
     async def read(self, request: ReadRequest) -> list[Consumed]:
         """Records; Fault when nothing can be read. Answers in bounded time, whatever Kafka does."""
-        bound = max(request.timeout or 0, self.options.read_timeout) + GRACE_SECONDS
-        not_after = time.monotonic() + bound - ANSWER_SECONDS
-        return await self._on_consumer(lambda consumer: consumer.read(request, not_after), bound)
+        self._refuse_if_nothing_to_read()
+        reading = Reading.of(request, self.options, self._limits.read.max_records)
+        turn = TAKE_OVER_SECONDS if self._stream is not None else reading.join_patience + GRACE_SECONDS
+        async with self._alone(turn):
+            reading.started = time.monotonic()
+            return await self._finish(reading)
 
     async def give_back(self, records: list[Consumed]) -> None:
-        """The backend went away before it could have these records of its last read."""
-        if not await self._on_consumer(lambda consumer: consumer.give_back(records), GRACE_SECONDS):
+        """The backend went away before it could have these records of its last answer."""
+        if not await self._on_consumer(lambda consumer: consumer.take_back(records)):
             log.warning("records did not reach the backend", instance=self.id.instance, records=len(records))
 
+    @contextlib.asynccontextmanager
+    async def stream(self, request: StreamRequest) -> AsyncIterator[RecordStream]:
+        """Records until the context ends. What is not acknowledged by then comes again."""
+        self._refuse_if_nothing_to_read()
+        stream = RecordStream(request, self._limits.read.max_records, self._finish)
+        async with self._alone(TAKE_OVER_SECONDS):
+            self._stream = stream
+            try:
+                await self._on_consumer(
+                    lambda consumer: consumer.open_stream(stream.unacknowledged, dict(request.starts)),
+                    SEEK_SECONDS + GRACE_SECONDS,
+                )
+                yield stream
+            finally:
+                self._stream = None
+                self._post(lambda consumer: consumer.close_stream())
+
+    async def acknowledge(self, asked: list[Consumption]) -> list[Commit]:
+        """Commits what a stream gave, up to these offsets, and opens its window. Fault when there is no stream."""
+        commits = await self._committing(lambda consumer: consumer.acknowledge(asked))
+        if self._stream is not None:
+            self._stream.window_moved()
+        return commits
+
+    # offsets
+
     async def commit(self, asked: list[Consumption] | None, *, wait: bool) -> list[Commit]:
-        """Commits what was consumed, or all that was read."""
-        try:
-            return await self._on_consumer(
-                lambda consumer: consumer.commit(asked, wait=wait), self._limits.commit_seconds
-            )
-        except TimeoutError:
-            raise Fault(
-                FaultKind.FAILED_TO_COMMIT_OFFSETS,
-                f"Failed to commit offsets: no answer from Kafka within {self._limits.commit_seconds:g} s; "
-                "it may still happen",
-            ) from None
+        """Commits what was consumed, or all that was given."""
+        commits = await self._committing(lambda consumer: consumer.commit(asked, wait=wait))
+        if self._stream is not None:
+            self._stream.window_moved()
+        return commits
 
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
         return await self._on_consumer(lambda consumer: consumer.committed(partitions), OFFSETS_SECONDS + GRACE_SECONDS)
 
+    async def move(self, seeks: list[Seek]) -> list[Position]:
+        """These partitions go on there; waits for the group to be joined. Fault when one of them is not assigned."""
+        await self._joined()
+        bound = 2 * ASK_SECONDS + SEEK_SECONDS + GRACE_SECONDS
+        return await self._on_consumer(lambda consumer: consumer.seek(seeks), bound)
+
+    async def move_all(self, target: SeekTarget) -> list[Position]:
+        """All partitions that it has, of those that the target names, go on there. Fault when it has none of them."""
+        await self._joined()
+        mine = await self.assignment()
+        chosen = [
+            Seek(one, target.to)
+            for one in mine
+            if target.topic in ("", one.topic) and target.partition in (None, one.partition)
+        ]
+        if not chosen:
+            named = (
+                f"{target.topic or 'any topic'}, {'any partition' if target.partition is None else target.partition}"
+            )
+            raise Fault(
+                FaultKind.ILLEGAL_CONSUMER_STATE,
+                f"Instance {self.id.instance} has no partition to seek in ({named}; it has: "
+                f"{', '.join(map(str, mine)) or 'none'})",
+            )
+        return await self.move(chosen)
+
+    # operators
+
+    async def pause(self) -> None:
+        """Gives nothing until it is resumed, and stays in its group."""
+        if self.standing is Standing.GIVING:
+            await self._on_consumer(lambda consumer: consumer.pause())
+            self.standing = Standing.PAUSED
+
+    async def resume(self) -> None:
+        """Gives records again, after a pause or a drain."""
+        was, self.standing = self.standing, Standing.GIVING
+        await self._on_consumer(lambda consumer: consumer.resume())
+        if was is Standing.DRAINED:
+            await self._follow(self.interest)
+
+    async def seek(self, target: SeekTarget) -> list[Position]:
+        """Goes on elsewhere; what was given and not committed does not matter any more."""
+        return await self.move_all(target)
+
+    async def drain(self, timeout: float) -> bool:
+        """Gives nothing more, waits for the commit of what it gave, and leaves its group. Whether all was committed."""
+        if self.standing is Standing.DRAINED:
+            return True
+        self.standing = Standing.DRAINING
+        await self._on_consumer(lambda consumer: consumer.pause())
+        if self.options.auto_commit:
+            await self.commit(None, wait=True)
+        is_committed = await self._comes_true(lambda consumer: consumer.is_committed, timeout)
+        if self.standing is Standing.DRAINING:  # it may have been resumed meanwhile
+            self.standing = Standing.DRAINED
+            await self._on_consumer(lambda consumer: consumer.follow(NOTHING))
+        return is_committed
+
+    async def status(self) -> InstanceStatus:
+        """How it does; what it said last, if its consumer is too busy to say."""
+
+        def look(consumer: GroupConsumer) -> InstanceStatus:
+            state = {
+                Standing.PAUSED: InstanceState.PAUSED,
+                Standing.DRAINING: InstanceState.DRAINING,
+                Standing.DRAINED: InstanceState.DRAINED,
+            }.get(self.standing)
+            if state is None:
+                joined = InstanceState.READING if consumer.is_joined else InstanceState.JOINING
+                state = joined if self.interest else InstanceState.IDLE
+            return InstanceStatus(state, consumer.status(), self._last_use_time(), consumer.problem)
+
+        with contextlib.suppress(TimeoutError, TooManyCallsError):
+            self._last_status = await self._thread.call(lambda: self._run(look), GRACE_SECONDS)
+        return self._last_status
+
+    # life
+
     def interrupt(self) -> None:
-        """A read that waits answers now."""
-        if self._consumer is not None:
-            self._consumer.interrupt()
+        """A read that waits answers now; streams end."""
+        self._is_interrupted = True
+        if self._stream is not None:
+            self._stream.end()
 
     async def close(self, timeout: float) -> None:
         """Leaves the group. After `timeout` seconds goes on without waiting: the thread finishes by itself."""
@@ -133,6 +295,87 @@ class ConsumerInstance:
     def is_idle(self, now: float) -> bool:
         return not self._open_calls and now - self._last_used > self._limits.idle_seconds
 
+    def _last_use_time(self) -> float:
+        return time.time() if self._open_calls else time.time() - (time.monotonic() - self._last_used)
+
+    def _refuse_if_assigned(self) -> None:
+        if self.interest.partitions:
+            raise Fault(
+                FaultKind.ILLEGAL_CONSUMER_STATE,
+                f"Instance {self.id.instance} has partitions assigned by hand; "
+                "DELETE .../subscriptions before you subscribe",
+            )
+
+    def _refuse_if_nothing_to_read(self) -> None:
+        if not self.interest:
+            raise Fault(
+                FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION,
+                "Consumer is not subscribed to any topics; POST .../subscriptions, or .../assignments, first",
+            )
+
+    async def _follow(self, interest: Interest) -> None:
+        self.interest = NOTHING  # and that is how it stays if the client refuses
+        followed = NOTHING if self.standing is Standing.DRAINED else interest
+        await self._on_consumer(lambda consumer: consumer.follow(followed))
+        self.interest = interest
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, patience: float) -> AsyncIterator[None]:
+        """One read, or one stream, at a time."""
+        if self._open_calls >= MAX_WAITING_CALLS:
+            raise self._busy()
+        with self._in_use():
+            try:
+                async with asyncio.timeout(patience):
+                    await self._reads.acquire()
+            except TimeoutError:
+                raise Fault(
+                    FaultKind.ILLEGAL_CONSUMER_STATE,
+                    f"Another read, or a stream, of instance {self.id.instance} goes on; end it before the next",
+                ) from None
+            try:
+                yield
+            finally:
+                self._reads.release()
+
+    async def _finish(self, reading: Reading) -> list[Consumed]:
+        """The answer of a read, however many calls it takes."""
+        try:
+            while True:
+                is_last = self._is_interrupted
+                answer = await self._on_consumer(
+                    lambda consumer: consumer.advance(reading, is_last=is_last)  # noqa: B023  # awaited at once
+                )
+                if answer is not None:
+                    return answer
+        except BaseException:
+            reading.is_given_up = True
+            self._post(lambda consumer: consumer.abandon(reading))
+            raise
+
+    async def _joined(self) -> None:
+        """Waits until the group has said which partitions it has, as far as it has to say so."""
+        if self.interest.is_shared:
+            await self._comes_true(lambda consumer: consumer.is_joined, JOIN_SECONDS)
+
+    async def _comes_true(self, condition: Callable[[GroupConsumer], bool], timeout: float) -> bool:
+        until = time.monotonic() + timeout
+        while not await self._on_consumer(condition):
+            if time.monotonic() > until or self._is_interrupted:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+    async def _committing(self, function: Callable[[GroupConsumer], list[Commit]]) -> list[Commit]:
+        try:
+            return await self._on_consumer(function, self._limits.commit_seconds, says_itself=True)
+        except TimeoutError:
+            raise Fault(
+                FaultKind.FAILED_TO_COMMIT_OFFSETS,
+                f"Failed to commit offsets: no answer from Kafka within {self._limits.commit_seconds:g} s; "
+                "it may still happen",
+            ) from None
+
     def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is None:
@@ -146,25 +389,51 @@ class ConsumerInstance:
         if self._consumer is not None:
             self._consumer.keep_alive()
 
-    async def _on_consumer(self, function: Callable[[GroupConsumer], T], timeout: float) -> T:
-        def run() -> T:
-            if self._consumer is None:  # closed while this call waited
-                raise not_found(self.id)
-            return function(self._consumer)
+    def _run(self, function: Callable[[GroupConsumer], T]) -> T:
+        if self._consumer is None:  # closed while this call waited
+            raise not_found(self.id)
+        return function(self._consumer)
 
+    def _post(self, function: Callable[[GroupConsumer], object]) -> None:
+        """Has it done after all that waits, and does not wait for it."""
+
+        def run() -> None:
+            if self._consumer is not None:
+                function(self._consumer)
+
+        self._thread.post(run)
+
+    async def _on_consumer(
+        self, function: Callable[[GroupConsumer], T], timeout: float = GRACE_SECONDS, *, says_itself: bool = False
+    ) -> T:
         try:
-            return await self._call(run, timeout)
+            return await self._call(lambda: self._run(function), timeout)
         except TooManyCallsError:
+            raise self._busy() from None
+        except TimeoutError:
+            if says_itself:
+                raise
             raise Fault(
                 FaultKind.CONSUMER_INSTANCE_BUSY,
-                f"Too many calls wait for instance {self.id.instance} of group {self.id.group}; "
-                "wait for an answer before the next call, or use more instances",
+                f"The consumer of instance {self.id.instance} did not answer within {timeout:g} s; try again later",
             ) from None
 
+    def _busy(self) -> Fault:
+        return Fault(
+            FaultKind.CONSUMER_INSTANCE_BUSY,
+            f"Too many calls wait for instance {self.id.instance} of group {self.id.group}; "
+            "wait for an answer before the next call, or use more instances",
+        )
+
     async def _call(self, function: Callable[[], T], timeout: float) -> T:
+        with self._in_use():
+            return await self._thread.call(function, timeout)
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
         self._open_calls += 1
         try:
-            return await self._thread.call(function, timeout)
+            yield
         finally:
             self._open_calls -= 1
             self.touch()

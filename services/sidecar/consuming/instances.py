@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from services.sidecar import metrics
+from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.instance import GRACE_SECONDS, ConsumerInstance, InstanceLimits, not_found
 from services.sidecar.consuming.records import EndCause, InstanceId, InstanceOptions
 from services.sidecar.faults import Fault, FaultKind
@@ -60,7 +61,7 @@ class Instances:
         instance = self._instances[id_] = ConsumerInstance(id_, options, self._limits)
         metrics.instances.set(len(self._instances))
         try:
-            await instance.open(self._properties_of(id_, options))
+            await instance.open(instance_properties(self._properties, id_, options))
         except BaseException:
             await self._end(instance, EndCause.FAILED)
             raise
@@ -95,12 +96,3 @@ class Instances:
         log.info("consumer instance ends", group=instance.id.group, instance=instance.id.instance, cause=cause.value)
         self.on_end(instance.id, cause)
         await instance.close(GRACE_SECONDS)
-
-    def _properties_of(self, id_: InstanceId, options: InstanceOptions) -> dict[str, Any]:
-        return {
-            **self._properties,
-            "group.id": id_.group,
-            "auto.offset.reset": options.offset_reset,
-            "enable.auto.commit": options.auto_commit,
-            "enable.auto.offset.store": False,
-        }

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from services.sidecar.formats import Format
 
@@ -23,6 +24,22 @@ class EndCause(Enum):
     FAILED = "could not be created"
 
 
+class GroupProtocol(Enum):
+    """How a group agrees on who reads what: among its members, or by the broker (KIP-848)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class HeaderShape(Enum):
+    """How the headers of a record look in an answer."""
+
+    MAP = "map"
+    """Names and texts; the last of the same name wins."""
+    LIST = "list"
+    """Key and value (base64) of each, as they are in Kafka."""
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceOptions:
     """What an instance was created with."""
@@ -35,6 +52,49 @@ class InstanceOptions:
     """A read answers once it has so much; -1 means as soon as there is something."""
     offset_reset: str = "earliest"
     auto_commit: bool = False
+    headers: HeaderShape = HeaderShape.MAP
+    group_instance_id: str = ""
+    """Makes it a static member: one that may be away for a session without a rebalance."""
+    group_protocol: GroupProtocol = GroupProtocol.CLASSIC
+
+
+class Partition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """What an instance was asked to read: topics or a pattern, shared with its group, or partitions of its own."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[Partition, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.pattern or self.partitions)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the group decides which partitions are read."""
+        return bool(self.topics or self.pattern)
+
+
+NOTHING = Interest()
+
+
+class Standing(Enum):
+    """Whether an instance gives records, by an operator's order."""
+
+    GIVING = "giving"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    DRAINED = "drained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +105,11 @@ class ReadRequest:
     timeout: float | None = None
     """Seconds; can only shorten what the instance says, except while the group is being joined."""
     format: Format | None = None
-    """Renders keys and values in this format instead of the instance's."""
+    """Renders values in this format instead of the instance's; binary does so with keys too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
-    """One record, as the backend gets it."""
+class Consumed(NamedTuple):
+    """One record, as the backend gets it. A tuple: hundreds are made for each read."""
 
     topic: str
     partition: int
@@ -58,16 +117,9 @@ class Consumed:
     timestamp: int
     key: object
     value: object
-    headers: dict[str, str]
+    headers: list[tuple[str, bytes | None]]
     size: int
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Partition:
-    """One partition of a topic."""
-
-    topic: str
-    partition: int
+    """Bytes of key and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +138,96 @@ class Commit:
     partition: Partition
     offset: int
     metadata: str = ""
+
+
+class Edge(Enum):
+    """An end of a partition; the values are what Kafka takes in place of a time."""
+
+    FIRST = -2
+    LAST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """The record with this offset, or the next one there is."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record that is not older; the end if there is none."""
+
+    ms: int
+    """Since the epoch."""
+
+
+Place = Edge | AtOffset | AtTime
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Where one partition goes on."""
+
+    partition: Partition
+    to: Place
+
+
+@dataclass(frozen=True, slots=True)
+class SeekTarget:
+    """Where an instance goes on, as an operator orders it."""
+
+    to: Place
+    topic: str = ""
+    """Only this topic; empty for all that the instance has."""
+    partition: int | None = None
+    """Only this partition, of the topic; None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The offset that comes next."""
+
+    partition: Partition
+    offset: int
+
+
+class InstanceState(Enum):
+    """What an instance does."""
+
+    IDLE = "idle"
+    """It subscribes to nothing."""
+    JOINING = "joining"
+    READING = "reading"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    DRAINED = "drained"
+
+
+UNKNOWN = -1
+"""In place of an offset or a lag that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """Where an instance is in one partition."""
+
+    partition: Partition
+    position: int
+    """The next offset that it gives; UNKNOWN if it has given none."""
+    committed: int
+    """The next offset by the group's last commit; UNKNOWN without one."""
+    lag: int
+    """Records between position (committed, if there is none) and the end; UNKNOWN if the end is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStatus:
+    """How an instance does."""
+
+    state: InstanceState
+    partitions: tuple[PartitionStatus, ...]
+    last_used_at: float
+    """Seconds since the epoch."""
+    problem: str = ""
+    """What hinders it; empty if nothing does."""

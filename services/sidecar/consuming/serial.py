@@ -31,7 +31,8 @@ class SerialThread:
     """Runs calls in their order. `idle` is called every `idle_seconds` while there are none."""
 
     def __init__(self, name: str, idle: Callable[[], None], idle_seconds: float) -> None:
-        self._calls: queue.Queue[tuple[Future[Any], Callable[[], Any]] | None] = queue.Queue(MAX_WAITING_CALLS + 1)
+        # SimpleQueue has no bound of its own: `call` keeps it
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._idle = idle
         self._idle_seconds = idle_seconds
         self._ended = False
@@ -43,17 +44,29 @@ class SerialThread:
         if self._ended or self._calls.qsize() >= MAX_WAITING_CALLS:
             raise TooManyCallsError
         future: Future[T] = Future()
-        self._calls.put_nowait((future, function))
+        self._calls.put((future, function))
         metrics.instance_queue.inc()
         future.add_done_callback(lambda _: metrics.instance_queue.dec())
         async with asyncio.timeout(timeout):
             return await asyncio.wrap_future(future)
 
+    def post(self, function: Callable[[], object]) -> None:
+        """Runs `function` after the calls that are already there; nobody waits for it. Never refused."""
+
+        def run() -> None:
+            try:
+                function()
+            except Exception:
+                log.exception("work of a consumer instance failed")
+
+        if not self._ended:
+            self._calls.put((Future(), run))
+
     def end(self) -> None:
         """The thread ends after the calls that are already there; later ones are refused."""
         if not self._ended:
             self._ended = True
-            self._calls.put_nowait(None)  # the one place that is kept free for it
+            self._calls.put(None)
 
     def _run(self) -> None:
         while True:

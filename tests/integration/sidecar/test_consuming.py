@@ -28,7 +28,8 @@ def test_the_whole_flow(sidecar: SidecarWorld, kafka: Kafka, orders: str, group:
     (partition,) = {one["partition"] for one in sidecar.produce(orders, *produced).json()["offsets"]}
     created = sidecar.http.post(f"/consumers/{group}", json={"id": "c1", "auto.offset.reset": "earliest"})
     path = f"/consumers/{group}/instances/c1"
-    assert created.json() == {"instance_id": "c1", "base_uri": path, "instanceId": "c1", "baseUri": path}
+    uri = f"http://127.0.0.1:{sidecar.sidecar.port}{path}"
+    assert created.json() == {"instance_id": "c1", "base_uri": uri, "instanceId": "c1", "baseUri": uri}
     instance = Instance(sidecar.http, path)
     assert (instance.assignments(), sidecar.http.get(f"{path}/subscriptions").json()) == ([], {"topics": []})
     instance.subscribe(orders)
@@ -278,7 +279,7 @@ def test_records_for_a_backend_that_hung_up_come_again(
     kafka.write(orders, {"value": b"1", "partition": 0}, {"value": b"2", "partition": 0})
     wait_until(lambda: value_of(metrics.open_requests) == 0, "the read that nobody waits for has ended")
     reader.commit()
-    assert kafka.committed(group, orders, 0) == 0
+    assert kafka.committed(group, orders, 0) < 1
     assert values(reader.read_all(2)) == ["1", "2"]
     reader.commit()
     assert kafka.committed(group, orders, 0) == 2

@@ -1,0 +1,116 @@
+"""`GET …/records`, read once or followed, and `POST …/acknowledgements` for those who follow."""
+
+import contextlib
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.sidecar.api.consumers import check_available, committed, consumptions, instance_id
+from services.sidecar.api.contract import CONTRACT, operation_of, parameters
+from services.sidecar.api.hanging_up import caller
+from services.sidecar.api.record_text import record_array
+from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.status import json_response, no_content
+from services.sidecar.api.streaming_records import AnswerKind, RecordStreamResponse
+from services.sidecar.consuming.cursor import CursorError, positions_in
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instances import Instances
+from services.sidecar.consuming.records import Consumption, HeaderShape, Partition, ReadRequest
+from services.sidecar.consuming.streaming import StreamRequest
+from services.sidecar.faults import FaultKind, invalid
+from services.sidecar.formats import Format
+from services.sidecar.settings import SidecarSettings
+
+
+class RecordEndpoints:
+    """What the backend reads from its instances."""
+
+    def __init__(self, instances: Instances, settings: SidecarSettings) -> None:
+        self._instances = instances
+        self._settings = settings
+
+    def routes(self) -> list[Route]:
+        return CONTRACT.routes(self.read_records, self.acknowledge)
+
+    async def read_records(self, request: Request) -> Response:
+        instance = self._instances.get(instance_id(request))
+        kind = AnswerKind.of(request)
+        if kind is AnswerKind.ARRAY:
+            return await self._read(request, instance)
+        return await self._stream(request, instance, kind)
+
+    async def acknowledge(self, request: Request) -> Response:
+        instance = self._instances.get(instance_id(request))
+        body = parsed(request, await body_of(request, self._settings.max_request_bytes))
+        asked = operation_of(request).body(body)
+        done = consumptions(asked.get("offsets", []))
+        if "cursor" in asked:
+            done += [Consumption(place, at - 1) for place, at in _positions(asked["cursor"], "/cursor").items() if at]
+        commits = await instance.acknowledge(done)
+        return json_response([committed(one, known=True) for one in commits])
+
+    async def _read(self, request: Request, instance: ConsumerInstance) -> Response:
+        timeout_ms = parameters(request).get("timeout")
+        asked = ReadRequest(
+            max_bytes=self._max_bytes(request),
+            timeout=None if timeout_ms is None else min(timeout_ms, self._settings.max_read_ms) / 1000,
+            format=_format(request),
+        )
+        async with caller(request.receive) as reader:
+            records = await reader.waits_for(instance.read(asked))
+            if records is None:
+                return no_content()  # to nobody
+            if records and reader.is_gone:
+                await instance.give_back(records)
+            return Response(record_array(records, _headers(request, instance)), media_type="application/json")
+
+    async def _stream(self, request: Request, instance: ConsumerInstance, kind: AnswerKind) -> Response:
+        settings = self._settings
+        given = parameters(request)
+        window = min(given.get("window", settings.stream_window), settings.max_stream_window)
+        asked = StreamRequest(
+            max_bytes=self._max_bytes(request),
+            quiet_seconds=settings.stream_heartbeat_ms / 1000,
+            window=None if given.get("ack") == "none" else window,
+            format=_format(request),
+            starts=_positions(request.headers.get("last-event-id", ""), "/Last-Event-ID"),
+        )
+        async with contextlib.AsyncExitStack() as context:
+            stream = await context.enter_async_context(instance.stream(asked))
+            return RecordStreamResponse(
+                instance,
+                stream,
+                context.pop_all(),
+                framing=kind.framing,
+                headers=_headers(request, instance),
+                stall_seconds=settings.instance_timeout_ms / 1000,
+            )
+
+    def _max_bytes(self, request: Request) -> int:
+        asked: int | None = parameters(request).get("max_bytes")
+        bound = self._settings.request_max_bytes
+        return bound if asked is None else min(asked, bound)
+
+
+def _format(request: Request) -> Format | None:
+    given = parameters(request).get("format")
+    if given is None:
+        return None
+    format_ = Format.parse(given)
+    check_available(format_, FaultKind.CONSUMER_FORMAT_MISMATCH)
+    return format_
+
+
+def _headers(request: Request, instance: ConsumerInstance) -> HeaderShape:
+    given = parameters(request).get("headers")
+    return instance.options.headers if given is None else HeaderShape(given)
+
+
+def _positions(cursor: str, pointer: str) -> dict[Partition, int]:
+    if not cursor:
+        return {}
+    try:
+        return positions_in(cursor)
+    except CursorError as error:
+        raise invalid(pointer, f"not the id of an event: {error}") from None

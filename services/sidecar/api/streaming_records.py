@@ -1,0 +1,155 @@
+"""Records as they come, in one answer that goes on: server-sent events, or a line of JSON for each.
+
+How a stream goes
+1. Each batch is written when it is there, and the next one is asked for when the caller has taken it: one that is slow
+   holds up its own stream and nobody else. One that takes nothing at all for as long as an instance may be idle has its
+   stream ended.
+2. A quiet stream shows that it lives: a comment, or an empty line.
+3. What stops it is its last event (`error`), or its last line (`{"error": ...}`), in the shape of every error. When the
+   sidecar stops, the answer ends as it should; the caller comes back with the id of the last event.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from enum import Enum
+from typing import Protocol
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from services.sidecar.api.hanging_up import Caller, caller
+from services.sidecar.api.record_text import record_lines
+from services.sidecar.api.status import status_response
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.records import Consumed, HeaderShape
+from services.sidecar.consuming.streaming import RecordStream
+from services.sidecar.faults import Fault
+
+RETRY_MS = 1_000
+"""When a client of server-sent events comes back after its stream ended."""
+
+log = structlog.get_logger(__name__)
+
+
+class Framing(Protocol):
+    """How records, signs of life and errors are told apart."""
+
+    content_type: str
+    opening: bytes
+    sign_of_life: bytes
+
+    def records(self, records: list[Consumed], stream: RecordStream, headers: HeaderShape) -> Iterator[bytes]: ...
+
+    def error(self, fault: Fault) -> bytes: ...
+
+
+class _ServerSentEvents:
+    content_type = "text/event-stream; charset=utf-8"
+    opening = b"retry: %d\n\n" % RETRY_MS
+    sign_of_life = b": still here\n\n"
+
+    def records(self, records: list[Consumed], stream: RecordStream, headers: HeaderShape) -> Iterator[bytes]:
+        for record, line in zip(records, record_lines(records, headers), strict=True):
+            yield b"id: %b\ndata: %b\n\n" % (stream.cursor_after(record).encode("ascii"), line)
+
+    def error(self, fault: Fault) -> bytes:
+        return b"event: error\ndata: %b\n\n" % _text(fault)
+
+
+class _Lines:
+    content_type = "application/x-ndjson"
+    opening = b""
+    sign_of_life = b"\n"
+
+    def records(self, records: list[Consumed], stream: RecordStream, headers: HeaderShape) -> Iterator[bytes]:
+        for line in record_lines(records, headers):
+            yield line + b"\n"
+
+    def error(self, fault: Fault) -> bytes:
+        return b'{"error":%b}\n' % _text(fault)
+
+
+def _text(fault: Fault) -> bytes:
+    return bytes(status_response(fault).body)
+
+
+class AnswerKind(Enum):
+    """What a reader asks for by `Accept`: its media type."""
+
+    ARRAY = "application/json"
+    EVENTS = "text/event-stream"
+    LINES = "application/x-ndjson"
+
+    @classmethod
+    def of(cls, request: Request) -> "AnswerKind":
+        """The first of them that the request accepts; the array for those who do not care."""
+        for accepted in request.headers.get("accept", "").split(","):
+            media_type = accepted.partition(";")[0].strip().lower()
+            for kind in cls:
+                if kind.value == media_type:
+                    return kind
+        return cls.ARRAY
+
+    @property
+    def framing(self) -> Framing:
+        return _ServerSentEvents() if self is AnswerKind.EVENTS else _Lines()
+
+
+class RecordStreamResponse(Response):
+    """The answer. It ends the stream, which `context` holds open."""
+
+    def __init__(
+        self,
+        instance: ConsumerInstance,
+        stream: RecordStream,
+        context: contextlib.AsyncExitStack,
+        *,
+        framing: Framing,
+        headers: HeaderShape,
+        stall_seconds: float,
+    ) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self.headers["content-type"] = framing.content_type
+        self._instance = instance
+        self._stream = stream
+        self._context = context
+        self._framing = framing
+        self._shape = headers
+        self._stall_seconds = stall_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._context, caller(receive) as reader:
+            try:
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await self._put(send, self._framing.opening)
+                await self._follow(reader, send)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            except TimeoutError:
+                log.warning(
+                    "the reader of a stream takes nothing; its stream ends",
+                    instance=self._instance.id.instance,
+                    seconds=self._stall_seconds,
+                )
+
+    async def _follow(self, reader: Caller, send: Send) -> None:
+        while True:
+            try:
+                batch = await reader.waits_for(self._stream.next())
+            except Fault as fault:
+                return await self._put(send, self._framing.error(fault))
+            if batch is None:  # the reader is gone, or the stream is over
+                return None
+            frames = b"".join(self._framing.records(batch, self._stream, self._shape))
+            await self._put(send, frames or self._framing.sign_of_life)
+            if reader.is_gone:
+                if batch and self._stream.unacknowledged is None:
+                    await self._instance.give_back(batch)
+                return None
+
+    async def _put(self, send: Send, frames: bytes) -> None:
+        async with asyncio.timeout(self._stall_seconds):
+            await send({"type": "http.response.body", "body": frames, "more_body": True})

@@ -1,0 +1,26 @@
+"""What the Kafka client of one instance is made with."""
+
+from typing import Any
+
+from services.sidecar.consuming.records import GroupProtocol, InstanceId, InstanceOptions
+
+_OF_CLASSIC_GROUPS = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
+"""The broker decides these in the newer protocol; a client that names them is refused."""
+
+
+def instance_properties(base: dict[str, Any], id_: InstanceId, options: InstanceOptions) -> dict[str, Any]:
+    """The sidecar's properties for consumers, and what is this instance's own."""
+    properties = {
+        **base,
+        "group.id": id_.group,
+        "auto.offset.reset": options.offset_reset,
+        "enable.auto.commit": options.auto_commit,
+        "enable.auto.offset.store": False,
+    }
+    if options.group_instance_id:
+        properties["group.instance.id"] = options.group_instance_id
+    if options.group_protocol is GroupProtocol.CONSUMER:
+        properties["group.protocol"] = GroupProtocol.CONSUMER.value
+        for name in _OF_CLASSIC_GROUPS:
+            properties.pop(name, None)
+    return properties

@@ -1,0 +1,235 @@
+"""One client of Kafka as a member of a group, or as a reader of partitions of its own.
+
+It knows which partitions there are, whether they rest, and what is wrong; nothing of what becomes of messages. All
+methods belong to one thread, and the two callbacks run on it, within `poll` and `consume`.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from services.sidecar import metrics
+from services.sidecar.consuming.records import Commit, GroupProtocol, InstanceOptions, Interest, Partition, Position
+from services.sidecar.faults import Fault, FaultKind
+
+log = structlog.get_logger(__name__)
+
+Changed = Callable[[set[Partition]], None]
+Committed = Callable[[list[Commit]], None]
+
+
+class Membership:
+    """The client, opened when made. Fault when its configuration is refused."""
+
+    def __init__(
+        self, properties: dict[str, Any], options: InstanceOptions, on_changed: Changed, on_committed: Committed
+    ) -> None:
+        self.interest = Interest()
+        self.assigned_at: float | None = None
+        """When it got its partitions, on the monotonic clock; None while it waits for them."""
+        self.rests = False
+        self.starts: dict[Partition, int] = {}
+        """Where to begin in partitions that are still to be assigned."""
+        self._on_changed = on_changed
+        self._on_committed = on_committed
+        self._missing_topics: dict[str, str] = {}
+        self._fault: Fault | None = None
+        self._is_broken = False
+        self._is_incremental = options.group_protocol is GroupProtocol.CONSUMER or "cooperative" in str(
+            properties.get("partition.assignment.strategy", "")
+        )
+        try:
+            self.client = Consumer({**properties, "error_cb": self._on_error, "on_commit": self._on_commit})
+        except (KafkaException, ValueError, TypeError) as error:
+            raise Fault(
+                FaultKind.CONSUMER_CONFIG_EXCEPTION, f"Consumer configuration exception with message {error}"
+            ) from None
+
+    def follow(self, interest: Interest) -> None:
+        """From now on reads this, and nothing else. Fault when the client does not take it; then it reads nothing."""
+        self._leave()
+        try:
+            if interest.partitions:
+                self.client.assign([TopicPartition(one.topic, one.partition) for one in interest.partitions])
+                self.assigned_at = time.monotonic()
+            elif interest.is_shared:
+                topics = list(interest.topics) or [f"^({interest.pattern})$"]
+                self.client.subscribe(
+                    topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+                )
+        except KafkaException as error:
+            raise Fault(
+                FaultKind.VALIDATOR_SCHEMA,
+                f"Schema Validation Error - /topic_pattern: cannot subscribe: {error.args[0].str()}",
+            ) from None
+        self.interest = interest
+
+    def assignment(self) -> list[Partition]:
+        """Partitions that it has."""
+        return sorted(Partition(given.topic, given.partition) for given in self.client.assignment())
+
+    def poll(self, timeout: float) -> Message | None:
+        """A message, if there is one in time. Serves the group."""
+        message = self.client.poll(timeout)
+        return message if message is not None and self._is_good(message) else None
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        """As many messages as there are in time."""
+        return [message for message in self.client.consume(count, timeout=timeout) if self._is_good(message)]
+
+    def rest(self) -> None:
+        """No messages until it wakes."""
+        if not self.rests:
+            self.rests = True
+            self.client.pause(self.client.assignment())
+
+    def wake(self) -> None:
+        if self.rests:
+            self.rests = False
+            self.client.resume(self.client.assignment())
+
+    def seek(self, position: Position) -> bool:
+        """A partition goes on there. False when it was given so recently that this has to be tried again."""
+        partition = position.partition
+        self.wake()  # a partition that rests would go on where it was
+        try:
+            self.client.seek(TopicPartition(partition.topic, partition.partition, position.offset))
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._STATE:
+                return False
+            raise Fault(
+                FaultKind.ILLEGAL_CONSUMER_STATE, f"Cannot seek in {partition}: {error.args[0].str()}"
+            ) from None
+        return True
+
+    def commit(self, offsets: list[TopicPartition], *, wait: bool) -> list[Commit]:
+        """Commits. Fault when Kafka refuses."""
+        try:
+            if not wait:
+                self.client.commit(offsets=offsets, asynchronous=True)
+                return _commits(offsets)
+            done: list[TopicPartition] = self.client.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            metrics.commit_failures.inc()
+            raise Fault(
+                FaultKind.FAILED_TO_COMMIT_OFFSETS, f"Failed to commit offsets: {error.args[0].str()}"
+            ) from None
+        refused = [f"{one.topic}-{one.partition}: {one.error.str()}" for one in done if one.error is not None]
+        if refused:
+            metrics.commit_failures.inc()
+            raise Fault(FaultKind.FAILED_TO_COMMIT_OFFSETS, f"Failed to commit offsets: {', '.join(refused)}")
+        commits = _commits(done)
+        self._on_committed(commits)
+        return commits
+
+    def committed(self, partitions: list[Partition], timeout: float) -> list[Commit]:
+        """The group's committed offsets; partitions without one are left out."""
+        asked = [TopicPartition(one.topic, one.partition) for one in partitions]
+        try:
+            found: list[TopicPartition] = self.client.committed(asked, timeout=timeout)
+        except KafkaException as error:
+            raise Fault(
+                FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, f"Cannot read committed offsets: {error.args[0].str()}"
+            ) from None
+        return _commits([one for one in found if one.error is None and one.offset >= 0])
+
+    def fault(self) -> Fault | None:
+        """Why nothing can be read, if there is a reason that the backend should know. Said once, if it may pass."""
+        if self._fault is not None:
+            fault = self._fault
+            if not self._is_broken:
+                self._fault = None
+            return fault
+        if self._missing_topics and (self.interest.partitions or not self.client.assignment()):
+            missing, self._missing_topics = self._missing_topics, {}
+            return Fault(FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, "; ".join(missing.values()))
+        return None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a read that waits should say so now."""
+        return self._fault is not None
+
+    @property
+    def problem(self) -> str:
+        """What hinders it; empty if nothing does."""
+        return self._fault.description if self._fault is not None else "; ".join(self._missing_topics.values())
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self.client.close()
+
+    def _leave(self) -> None:
+        if self.interest.partitions:
+            self.client.unassign()
+        elif self.interest:
+            self.client.unsubscribe()
+        self.interest = Interest()
+        self.assigned_at = None
+        self.rests = False
+        self.starts.clear()
+        self._missing_topics.clear()
+        if not self._is_broken:
+            self._fault = None
+
+    def _is_good(self, message: Message) -> bool:
+        """Whether it is a record; what else it says is kept for the next read."""
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+            self._missing_topics[message.topic() or ""] = error.str()
+        elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED):
+            log.warning("consumer instance reports an error", error=error.str(), code=error.name())
+            if not error.retriable():
+                self._fail(error)
+        return False
+
+    def _fail(self, error: KafkaError) -> None:
+        """The next read says it; after a fatal error, each one."""
+        self._fault = Fault(FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, f"Consumer read failed: {error.str()}")
+        self._is_broken = self._is_broken or error.fatal()
+
+    def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        metrics.rebalances.labels("assigned").inc()
+        self._on_changed({Partition(one.topic, one.partition) for one in partitions})
+        for one in partitions:
+            start = self.starts.pop(Partition(one.topic, one.partition), None)
+            if start is not None:
+                one.offset = start
+        if self._is_incremental:
+            client.incremental_assign(partitions)
+        else:
+            client.assign(partitions)
+        if self.rests:
+            client.pause(partitions)
+        self.assigned_at = time.monotonic()
+
+    def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        metrics.rebalances.labels("revoked").inc()
+        self._on_changed({Partition(one.topic, one.partition) for one in partitions})
+        if self._is_incremental:
+            client.incremental_unassign(partitions)
+        else:
+            self.assigned_at = None
+            client.unassign()
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        if error is None:
+            self._on_committed(_commits([one for one in partitions if one.error is None]))
+            return
+        metrics.commit_failures.inc()
+        log.warning("commit failed", error=error.str(), partitions=len(partitions))
+
+    def _on_error(self, error: KafkaError) -> None:
+        metrics.client_errors.labels("consumer").inc()
+        log.warning("consumer reports an error", error=error.str(), code=error.name())
+        if error.fatal():
+            self._fail(error)
+
+
+def _commits(offsets: list[TopicPartition]) -> list[Commit]:
+    return [Commit(Partition(one.topic, one.partition), one.offset, one.metadata or "") for one in offsets]

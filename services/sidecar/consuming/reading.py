@@ -1,0 +1,58 @@
+"""One read while it goes on: how much it wants, and until when it waits."""
+
+import time
+from dataclasses import dataclass, field
+
+from services.sidecar.consuming.held import Unacknowledged
+from services.sidecar.consuming.records import Consumed, InstanceOptions, ReadRequest
+from services.sidecar.formats import Format
+
+
+@dataclass(slots=True)
+class Reading:
+    """A read of the backend, or one batch of a stream."""
+
+    max_records: int
+    max_bytes: int
+    min_bytes: int
+    """It answers once so much is there; 0 or less: once anything is."""
+    patience: float
+    """Seconds that it waits for records."""
+    join_patience: float
+    """Seconds that it waits for the group to be joined, which may take longer than records may."""
+    format: Format | None = None
+    unacknowledged: Unacknowledged | None = None
+    """Where a stream keeps what it gives; None for a read, whose records the backend commits."""
+    started: float = field(default_factory=time.monotonic)
+    is_given_up: bool = False
+    """Nobody waits for it any more: it must not take records."""
+    answer: list[Consumed] | None = None
+
+    @classmethod
+    def of(cls, request: ReadRequest, options: InstanceOptions, max_records: int) -> "Reading":
+        """A request can only shorten what its instance says."""
+        patience = options.read_timeout if request.timeout is None else min(request.timeout, options.read_timeout)
+        return cls(
+            max_records=max_records,
+            max_bytes=request.max_bytes,
+            min_bytes=min(options.min_bytes, request.max_bytes),
+            patience=patience,
+            join_patience=max(patience, request.timeout or 0),
+            format=request.format,
+        )
+
+    @property
+    def room(self) -> int:
+        """How many records it can take now."""
+        return self.max_records if self.unacknowledged is None else min(self.max_records, self.unacknowledged.room)
+
+    def ends_at(self, assigned_at: float | None) -> float:
+        """Until when it waits, on the monotonic clock."""
+        joined_by = self.started + self.join_patience
+        if assigned_at is None:
+            return joined_by
+        return min(joined_by, max(assigned_at, self.started) + self.patience)
+
+    def is_satisfied_by(self, records: int, size: int) -> bool:
+        """Whether what is held is worth an answer."""
+        return records >= self.room or (size >= self.min_bytes if self.min_bytes > 0 else records > 0)
