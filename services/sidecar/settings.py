@@ -10,20 +10,11 @@ from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_
 from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
+from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.security.trust import TokenIssuer, is_loopback
 
 
-def _usable(given: object) -> Format:
-    format_ = Format.parse(given)
-    if not format_.codec.available:
-        raise ValueError(
-            f"{format_.label} needs a schema registry, which this sidecar does not use yet; "
-            f"take one of {available_labels()}"
-        )
-    return format_
-
-
-DefaultFormat = Annotated[Format, BeforeValidator(_usable)]
+DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 
 
 class SidecarSettings(ServiceSettings, service="sidecar"):
@@ -75,6 +66,31 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     key_format: DefaultFormat = Format.STRING
     value_format: DefaultFormat = Format.JSON
     """Formats of requests and instances that name none."""
+
+    schema_registry_url: str = Field(default="", pattern=r"^(https?://[^@\s?#,]+(,https?://[^@\s?#,]+)*)?$")
+    """Schema registry with Confluent's API, or several addresses of one, with commas between; empty for none: then the
+    formats avro, jsonschema and protobuf are refused."""
+    schema_registry_user_info: SecretStr = SecretStr("")
+    schema_registry_token: SecretStr = SecretStr("")
+    """Who the sidecar is for the registry: `user:password`, or a bearer token; each may be ${env:NAME} or ${file:/path}."""
+    schema_registry_cluster: str = ""
+    """What Confluent's cloud calls the logical cluster; sent along with a token."""
+    schema_registry_ca_location: str = ""
+    schema_registry_certificate_location: str = ""
+    schema_registry_key_location: str = ""
+    schema_registry_key_password: SecretStr = SecretStr("")
+    """Of TLS to the registry, in PEM: who signs its certificate, and what the sidecar shows for itself."""
+    schema_registry_timeout_ms: PositiveInt = 3_000
+    schema_registry_attempts: int = Field(default=2, ge=1, le=10)
+    """How long one attempt to ask the registry may take, and how many there are."""
+    schema_cache_size: PositiveInt = 1_000
+    """Schemas that are kept, each with what reads and writes its values."""
+    schema_latest_ttl_ms: PositiveInt = 300_000
+    """How long the latest version of a subject counts as the latest; all others never change."""
+    auto_register_schemas: bool = True
+    """Whether the raw schema of a request is registered where its subject does not have it yet."""
+    use_no_wrapping_avro: bool = False
+    """Whether values of Avro unions are read plain, `5` instead of `{"int": 5}`. Both can be written."""
 
     max_request_bytes: PositiveInt = 1_000_000
     max_connections: PositiveInt = 1_000
@@ -193,6 +209,21 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
         if len({issuer.issuer for issuer in issuers}) < len(issuers):
             raise ValueError("two of them have the same issuer (or none): their tokens could not be told apart")
         return issuers
+
+    @model_validator(mode="after")
+    def _reads_end_in_time(self) -> "SidecarSettings":
+        if self.max_read_ms >= self.max_call_ms:
+            raise ValueError(f"max_read_ms {self.max_read_ms} has to be less than max_call_ms {self.max_call_ms}")
+        return self
+
+    @model_validator(mode="after")
+    def _schemas_can_be_had(self) -> "SidecarSettings":
+        if self.schema_registry_user_info.get_secret_value() and self.schema_registry_token.get_secret_value():
+            raise ValueError("schema_registry_user_info and schema_registry_token exclude each other; set one")
+        for name, format_ in (("key_format", self.key_format), ("value_format", self.value_format)):
+            if format_.kind is not None and not self.schema_registry_url:
+                raise ValueError(f"{name} {format_.label} {WHAT_TO_SET}, or take one of {available_labels()}")
+        return self
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> "SidecarSettings":
