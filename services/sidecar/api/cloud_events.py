@@ -10,10 +10,13 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from services.sidecar import json_text
+from services.sidecar.api.contract import parameters
 from services.sidecar.faults import Fault, FaultKind, Violation, invalid, refused
 from services.sidecar.formats import cloud_event
 from services.sidecar.formats.cloud_event import CloudEvent
-from services.sidecar.producing.cloud_events import ContentMode
+from services.sidecar.producing.cloud_events import ContentMode, outgoing
+from services.sidecar.producing.headers import HeaderWriter
+from services.sidecar.producing.records import Outgoing
 
 MAX_VIOLATIONS = 100
 """In one answer."""
@@ -27,6 +30,12 @@ _ESCAPED = re.compile(r"\\(.)")
 def carries_events(headers: Headers) -> bool:
     """Whether a request brings CloudEvents, in any mode."""
     return _media_type(headers).startswith(_EVENTS) or "ce-specversion" in headers
+
+
+def event_records(request: Request, body: bytes, headers: HeaderWriter) -> list[Outgoing]:
+    """The events of a request as Kafka gets them, in the mode that the request asks for."""
+    mode = ContentMode(parameters(request).get("contentMode", ContentMode.BINARY.value))
+    return outgoing(events_of(request, body), mode, headers)
 
 
 def events_of(request: Request, body: bytes) -> list[CloudEvent]:
@@ -48,15 +57,6 @@ def events_of(request: Request, body: bytes) -> list[CloudEvent]:
             )
         case _:
             return _checked([_binary(request.headers, body)])
-
-
-def kafka_mode(request: Request) -> ContentMode:
-    """How the request wants its events written to Kafka."""
-    given = request.query_params.get("contentMode", ContentMode.BINARY.value)
-    try:
-        return ContentMode(given)
-    except ValueError:
-        raise invalid("/contentMode", 'does not have a value in the enumeration ["binary", "structured"]') from None
 
 
 def _media_type(headers: Headers) -> str:

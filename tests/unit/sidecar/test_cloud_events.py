@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from services.sidecar import json_text
-from services.sidecar.api.cloud_events import carries_events, events_of, kafka_mode
+from services.sidecar.api.cloud_events import carries_events, event_records, events_of
 from services.sidecar.consuming.cloud_events import KafkaHeaders, event_in, wrapped
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, cloud_event
@@ -25,12 +25,10 @@ REQUIRED: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/shop", 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def request(body: object = b"", query: str = "", **headers: str) -> Request:
+def request(**headers: str) -> Request:
     """`content_type` and `ce_id` stand for `content-type` and `ce-id`."""
     lines = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
-    return Request(
-        {"type": "http", "method": "POST", "path": "/", "query_string": query.encode(), "headers": lines, "body": body}
-    )
+    return Request({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": lines})
 
 
 def structured(*events: object) -> list[CloudEvent]:
@@ -189,11 +187,12 @@ class TestOverHttp:
     def test_the_mode_is_told_by_headers(self, headers: dict[str, str], expected: bool) -> None:
         assert carries_events(request(**headers).headers) is expected
 
-    def test_how_kafka_gets_it_is_asked_by_the_query(self) -> None:
-        assert kafka_mode(request()) is ContentMode.BINARY
-        assert kafka_mode(request(query="contentMode=structured")) is ContentMode.STRUCTURED
-        with pytest.raises(Fault, match="/contentMode"):
-            kafka_mode(request(query="contentMode=other"))
+    @pytest.mark.parametrize(("asked", "value"), [({}, None), ({"contentMode": "structured"}, b"{")])
+    def test_how_kafka_gets_it_is_asked_by_the_query(self, asked: dict[str, str], value: bytes | None) -> None:
+        given = request(content_type="application/cloudevents+json")
+        given.scope["parameters"] = asked
+        (made,) = event_records(given, json_text.dumps(REQUIRED), HeaderWriter(RequestHeaders()))
+        assert (made.value and made.value[:1]) == value
 
     def test_the_sdk_writes_what_we_read(self) -> None:
         written = SdkEvent({**REQUIRED, "subject": "50 % “off”"}, {"n": 1})
