@@ -12,6 +12,8 @@ request_seconds = Histogram(
     buckets=_SECONDS,
 )
 open_requests = Gauge("kafka_mesh_sidecar_open_requests", "HTTP requests that are being served.")
+open_calls = Gauge("kafka_mesh_sidecar_open_calls", "HTTP requests that are being served, by what they do.", ["kind"])
+connections = Gauge("kafka_mesh_sidecar_connections", "Connections of callers.")
 refused_calls = Counter(
     "kafka_mesh_sidecar_refused_calls_total",
     "Calls turned away before they were served: for want of a valid token or a scope, or at a bound.",

@@ -10,12 +10,11 @@ import time
 from collections.abc import AsyncIterator
 
 import structlog
-import uvicorn
+from starlette.routing import Route
 
 from mesh.lifecycle import Lifecycle
 from mesh.rpc import events
 from mesh.telemetry import serve_management
-from services.sidecar.api.app import build_app
 from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.produce_requests import HeaderPolicy
@@ -25,20 +24,17 @@ from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.control_link import ControlLink, resource_name
+from services.sidecar.entrance import Entrance
 from services.sidecar.health import Health
 from services.sidecar.kafka_clients import client_properties, consumer_properties, producer_properties
-from services.sidecar.listening import Server, bound_socket
+from services.sidecar.listening import bound_socket
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.settings import SidecarSettings
 
 READINESS_SECONDS = 5.0
 """How often the readiness of the process is looked at again."""
-KEEP_ALIVE_SECONDS = 75
-"""Idle connections of the backend stay open; most clients give theirs up sooner."""
 CONTROL_STOP_SECONDS = 2.0
-LAST_ANSWERS_SECONDS = 3
-"""For requests to be answered once their records were given up."""
 
 log = structlog.get_logger(__name__)
 
@@ -77,12 +73,13 @@ class Sidecar:
             )
             self._instances.on_change = self._control.changed
             self._instances.on_end = self._control.ended
-        self._server = Server(self._server_config())
+        self._entrance = Entrance(settings)
+        self._server = self._entrance.server(self._routes())
         self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Serves; returns when connections are accepted."""
-        self._background = [asyncio.create_task(self._instances.reap(), name="reap")]
+        self._background = [asyncio.create_task(self._instances.reap(), name="reap"), *self._entrance.tasks()]
         if self._control is not None:
             self._background.append(asyncio.create_task(self._control.run(), name="control"))
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http")
@@ -99,6 +96,7 @@ class Sidecar:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self._entrance.close()
         if self._control is not None:
             await self._control.close(CONTROL_STOP_SECONDS)
 
@@ -106,7 +104,7 @@ class Sidecar:
         """Tasks that have ended though they never should."""
         return [task for task in (*self._background, self._serving) if task.done()]
 
-    def _server_config(self) -> uvicorn.Config:
+    def _routes(self) -> list[Route]:
         settings = self._settings
         producers = ProducerEndpoints(
             self._producer,
@@ -117,17 +115,7 @@ class Sidecar:
         consumers = ConsumerEndpoints(self._instances, settings)
         records = RecordEndpoints(self._instances, settings)
         health = HealthEndpoints(self.health, as_json=settings.health_json)
-        return uvicorn.Config(
-            build_app([*producers.routes(), *consumers.routes(), *records.routes(), *health.routes()]),
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=settings.max_connections,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=settings.drain_timeout_ms // 1000 + LAST_ANSWERS_SECONDS,
-        )
+        return [*producers.routes(), *consumers.routes(), *records.routes(), *health.routes()]
 
     def _instance_messages(self) -> list[events.ConsumerInstance]:
         return [

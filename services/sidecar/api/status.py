@@ -18,7 +18,7 @@ _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.AUTH_TOKEN_SCOPE_MISMATCH: 403,
     FaultKind.SCHEMA_REGISTRY_UNAVAILABLE: 503,
     FaultKind.TOKEN_ISSUER_UNAVAILABLE: 503,
-    FaultKind.REQUEST_BODY_TOO_SLOW: 408,
+    FaultKind.REQUEST_TOO_SLOW: 408,
     FaultKind.REQUEST_TOOK_TOO_LONG: 503,
     FaultKind.TOO_MANY_OPEN_REQUESTS: 429,
     FaultKind.TOO_MANY_CONNECTIONS: 503,
@@ -38,6 +38,8 @@ _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.TRANSACTIONS_BUSY: 503,
     FaultKind.TRANSACTION_NOT_DONE: 503,
     FaultKind.TOO_MANY_PRODUCE_STREAMS: 503,
+    FaultKind.TOPIC_NOT_FOUND: 404,
+    FaultKind.KAFKA_UNAVAILABLE: 503,
 }
 """All others are 400."""
 _REFUSED = {
@@ -46,7 +48,7 @@ _REFUSED = {
     FaultKind.AUTH_TOKEN_EXPIRED: "expired token",
     FaultKind.AUTH_TOKEN_SCOPE_MISMATCH: "scope",
     FaultKind.TOKEN_ISSUER_UNAVAILABLE: "issuer away",
-    FaultKind.REQUEST_BODY_TOO_SLOW: "slow body",
+    FaultKind.REQUEST_TOO_SLOW: "slow request",
     FaultKind.REQUEST_TOOK_TOO_LONG: "took too long",
     FaultKind.TOO_MANY_OPEN_REQUESTS: "too many open requests",
     FaultKind.TOO_MANY_CONNECTIONS: "too many connections",
@@ -93,6 +95,10 @@ def refusal(fault: Fault) -> Response:
 def _headers(fault: Fault, status: int) -> dict[str, str]:
     """What tells a client that knows no codes of ours how to go on."""
     match status:
+        case 408 | 431:
+            return {"Connection": "close"}  # what comes next on it is the rest of this
+        case 503 if fault.kind is FaultKind.TOO_MANY_CONNECTIONS:
+            return {"Connection": "close", "Retry-After": RETRY_AFTER_SECONDS}
         case 401 if fault.kind is FaultKind.MISSING_AUTH_TOKEN:
             return {"WWW-Authenticate": "Bearer"}
         case 401:

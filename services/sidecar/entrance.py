@@ -1,0 +1,89 @@
+"""How callers get in: with which certificate the sidecar listens, whom it asks for a token, how many at once, how long.
+
+One entrance for all ports of a sidecar, so that what is bounded is bounded once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+import uvicorn
+from starlette.routing import Route
+
+from services.sidecar.api.app import build_app
+from services.sidecar.api.authentication import guard
+from services.sidecar.api.connections import ConnectionBounds, bounded_protocol
+from services.sidecar.api.limits import Kind, Limits, RequestBounds
+from services.sidecar.listening import Server
+from services.sidecar.security.configured import server_certificate, token_verifier
+from services.sidecar.settings import SidecarSettings
+
+KEEP_ALIVE_SECONDS = 75
+"""Idle connections of the backend stay open; most clients give theirs up sooner."""
+LAST_ANSWERS_SECONDS = 3
+"""For requests to be answered once their records were given up."""
+
+log = structlog.get_logger(__name__)
+
+
+class Entrance:
+    """Makes servers. Reads certificates: TlsFilesError."""
+
+    def __init__(self, settings: SidecarSettings) -> None:
+        self._settings = settings
+        self._verifier = token_verifier(settings)
+        self._certificate = server_certificate(settings)
+        self._limits = Limits(_request_bounds(settings))
+        if not settings.asks_who_calls:
+            log.warning(
+                "NOBODY IS ASKED WHO THEY ARE: whoever reaches this address may produce, consume and administer",
+                address=settings.listen,
+                way_out="set token_issuers",
+            )
+
+    def server(self, routes: Sequence[Route]) -> Server:
+        """Serves these routes to those who are let in."""
+        settings, certificate = self._settings, self._certificate
+        if self._verifier is not None:
+            guard(routes, self._verifier)
+        self._limits.put_around(routes)
+        config = uvicorn.Config(
+            build_app(routes),
+            http=bounded_protocol(_connection_bounds(settings)),
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=settings.drain_timeout_ms // 1000 + LAST_ANSWERS_SECONDS,
+            ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
+        )
+        return Server(config)
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What goes on as long as there are servers."""
+        if self._certificate is None:
+            return []
+        return [asyncio.create_task(self._certificate.follow_files(), name="certificate")]
+
+    async def close(self) -> None:
+        if self._verifier is not None:
+            await self._verifier.close()
+
+
+def _request_bounds(settings: SidecarSettings) -> RequestBounds:
+    return RequestBounds(
+        body_seconds=settings.max_body_ms / 1000,
+        call_seconds=settings.max_call_ms / 1000,
+        head_bytes=settings.max_header_bytes,
+        open_requests={
+            Kind.PRODUCE: settings.max_open_produces,
+            Kind.READ: settings.max_open_reads,
+            Kind.OTHER: settings.max_open_calls,
+        },
+    )
+
+
+def _connection_bounds(settings: SidecarSettings) -> ConnectionBounds:
+    return ConnectionBounds(settings.max_connections, settings.max_head_ms / 1000, settings.max_header_bytes)
