@@ -57,6 +57,14 @@ def set_levels(wanted: Mapping[str, str]) -> dict[str, str]:
     return levels()
 
 
+def number_of(level: str) -> int:
+    """A level as Python's logging numbers it. UnknownLevelError for a word that is none."""
+    try:
+        return _LEVELS[level.upper()]
+    except KeyError:
+        raise UnknownLevelError(f"{level!r} is no level; take one of {', '.join(_WORDS)}") from None
+
+
 def _logger(name: str) -> logging.Logger:
     return logging.root if name == ROOT else logging.getLogger(name)
 
@@ -73,6 +81,6 @@ def _checked(name: str) -> str:
 
 def _number(name: str, level: str) -> int:
     try:
-        return _LEVELS[level.upper()]
-    except KeyError:
-        raise UnknownLevelError(f"logger {name}: {level!r} is no level; take one of {', '.join(_WORDS)}") from None
+        return number_of(level)
+    except UnknownLevelError as error:
+        raise UnknownLevelError(f"logger {name}: {error}") from None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,14 +15,15 @@ from services.sidecar.admin.assaults import Assaults
 from services.sidecar.admin.backend_loggers import BackendLoggers, LoggerLevel
 from services.sidecar.admin.log_memory import LogMemory, LogQuery
 from services.sidecar.admin.modules import Modules
-from services.sidecar.api.requests import body_of, parsed, query_integer
+from services.sidecar.api.contract import CONTRACT, operation_of, parameters
+from services.sidecar.api.requests import body_of, parsed
 from services.sidecar.api.status import json_response
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.information import information
 from services.sidecar.settings import SidecarSettings
 
 PASS_THROUGH = "X-Adm-PassThrough"
-MAX_LOG_LINES = 1_000
+DEFAULT_LOG_LINES = 100
 """Of each logger in one answer."""
 
 
@@ -49,17 +48,17 @@ class AdminEndpoints:
         self._shut_down = shut_down
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/adm/server/info", self.get_server_info, methods=["GET"]),
-            Route("/adm/logger", self.get_loggers, methods=["GET"]),
-            Route("/adm/logger", self.set_loggers, methods=["POST"]),
-            Route("/adm/logger/content", self.get_log_content, methods=["GET"]),
-            Route("/adm/modules", self.get_modules, methods=["GET"]),
-            Route("/adm/modules", self.reload_modules, methods=["POST"]),
-            Route("/adm/shutdown", self.shutdown, methods=["DELETE"]),
-            Route("/adm/chaosmonkey", self.get_assaults, methods=["GET"]),
-            Route("/adm/chaosmonkey/{assault}", self.set_assault, methods=["POST"]),
-        ]
+        return CONTRACT.routes(
+            self.get_server_info,
+            self.get_loggers,
+            self.set_loggers,
+            self.get_log_content,
+            self.get_modules,
+            self.reload_modules,
+            self.shutdown,
+            self.get_assaults,
+            self.set_assault,
+        )
 
     async def get_server_info(self, request: Request) -> Response:
         if not self._settings.info_enabled:
@@ -77,7 +76,8 @@ class AdminEndpoints:
         body = await body_of(request, self._settings.max_request_bytes)
         if not body:
             raise Fault(FaultKind.REQUEST_BODY_MISSING, "The body is missing: send a list of {name, level}.")
-        wanted = [LoggerLevel(one["name"], one["level"]) for one in parsed(request, body)]
+        asked = operation_of(request).body(parsed(request, body))
+        wanted = [LoggerLevel(one["name"], one["level"]) for one in asked]
         if _passes_through(request):
             return json_response([asdict(one) for one in await self._backend_loggers().set(wanted)])
         try:
@@ -92,19 +92,15 @@ class AdminEndpoints:
                 FaultKind.LOGGER_CONTENT_DISABLED,
                 "Log lines are not kept for reading (logger_enabled, log_content_enabled).",
             )
-        query = request.query_params
+        given = parameters(request)
         now = int(time.time() * 1000)
-        level = query.get("loggerLevel", "ERROR")
-        start = query_integer(request, "startTime")
-        end = query_integer(request, "endTime")
-        limit = query_integer(request, "limit")
         asked = LogQuery(
-            level=_level(level),
-            start_ms=now - self._settings.log_content_default_ms if start is None else start,
-            end_ms=now if end is None else end,
-            logger=query.get("loggerName", "").removeprefix(log_levels.ROOT),
-            offset=query_integer(request, "offset") or 0,
-            limit=min(100 if limit is None else limit, MAX_LOG_LINES),
+            level=log_levels.number_of(given.get("loggerLevel", "ERROR")),
+            start_ms=given.get("startTime", now - self._settings.log_content_default_ms),
+            end_ms=given.get("endTime", now),
+            logger=given.get("loggerName", "").removeprefix(log_levels.ROOT),
+            offset=given.get("offset", 0),
+            limit=given.get("limit", DEFAULT_LOG_LINES),
         )
         found = self._log_memory.find(asked)
         return json_response({name: {"total": one.total, "logs": one.logs} for name, one in found.items()})
@@ -116,7 +112,8 @@ class AdminEndpoints:
     async def reload_modules(self, request: Request) -> Response:
         self._check_reload_enabled()
         body = await body_of(request, self._settings.max_request_bytes)
-        return json_response(await self._modules.reload(parsed(request, body) if body else []))
+        asked = operation_of(request).body(parsed(request, body)) if body else []
+        return json_response(await self._modules.reload(asked))
 
     async def shutdown(self, request: Request) -> Response:
         self._shut_down()
@@ -134,7 +131,7 @@ class AdminEndpoints:
         known = self._assaults.shown()
         if name not in known:
             raise invalid("/assault", f"{name[:100]!r} is none of {', '.join(known)}")
-        given: Any = parsed(request, await body_of(request, self._settings.max_request_bytes))
+        given = operation_of(request).body(parsed(request, await body_of(request, self._settings.max_request_bytes)))
         try:
             return json_response(self._assaults.set(name, given).shown())
         except ValueError as error:
@@ -159,12 +156,3 @@ class AdminEndpoints:
 
 def _passes_through(request: Request) -> bool:
     return request.headers.get(PASS_THROUGH, "").lower() == "true"
-
-
-def _level(given: str) -> int:
-    """The original's words are known: WARN, TRACE."""
-    name = {"WARN": "WARNING", "TRACE": "DEBUG"}.get(given.upper(), given.upper())
-    number = logging.getLevelNamesMapping().get(name)
-    if number is None:
-        raise invalid("/loggerLevel", f"{given[:20]!r} is no level; take one of TRACE, DEBUG, INFO, WARN, ERROR")
-    return number

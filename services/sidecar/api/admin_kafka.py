@@ -1,0 +1,139 @@
+"""`/adm/kafka/...`: topics and consumer instances as operators see them, and what they order instances to do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.sidecar.admin.topics import Topics, TopicsUnavailableError
+from services.sidecar.api.consumers import epoch_ms
+from services.sidecar.api.contract import CONTRACT, operation_of, parameters
+from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.status import json_response
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instances import Instances
+from services.sidecar.consuming.records import AtOffset, AtTime, Edge, Place, SeekTarget
+from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.settings import SidecarSettings
+
+DEFAULT_DRAIN_MS = 30_000
+
+
+class AdminKafkaEndpoints:
+    """What this sidecar does with Kafka."""
+
+    def __init__(self, settings: SidecarSettings, instances: Instances, topics: Topics) -> None:
+        self._settings = settings
+        self._instances = instances
+        self._topics = topics
+
+    def routes(self) -> list[Route]:
+        return CONTRACT.routes(
+            self.list_topics,
+            self.describe_topic,
+            self.list_consumers,
+            self.pause_consumer,
+            self.resume_consumer,
+            self.seek_consumer,
+            self.drain_consumer,
+        )
+
+    async def list_topics(self, request: Request) -> Response:
+        try:
+            return json_response([asdict(topic) for topic in await self._topics.all()])
+        except TopicsUnavailableError as error:
+            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+
+    async def describe_topic(self, request: Request) -> Response:
+        name = parameters(request)["topic"]
+        try:
+            topic = await self._topics.one(name)
+        except TopicsUnavailableError as error:
+            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+        if topic is None:
+            raise Fault(FaultKind.TOPIC_NOT_FOUND, f"There is no topic {name[:249]!r} that this sidecar can see")
+        return json_response(asdict(topic))
+
+    async def list_consumers(self, request: Request) -> Response:
+        return json_response(await asyncio.gather(*(_detail(instance) for instance in self._instances)))
+
+    async def pause_consumer(self, request: Request) -> Response:
+        instance = self._named(request)
+        await instance.pause()
+        return await self._changed(instance)
+
+    async def resume_consumer(self, request: Request) -> Response:
+        instance = self._named(request)
+        await instance.resume()
+        return await self._changed(instance)
+
+    async def seek_consumer(self, request: Request) -> Response:
+        instance = self._named(request)
+        asked = operation_of(request).body(parsed(request, await body_of(request, self._settings.max_request_bytes)))
+        await instance.seek(SeekTarget(_place(asked), asked.get("topic", ""), asked.get("partition")))
+        return json_response(await _detail(instance))
+
+    async def drain_consumer(self, request: Request) -> Response:
+        instance = self._named(request)
+        body = await body_of(request, self._settings.max_request_bytes)
+        asked = operation_of(request).body(parsed(request, body)) if body else {}
+        await instance.drain(asked.get("timeoutMs", DEFAULT_DRAIN_MS) / 1000)
+        return await self._changed(instance)
+
+    async def _changed(self, instance: ConsumerInstance) -> Response:
+        self._instances.on_change()
+        return json_response(await _detail(instance))
+
+    def _named(self, request: Request) -> ConsumerInstance:
+        name = parameters(request)["name"]
+        for instance in self._instances:
+            if _name(instance) == name:
+                return instance
+        raise Fault(
+            FaultKind.CONSUMER_INSTANCE_NOT_FOUND,
+            f"No consumer instance {name[:499]!r} (group.instance); GET /adm/kafka/consumers has them all",
+        )
+
+
+def _name(instance: ConsumerInstance) -> str:
+    return f"{instance.id.group}.{instance.id.instance}"
+
+
+def _place(asked: dict[str, Any]) -> Place:
+    if "offset" in asked:
+        return AtOffset(asked["offset"])
+    if "timestamp" in asked:
+        return AtTime(epoch_ms(asked["timestamp"], "/timestamp"))
+    return Edge.FIRST if asked["to"] == "first" else Edge.LAST
+
+
+async def _detail(instance: ConsumerInstance) -> dict[str, object]:
+    status = await instance.status()
+    shown: dict[str, object] = {
+        "name": _name(instance),
+        "group": instance.id.group,
+        "instance": instance.id.instance,
+        "topics": instance.interest.topics,
+        "state": status.state.value,
+        "lastUsed": int(status.last_used_at * 1000),
+        "partitions": [
+            {
+                "topic": one.partition.topic,
+                "partition": one.partition.partition,
+                "position": one.position,
+                "committed": one.committed,
+                "lag": one.lag,
+            }
+            for one in status.partitions
+        ],
+    }
+    if instance.interest.pattern:
+        shown["topicPattern"] = instance.interest.pattern
+    if status.problem:
+        shown["problem"] = status.problem
+    return shown
