@@ -21,7 +21,7 @@ def record_array(records: Iterable[Consumed], headers: HeaderShape) -> bytes:
     try:
         return orjson.dumps(shown)
     except TypeError:  # an integer beyond 64 bits, which a schema may well have
-        return orjson.dumps([_with_text(one) for one in shown])
+        return orjson.dumps([_with_text(one, "key", "value") for one in shown])
 
 
 def record_lines(records: Iterable[Consumed], headers: HeaderShape) -> Iterator[bytes]:
@@ -32,9 +32,18 @@ def record_lines(records: Iterable[Consumed], headers: HeaderShape) -> Iterator[
         try:
             line = orjson.dumps(shown)
         except TypeError:
-            line = orjson.dumps(_with_text(shown))
+            line = orjson.dumps(_with_text(shown, "key", "value"))
         # JSON that was written by others is passed on as it stands; its line breaks can only be white space
         yield line.replace(b"\r", b" ").replace(b"\n", b" ")
+
+
+def event_batch(records: Iterable[Consumed]) -> bytes:
+    """Records whose values are CloudEvents, as a batch of these."""
+    events = [record.value for record in records]
+    try:
+        return orjson.dumps(events)
+    except TypeError:
+        return orjson.dumps([_with_text(event, "data") if isinstance(event, dict) else event for event in events])
 
 
 def _shown(record: Consumed, headers: HeaderShape, new_ids: Iterator[bytes]) -> _Shown:
@@ -74,9 +83,9 @@ def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
-def _with_text(shown: _Shown) -> _Shown:
-    """With key and value as JSON text, integers of any length."""
-    for part in ("key", "value"):
+def _with_text(shown: _Shown, *parts: str) -> _Shown:
+    """With these members as JSON text, integers of any length."""
+    for part in parts:
         value = shown.get(part)
         if value is not None and not isinstance(value, orjson.Fragment):
             shown[part] = orjson.Fragment(json_text.dumps(value))

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from services.sidecar.api.consumers import check_available, committed, consumptions, instance_id
 from services.sidecar.api.contract import CONTRACT, operation_of, parameters
 from services.sidecar.api.hanging_up import caller
-from services.sidecar.api.record_text import record_array
+from services.sidecar.api.record_text import event_batch, record_array
 from services.sidecar.api.requests import body_of, parsed
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.api.streaming_records import AnswerKind, RecordStreamResponse
@@ -36,9 +36,9 @@ class RecordEndpoints:
     async def read_records(self, request: Request) -> Response:
         instance = self._instances.get(instance_id(request))
         kind = AnswerKind.of(request)
-        if kind is AnswerKind.ARRAY:
-            return await self._read(request, instance)
-        return await self._stream(request, instance, kind)
+        if kind.is_stream:
+            return await self._stream(request, instance, kind)
+        return await self._read(request, instance, kind)
 
     async def acknowledge(self, request: Request) -> Response:
         instance = self._instances.get(instance_id(request))
@@ -50,12 +50,13 @@ class RecordEndpoints:
         commits = await instance.acknowledge(done)
         return json_response([committed(one, known=True) for one in commits])
 
-    async def _read(self, request: Request, instance: ConsumerInstance) -> Response:
+    async def _read(self, request: Request, instance: ConsumerInstance, kind: AnswerKind) -> Response:
         timeout_ms = parameters(request).get("timeout")
         asked = ReadRequest(
             max_bytes=self._max_bytes(request),
             timeout=None if timeout_ms is None else min(timeout_ms, self._settings.max_read_ms) / 1000,
             format=_format(request),
+            as_events=kind is AnswerKind.CLOUD_EVENTS,
         )
         async with caller(request.receive) as reader:
             records = await reader.waits_for(instance.read(asked))
@@ -63,6 +64,8 @@ class RecordEndpoints:
                 return no_content()  # to nobody
             if records and reader.is_gone:
                 await instance.give_back(records)
+            if asked.as_events:
+                return Response(event_batch(records), media_type=kind.value)
             return Response(record_array(records, _headers(request, instance)), media_type="application/json")
 
     async def _stream(self, request: Request, instance: ConsumerInstance, kind: AnswerKind) -> Response:

@@ -27,6 +27,7 @@ from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.records import Consumed, HeaderShape
 from services.sidecar.consuming.streaming import RecordStream
 from services.sidecar.faults import Fault
+from services.sidecar.formats import cloud_event
 
 RETRY_MS = 1_000
 """When a client of server-sent events comes back after its stream ended."""
@@ -82,6 +83,7 @@ class AnswerKind(Enum):
     ARRAY = "application/json"
     EVENTS = "text/event-stream"
     LINES = "application/x-ndjson"
+    CLOUD_EVENTS = cloud_event.JSON_BATCH
 
     @classmethod
     def of(cls, request: Request) -> "AnswerKind":
@@ -92,6 +94,10 @@ class AnswerKind(Enum):
                 if kind.value == media_type:
                     return kind
         return cls.ARRAY
+
+    @property
+    def is_stream(self) -> bool:
+        return self in (AnswerKind.EVENTS, AnswerKind.LINES)
 
     @property
     def framing(self) -> Framing:

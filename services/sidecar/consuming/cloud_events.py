@@ -12,10 +12,15 @@ wrapped, so that a reader gets events only:
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import cast
 
 import orjson
+from confluent_kafka import Message
 
 from services.sidecar import json_text
+from services.sidecar.consuming.decoding import decoded
+from services.sidecar.consuming.records import Consumed, InstanceOptions
+from services.sidecar.faults import Fault
 from services.sidecar.formats import Format, cloud_event
 from services.sidecar.formats.cloud_event import Attribute, CloudEvent
 
@@ -24,6 +29,25 @@ WRAPPED_TYPE = "kafka.mesh.record"
 KafkaHeaders = Sequence[tuple[str, bytes | None]]
 _PREFIX = "ce_"
 _STRUCTURED = "application/cloudevents"
+
+
+def events_in(messages: list[Message], options: InstanceOptions, shown_as: Format | None) -> list[Consumed]:
+    """The records, with events as their values and without keys. As `decoded`, up to the first that does not fit."""
+    records: list[Consumed] = []
+    for message in messages:
+        key, value, headers = message.key(), message.value(), cast(KafkaHeaders, message.headers() or [])
+        event = event_in(headers, value)
+        try:
+            format_ = Format.BINARY if event is not None else shown_as
+            (record,) = decoded([message], options, format_)
+        except Fault:
+            if records:
+                break
+            raise
+        if event is None:
+            event = wrapped(record, key, shown_as or options.value_format)
+        records.append(record._replace(key=None, value=event))
+    return records
 
 
 def event_in(headers: KafkaHeaders, value: bytes | None) -> object | None:
@@ -47,40 +71,31 @@ def event_in(headers: KafkaHeaders, value: bytes | None) -> object | None:
     return cloud_event.to_json(CloudEvent(attributes, value))
 
 
-def wrapped(
-    topic: str,
-    partition: int,
-    offset: int,
-    timestamp: int,
-    key: bytes | None,
-    headers: KafkaHeaders,
-    shown: object,
-    shown_as: Format,
-) -> object:
-    """The JSON form of an event around a record that is none; `shown` is its value as this format shows it."""
+def wrapped(record: Consumed, key: bytes | None, shown_as: Format) -> object:
+    """The JSON form of an event around a record that is none; its value is as this format shows it."""
     event: dict[str, object] = {
         "specversion": cloud_event.SPECVERSION,
         "type": WRAPPED_TYPE,
-        "source": f"/topics/{topic}",
-        "id": f"partition:{partition}/offset:{offset}",
-        "subject": f"partition:{partition}#{offset}",
-        "time": _time(timestamp),
+        "source": f"/topics/{record.topic}",
+        "id": f"partition:{record.partition}/offset:{record.offset}",
+        "subject": f"partition:{record.partition}#{record.offset}",
+        "time": _time(record.timestamp),
     }
-    named = [(_in_names(name), content) for name, content in headers]
+    named = [(_in_names(name), content) for name, content in record.headers]
     further = [("partitionkey", key), *((f"kafkaheader{name}", content) for name, content in named if name)]
     for name, content in further:
         text = _text(content)
         if text is not None and not cloud_event.complaint(name, text):
             event[name] = text
-    if shown is None:
+    if record.value is None:
         return event
     match shown_as:
         case Format.BINARY:
-            return {**event, "datacontenttype": "application/octet-stream", "data_base64": shown}
+            return {**event, "datacontenttype": "application/octet-stream", "data_base64": record.value}
         case Format.STRING:
-            return {**event, "datacontenttype": "text/plain", "data": shown}
+            return {**event, "datacontenttype": "text/plain", "data": record.value}
         case _:
-            return {**event, "datacontenttype": "application/json", "data": shown}
+            return {**event, "datacontenttype": "application/json", "data": record.value}
 
 
 def _structured(content_type: str, value: bytes | None) -> object | None:

@@ -28,6 +28,7 @@ import structlog
 from confluent_kafka import Message, TopicPartition
 
 from services.sidecar import metrics, topic_metrics
+from services.sidecar.consuming.cloud_events import events_in
 from services.sidecar.consuming.decoding import decoded
 from services.sidecar.consuming.held import HeldRecords, Unacknowledged, place_of
 from services.sidecar.consuming.membership import Membership
@@ -276,7 +277,8 @@ class GroupConsumer:
     def _give(self, reading: Reading) -> list[Consumed]:
         messages = self._held.take(reading.room, reading.max_bytes)
         try:
-            answer = decoded(messages, self._options, reading.format)
+            decode = events_in if reading.as_events else decoded
+            answer = decode(messages, self._options, reading.format)
         except Fault:
             self._held.give_back(messages)
             raise

@@ -21,6 +21,7 @@ class Reading:
     join_patience: float
     """Seconds that it waits for the group to be joined, which may take longer than records may."""
     format: Format | None = None
+    as_events: bool = False
     unacknowledged: Unacknowledged | None = None
     """Where a stream keeps what it gives; None for a read, whose records the backend commits."""
     started: float = field(default_factory=time.monotonic)
@@ -39,6 +40,7 @@ class Reading:
             patience=patience,
             join_patience=max(patience, request.timeout or 0),
             format=request.format,
+            as_events=request.as_events,
         )
 
     @property

@@ -20,7 +20,9 @@ class EndCause(Enum):
 
     DELETED = "deleted by the backend"
     IDLE = "idle for too long"
-    STOPPED = "sidecar stopped"
+    ORDERED = "removed by an operator"
+    ELSEWHERE = "another sidecar holds it"
+    NOT_HELD = "its sidecar does not hold it"
     FAILED = "could not be created"
 
 
@@ -106,6 +108,8 @@ class ReadRequest:
     """Seconds; can only shorten what the instance says, except while the group is being joined."""
     format: Format | None = None
     """Renders values in this format instead of the instance's; binary does so with keys too."""
+    as_events: bool = False
+    """Each record's value is the CloudEvent that it is, or one around it."""
 
 
 class Consumed(NamedTuple):

@@ -13,7 +13,9 @@ from starlette.requests import Request
 
 from services.sidecar import json_text
 from services.sidecar.api.cloud_events import carries_events, event_records, events_of
+from services.sidecar.api.record_text import event_batch
 from services.sidecar.consuming.cloud_events import KafkaHeaders, event_in, wrapped
+from services.sidecar.consuming.records import Consumed
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, cloud_event
 from services.sidecar.formats.cloud_event import CloudEvent
@@ -306,8 +308,8 @@ class TestInKafka:
 class TestOtherRecords:
     def test_any_record_can_be_shown_as_an_event(self) -> None:
         headers = [("X-Trace.Id", b"t"), ("raw", b"\xff"), ("---", b"x"), ("nothing", None)]
-        event = wrapped("apples", 2, 5, 1_700_000_000_123, b"alice", headers, {"n": 1}, Format.JSON)
-        assert event == {
+        record = Consumed("apples", 2, 5, 1_700_000_000_123, None, {"n": 1}, headers, size=0)
+        assert wrapped(record, b"alice", Format.JSON) == {
             "specversion": "1.0",
             "type": "kafka.mesh.record",
             "source": "/topics/apples",
@@ -321,7 +323,7 @@ class TestOtherRecords:
         }
 
     @pytest.mark.parametrize(
-        ("shown", "format_", "data"),
+        ("value", "format_", "data"),
         [
             ("AP8=", Format.BINARY, {"datacontenttype": "application/octet-stream", "data_base64": "AP8="}),
             ("text", Format.STRING, {"datacontenttype": "text/plain", "data": "text"}),
@@ -329,11 +331,18 @@ class TestOtherRecords:
             (None, Format.JSON, {}),
         ],
     )
-    def test_its_data_is_what_its_format_shows(self, shown: object, format_: Format, data: dict[str, object]) -> None:
-        event: Any = wrapped("apples", 0, 0, 0, None, [], shown, format_)
+    def test_its_data_is_what_its_format_shows(self, value: object, format_: Format, data: dict[str, object]) -> None:
+        event: Any = wrapped(Consumed("apples", 0, 0, 0, None, value, [], size=0), None, format_)
         assert {name: event[name] for name in event if name.startswith("data")} == data
 
     @given(st.binary(max_size=8), st.lists(st.tuples(st.text(max_size=4), st.binary(max_size=4)), max_size=4))
-    def test_whatever_a_record_holds_its_event_is_valid(self, key: bytes, headers: KafkaHeaders) -> None:
-        event = wrapped("apples", 0, 0, 0, key, headers, None, Format.JSON)
+    def test_whatever_a_record_holds_its_event_is_valid(
+        self, key: bytes, headers: list[tuple[str, bytes | None]]
+    ) -> None:
+        event = wrapped(Consumed("apples", 0, 0, -1, None, None, headers, size=0), key, Format.JSON)
         assert isinstance(cloud_event.from_json(event), CloudEvent)
+
+    def test_integers_of_any_length_reach_the_reader(self) -> None:
+        record = Consumed("apples", 0, 0, 0, None, 10**30, [], size=0)
+        batch = event_batch([record._replace(value=wrapped(record, None, Format.AVRO))])
+        assert json_text.loads(batch)[0]["data"] == 10**30
