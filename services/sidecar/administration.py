@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from starlette.middleware import Middleware
 from starlette.routing import Route
@@ -16,16 +16,21 @@ from services.sidecar.admin.backend_loggers import BackendLoggers
 from services.sidecar.admin.log_memory import LogMemory
 from services.sidecar.admin.memory import HeldMemory
 from services.sidecar.admin.modules import Modules
+from services.sidecar.admin.topics import Topics
 from services.sidecar.api.admin import AdminEndpoints
+from services.sidecar.api.admin_kafka import AdminKafkaEndpoints
 from services.sidecar.api.chaos import Chaos
+from services.sidecar.consuming.instances import Instances
 from services.sidecar.influx import InfluxPush
+from services.sidecar.kafka_clients import client_properties
 from services.sidecar.settings import SidecarSettings
+from services.sidecar.topic_metrics import GroupLag
 
 
 class Administration:
     """One for a sidecar. `modules` takes whoever can be reloaded."""
 
-    def __init__(self, settings: SidecarSettings, shut_down: Callable[[], None]) -> None:
+    def __init__(self, settings: SidecarSettings, instances: Instances, shut_down: Callable[[], None]) -> None:
         self.modules = Modules()
         self._log_memory = LogMemory()
         if settings.log_content_enabled:
@@ -53,9 +58,11 @@ class Administration:
             backend=self._backend,
             shut_down=shut_down,
         )
+        self._kafka = AdminKafkaEndpoints(settings, instances, Topics(client_properties(settings)))
+        self._lag = GroupLag(lambda: _lags(instances))
 
     def routes(self) -> list[Route]:
-        return self._endpoints.routes()
+        return [*self._endpoints.routes(), *self._kafka.routes()]
 
     def middleware(self) -> Middleware:
         """Lets assaults strike."""
@@ -63,12 +70,20 @@ class Administration:
 
     def start(self) -> list[asyncio.Task[None]]:
         """Background tasks; they end only when cancelled."""
+        self._lag.register()
         return [asyncio.create_task(self._influx.run(), name="influx")] if self._influx is not None else []
 
     async def close(self) -> None:
+        self._lag.unregister()
         logging.getLogger().removeHandler(self._log_memory)
         await self._held_memory.end()
         if self._backend is not None:
             await self._backend.close()
         if self._influx is not None:
             await self._influx.close()
+
+
+def _lags(instances: Instances) -> Iterable[tuple[str, str, int]]:
+    for instance in instances:
+        for one in instance.last_status.partitions:
+            yield instance.id.group, one.partition.topic, one.lag

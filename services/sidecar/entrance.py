@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import structlog
 import uvicorn
+from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from services.sidecar.api.app import build_app
@@ -41,14 +42,14 @@ class Entrance:
                 way_out="set token_issuers",
             )
 
-    def server(self, routes: Sequence[Route]) -> Server:
+    def server(self, routes: Sequence[Route], middleware: Sequence[Middleware] = ()) -> Server:
         """Serves these routes to those who are let in."""
         settings, certificate = self._settings, self._certificate
         if self._verifier is not None:
             guard(routes, self._verifier)
         self._limits.put_around(routes)
         config = uvicorn.Config(
-            build_app(routes),
+            build_app(routes, middleware),
             http=bounded_protocol(_connection_bounds(settings)),
             lifespan="off",
             ws="none",

@@ -6,8 +6,9 @@ acknowledged; consumers leave their groups; control hears of it. Each step is bo
 
 import asyncio
 import contextlib
+import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import structlog
 from starlette.routing import Route
@@ -15,6 +16,7 @@ from starlette.routing import Route
 from mesh.lifecycle import Lifecycle
 from mesh.rpc import events
 from mesh.telemetry import serve_management
+from services.sidecar.administration import Administration
 from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.produce_requests import HeaderPolicy
@@ -25,9 +27,9 @@ from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.control_link import ControlLink, resource_name
 from services.sidecar.entrance import Entrance
-from services.sidecar.health import Health
+from services.sidecar.health import BackendProbe, Health
 from services.sidecar.kafka_clients import client_properties, consumer_properties, producer_properties
-from services.sidecar.listening import bound_socket
+from services.sidecar.listening import Server, bound_socket
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.settings import SidecarSettings
@@ -42,10 +44,13 @@ log = structlog.get_logger(__name__)
 class Sidecar:
     """One sidecar; use as a context within a running loop. `port` is where it listens."""
 
-    def __init__(self, settings: SidecarSettings) -> None:
+    def __init__(self, settings: SidecarSettings, shut_down: Callable[[], None]) -> None:
+        """`shut_down` is called when an operator wants this process to end."""
         self._settings = settings
         self._socket = bound_socket(settings.listen)
         self.port: int = self._socket.getsockname()[1]
+        self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
+        self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
         self._producer = RecordProducer(
             producer_properties(settings),
             ProducerLimits(
@@ -65,7 +70,12 @@ class Sidecar:
                 read=ReadLimits(settings.read_linger_ms / 1000, settings.max_poll_records),
             ),
         )
-        self.health = Health(client_properties(settings), self._producer, timeout=settings.health_timeout_ms / 1000)
+        self.health = Health(
+            client_properties(settings),
+            self._producer,
+            timeout=settings.health_timeout_ms / 1000,
+            backend=_backend_probe(settings),
+        )
         self._control: ControlLink | None = None
         if settings.control_address:
             self._control = ControlLink(
@@ -74,35 +84,58 @@ class Sidecar:
             self._instances.on_change = self._control.changed
             self._instances.on_end = self._control.ended
         self._entrance = Entrance(settings)
-        self._server = self._entrance.server(self._routes())
+        self._administration = Administration(settings, self._instances, shut_down)
+        self._servers = self._made_servers()
+        self._serving: list[asyncio.Task[None]] = []
         self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Serves; returns when connections are accepted."""
-        self._background = [asyncio.create_task(self._instances.reap(), name="reap"), *self._entrance.tasks()]
+        self._background = [
+            asyncio.create_task(self._instances.reap(), name="reap"),
+            *self._entrance.tasks(),
+            *self._administration.start(),
+        ]
         if self._control is not None:
             self._background.append(asyncio.create_task(self._control.run(), name="control"))
-        self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="http")
+        self._serving = [
+            asyncio.create_task(server.serve(sockets=[bound]), name="http") for server, bound in self._servers
+        ]
 
     async def stop(self) -> None:
         """Puts everything away, within bounds."""
         drain_until = time.monotonic() + self._settings.drain_timeout_ms / 1000
         self._instances.interrupt()
-        self._server.should_exit = True
-        await asyncio.wait([self._serving], timeout=drain_until - time.monotonic())
+        for server, _ in self._servers:
+            server.should_exit = True
+        await asyncio.wait(self._serving, timeout=drain_until - time.monotonic())
         await self._producer.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
-        await self._serving
+        await asyncio.gather(*self._serving)
         await self._instances.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self._administration.close()
         await self._entrance.close()
         if self._control is not None:
             await self._control.close(CONTROL_STOP_SECONDS)
 
     def background_failures(self) -> list[asyncio.Task[None]]:
         """Tasks that have ended though they never should."""
-        return [task for task in (*self._background, self._serving) if task.done()]
+        return [task for task in (*self._background, *self._serving) if task.done()]
+
+    def _made_servers(self) -> list[tuple[Server, socket.socket]]:
+        """The backend's, and the operators' if they have one of their own."""
+        middleware = [self._administration.middleware()]
+        health = HealthEndpoints(self.health, as_json=self._settings.health_json)
+        operators = [*self._administration.routes(), *health.admin_routes()]
+        if self._admin_socket is None:
+            routes = [*self._routes(), *health.routes(), *operators]
+            return [(self._entrance.server(routes, middleware), self._socket)]
+        return [
+            (self._entrance.server([*self._routes(), *health.routes()], middleware), self._socket),
+            (self._entrance.server([*health.routes(), *operators]), self._admin_socket),
+        ]
 
     def _routes(self) -> list[Route]:
         settings = self._settings
@@ -114,8 +147,7 @@ class Sidecar:
         )
         consumers = ConsumerEndpoints(self._instances, settings)
         records = RecordEndpoints(self._instances, settings)
-        health = HealthEndpoints(self.health, as_json=settings.health_json)
-        return [*producers.routes(), *consumers.routes(), *records.routes(), *health.routes()]
+        return [*producers.routes(), *consumers.routes(), *records.routes()]
 
     def _instance_messages(self) -> list[events.ConsumerInstance]:
         return [
@@ -133,9 +165,9 @@ class Sidecar:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: SidecarSettings) -> AsyncIterator[Sidecar]:
+async def running(settings: SidecarSettings, shut_down: Callable[[], None] = lambda: None) -> AsyncIterator[Sidecar]:
     """A sidecar that serves within the context."""
-    sidecar = Sidecar(settings)
+    sidecar = Sidecar(settings, shut_down)
     await sidecar.start()
     try:
         yield sidecar
@@ -147,17 +179,24 @@ async def serve(settings: SidecarSettings, lifecycle: Lifecycle) -> None:
     """The service's life, from start to drained."""
     management = serve_management(settings.metrics_listen, lifecycle)
     try:
-        async with running(settings) as sidecar:
+        async with running(settings, lifecycle.stop) as sidecar:
             log.info("listening", address=settings.listen, kafka=",".join(settings.bootstrap_servers))
             await _follow_readiness(sidecar, lifecycle)
     finally:
         management.stop()
 
 
+def _backend_probe(settings: SidecarSettings) -> BackendProbe | None:
+    if not settings.health_downstream_enabled:
+        return None
+    url = settings.downstream_host.rstrip("/") + settings.health_downstream_path
+    return BackendProbe(url, settings.health_timeout_ms / 1000)
+
+
 async def _follow_readiness(sidecar: Sidecar, lifecycle: Lifecycle) -> None:
     """Ready while Kafka answers, until it is told to stop."""
     while not lifecycle.stopping.is_set():
-        fault = sidecar.health.producer_fault() or await sidecar.health.kafka_fault()
+        fault = next(filter(None, (await sidecar.health.readiness()).values()), None)
         if failed := sidecar.background_failures():
             failed[0].result()
             raise RuntimeError(f"task {failed[0].get_name()} ended by itself")

@@ -92,9 +92,8 @@ class GroupLag(Collector):
             family.add_metric(labels, lag)
         yield family
 
-    def __enter__(self) -> GroupLag:
+    def register(self) -> None:
         REGISTRY.register(self)
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def unregister(self) -> None:
         REGISTRY.unregister(self)

@@ -12,10 +12,10 @@ from services.sidecar.api.status import on_fault, on_http_exception, on_surprise
 from services.sidecar.faults import Fault
 
 
-def build_app(routes: Sequence[Route]) -> Starlette:
-    """The ASGI application of these routes."""
+def build_app(routes: Sequence[Route], middleware: Sequence[Middleware] = ()) -> Starlette:
+    """The ASGI application of these routes; `middleware` stands around them, within the exchange."""
     return Starlette(
         routes=list(routes),
-        middleware=[Middleware(Exchange)],
+        middleware=[Middleware(Exchange), *middleware],
         exception_handlers={Fault: on_fault, HTTPException: on_http_exception, Exception: on_surprise},
     )

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from services.sidecar.api.contract import CONTRACT
 from services.sidecar.api.status import json_response
 from services.sidecar.health import Health
 
@@ -20,17 +21,23 @@ class HealthEndpoints:
         self._as_json = as_json
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/health/liveness", self.liveness, methods=["GET"]),
-            Route("/health", self.readiness, methods=["GET"]),
-            Route("/health/{service_id}", self.readiness, methods=["GET"]),
-        ]
+        return CONTRACT.routes(self.liveness, self.readiness, self.named_readiness)
+
+    def admin_routes(self) -> list[Route]:
+        """For those who have to show a token."""
+        return CONTRACT.routes(self.admin_health)
 
     async def liveness(self, request: Request) -> Response:
         return self._answer(self._health.liveness())
 
     async def readiness(self, request: Request) -> Response:
         return self._answer(await self._health.readiness())
+
+    async def named_readiness(self, request: Request) -> Response:
+        return await self.readiness(request)
+
+    async def admin_health(self, request: Request) -> Response:
+        return await self.readiness(request)
 
     def _answer(self, faults: dict[str, str | None]) -> Response:
         healthy = not any(faults.values())

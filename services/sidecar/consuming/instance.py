@@ -250,6 +250,11 @@ class ConsumerInstance:
             await self._on_consumer(lambda consumer: consumer.follow(NOTHING))
         return is_committed
 
+    @property
+    def last_status(self) -> InstanceStatus:
+        """How it did when somebody last asked."""
+        return self._last_status
+
     async def status(self) -> InstanceStatus:
         """How it does; what it said last, if its consumer is too busy to say."""
 
