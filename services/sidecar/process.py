@@ -18,6 +18,7 @@ from mesh.rpc import events
 from mesh.telemetry import serve_management
 from services.sidecar.administration import Administration
 from services.sidecar.api.consumers import ConsumerEndpoints
+from services.sidecar.api.document import DocumentEndpoints
 from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.producers import ProducerEndpoints
@@ -147,7 +148,7 @@ class Sidecar:
         )
         consumers = ConsumerEndpoints(self._instances, settings)
         records = RecordEndpoints(self._instances, settings)
-        return [*producers.routes(), *consumers.routes(), *records.routes()]
+        return [*producers.routes(), *consumers.routes(), *records.routes(), *DocumentEndpoints().routes()]
 
     def _instance_messages(self) -> list[events.ConsumerInstance]:
         return [

@@ -14,8 +14,10 @@ from services.sidecar.faults import Fault
 
 def build_app(routes: Sequence[Route], middleware: Sequence[Middleware] = ()) -> Starlette:
     """The ASGI application of these routes; `middleware` stands around them, within the exchange."""
-    return Starlette(
+    app = Starlette(
         routes=list(routes),
         middleware=[Middleware(Exchange), *middleware],
         exception_handlers={Fault: on_fault, HTTPException: on_http_exception, Exception: on_surprise},
     )
+    app.router.redirect_slashes = False  # a path that is not in the contract is none
+    return app

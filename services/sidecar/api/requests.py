@@ -6,9 +6,7 @@ from starlette.requests import Request
 
 from services.sidecar import json_text
 from services.sidecar.api.contract import operation_of
-from services.sidecar.api.shapes import boolean, integer
-from services.sidecar.faults import Fault, FaultKind, invalid
-from services.sidecar.formats import Format
+from services.sidecar.faults import Fault, FaultKind
 
 _MISMATCH = (
     "Either the Content-Type header application/json does not match the body, or the body was serialized incorrectly."
@@ -61,31 +59,3 @@ async def checked_body(request: Request, max_bytes: int) -> Any:
     operation = operation_of(request)
     body = await body_of(request, max_bytes)
     return operation.body(parsed(request, body)) if body or operation.body_required else None
-
-
-def query_integer(request: Request, *names: str) -> int | None:
-    """A whole number from the query, under any of its names."""
-    for name in names:
-        given = request.query_params.get(name)
-        if given is not None:
-            digits = given.removeprefix("-")
-            value: object = int(given) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else given
-            checked: int = integer(0)(value, f"/{name}")
-            return checked
-    return None
-
-
-def query_boolean(request: Request, name: str) -> bool:
-    given = request.query_params.get(name)
-    return given is not None and boolean(given, f"/{name}")
-
-
-def query_format(request: Request, name: str) -> Format | None:
-    """A format by number or name."""
-    given = request.query_params.get(name)
-    if given is None:
-        return None
-    try:
-        return Format.parse(int(given) if given.isascii() and given.isdecimal() else given)
-    except ValueError as error:
-        raise invalid(f"/{name}", str(error)) from None
