@@ -12,12 +12,14 @@ from meshctl.commands.canary import canary
 from meshctl.commands.cluster import cluster
 from meshctl.commands.completion import completion
 from meshctl.commands.content import content
-from meshctl.commands.decision import explain, instances, status, watch
+from meshctl.commands.decision import explain, status, watch
 from meshctl.commands.freezing import freeze, thaw
+from meshctl.commands.instances import instances
 from meshctl.commands.mirror import mirror
 from meshctl.commands.past import diff, history, revert
 from meshctl.commands.rule import rule
 from meshctl.commands.schedule import schedule
+from meshctl.commands.sidecars import sidecars
 from meshctl.failures import EXIT_CODES_HELP
 from meshctl.session import Group
 
@@ -36,7 +38,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, audit, status, watch, instances,
+    history, audit, status, watch, instances, sidecars,
     completion,
 ):  # fmt: skip
     cli.add_command(_command)

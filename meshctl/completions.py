@@ -7,7 +7,7 @@ import grpc
 from click.shell_completion import CompletionItem
 
 from mesh.rpc import admin
-from meshctl import wording
+from meshctl import instances, wording
 from meshctl.connection import Connection
 from meshctl.endpoints import EndpointsError, Service, find
 from meshctl.failures import MeshctlError
@@ -62,6 +62,26 @@ def record_rule_ids(_context: click.Context, _parameter: click.Parameter, incomp
     except (grpc.RpcError, EndpointsError):
         return []
     named = ((wording.short(each.name), sentence(each.spec)) for each in rules)
+    return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
+
+
+def instance_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Consumers that sidecars hold."""
+    try:
+        found = _connection().all_instances()
+    except (grpc.RpcError, EndpointsError):
+        return []
+    named = ((wording.short(each.name), f"on {each.sidecar}, reads {instances.reads(each)}") for each, _ in found)
+    return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
+
+
+def sidecar_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Sidecars that control has heard of."""
+    try:
+        members = _connection().status().members
+    except (grpc.RpcError, EndpointsError):
+        return []
+    named = ((wording.short(each.name), each.address) for each in members if each.kind == admin.MEMBER_KIND_SIDECAR)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
 
 

@@ -57,9 +57,11 @@ class Connection:
     def close(self) -> None:
         self._channel.close()
 
-    def call(self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Response:
-        """One call, bounded by the time-out of the command line."""
-        return method(request, timeout=self._timeout, metadata=self._metadata)
+    def call(
+        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request, at_least: float = 0.0
+    ) -> Response:
+        """One call, bounded by the time-out of the command line; by `at_least` seconds, where it was told to wait."""
+        return method(request, timeout=max(self._timeout, at_least), metadata=self._metadata)
 
     def pages(self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request) -> Iterator[Response]:
         """The pages of a list, each asked for when the one before has been taken."""
@@ -97,10 +99,24 @@ class Connection:
         )
         return [each for page in pages for each in page.record_rules]
 
-    def all_instances(self) -> list[events.ConsumerInstance]:
-        """Every consumer instance, by name."""
-        pages = self.pages(self.instances.ListInstances, instances_pb.ListInstancesRequest(page_size=PAGE_SIZE))
-        return [each for page in pages for each in page.instances]
+    def all_instances(
+        self, sidecar: str = "", group: str = ""
+    ) -> list[tuple[events.ConsumerInstance, instances_pb.InstanceStatus | None]]:
+        """Consumer instances by name, those of one sidecar or group only where it is said; and how each does."""
+        request = instances_pb.ListInstancesRequest(page_size=PAGE_SIZE, sidecar=sidecar, group=group)
+        pages = list(self.pages(self.instances.ListInstances, request))
+        statuses = {each.name: each for page in pages for each in page.statuses}
+        return [(each, statuses.get(each.name)) for page in pages for each in page.instances]
+
+    def orders(self, target: str, count: int, *, open_only: bool = False) -> list[events.SidecarOrder]:
+        """The last `count` orders for a target, or for all where it is empty; newest first."""
+        request = instances_pb.ListOrdersRequest(page_size=min(count, PAGE_SIZE), target=target, open_only=open_only)
+        found: list[events.SidecarOrder] = []
+        for page in self.pages(self.instances.ListOrders, request):
+            found += page.orders
+            if len(found) >= count:
+                break
+        return found[:count]
 
     def history(self, about: admin.ListHistoryRequest, count: int) -> list[admin.HistoryEntry]:
         """The last `count` decisions of what `about` asks for, newest first."""

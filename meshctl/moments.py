@@ -28,9 +28,14 @@ def moment_of(text: str, now: datetime) -> datetime:
         if length > _LONGEST_SPAN:
             raise ValueError(f"{wanted} is too far away")
         return now.astimezone(UTC) + length
-    there = datetime.fromisoformat(wanted)
+    return in_utc(wanted)
+
+
+def in_utc(text: str) -> datetime:
+    """A moment in RFC 3339; ValueError says what is wrong."""
+    there = datetime.fromisoformat(text)
     if there.tzinfo is None:
-        raise ValueError(f"{wanted} has no time zone: add Z for UTC, or +02:00")
+        raise ValueError(f"{text} has no time zone: add Z for UTC, or +02:00")
     return there.astimezone(UTC)
 
 

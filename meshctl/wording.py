@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events, routing
-from meshctl import record_rules
+from meshctl import instances, record_rules
 from meshctl.output import count, moment
 
 
@@ -107,13 +107,6 @@ def event(of: events.Event) -> str:
             aborted = of.rollout_aborted
             who = f" ({', '.join(aborted.members)})" if aborted.members else ""
             return f"revision {aborted.revision} given up: {aborted.cause}{who}"
-        case "consumer_instance_registered":
-            instance = of.consumer_instance_registered.instance
-            topics = ", ".join(instance.topics) or "nothing yet"
-            return f"consumer {short(instance.name)} on {instance.sidecar} reads {topics}"
-        case "consumer_instance_removed":
-            removed = of.consumer_instance_removed
-            return f"consumer {short(removed.name)} removed: {removed.cause}"
         case "mesh_frozen":
             return "the mesh is frozen: changes are refused"
         case "mesh_thawed":
@@ -125,7 +118,7 @@ def event(of: events.Event) -> str:
             ended = of.scheduled_change_ended
             return f"scheduled change {short(ended.name)} {_outcome(ended)}"
         case _:
-            return record_rules.event(of) or "an event of a kind that this meshctl does not know"
+            return record_rules.event(of) or instances.event(of) or "an event of a kind that this meshctl does not know"
 
 
 def _outcome(of: events.ScheduledChangeEnded) -> str:

@@ -1,9 +1,9 @@
-"""`meshctl explain`, `status`, `watch` and `instances`: why things are as they are."""
+"""`meshctl explain`, `status` and `watch`: why things are as they are."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import click
 import grpc
@@ -11,10 +11,11 @@ import grpc
 from mesh.rpc import admin, events
 from meshctl import wording
 from meshctl.commands.cluster import print_clusters
+from meshctl.commands.instances import print_instances
 from meshctl.commands.record_rule_life import print_record_rules
 from meshctl.connection import Connection
 from meshctl.failures import as_call
-from meshctl.output import age, as_dict, count, moment, print_json, print_table
+from meshctl.output import age, count, moment, print_json, print_table
 from meshctl.session import Command, Session, pass_session
 
 RECONNECT_SECONDS = 1.0  # control restarts in seconds; asking more often finds nothing out
@@ -130,32 +131,7 @@ def status(session: Session) -> None:
         print_record_rules(found.record_rules)
     if found.instances:
         click.echo()
-        _print_instances(found.instances)
-
-
-@click.command(cls=Command)
-@pass_session
-def instances(session: Session) -> None:
-    """Show the consumers that sidecars hold for backends."""
-    found = session.connect().all_instances()
-    if session.as_json:
-        print_json({"instances": [as_dict(each) for each in found]})
-        return
-    _print_instances(found)
-
-
-def _print_instances(found: Iterable[events.ConsumerInstance]) -> None:
-    print_table(
-        ("INSTANCE", "GROUP", "SIDECAR", "TOPICS", "KEY", "VALUE", "SINCE"),
-        (
-            (
-                each.instance_id, each.group, each.sidecar, ",".join(each.topics) or "-",
-                each.key_format, each.value_format, moment(each.create_time),
-            )
-            for each in found
-        ),
-        empty="No sidecar holds a consumer.",
-    )  # fmt: skip
+        print_instances(found.instances)
 
 
 @click.command(cls=Command)

@@ -21,7 +21,7 @@ from meshctl.commands.files import (
     show_plan,
 )
 from meshctl.commands.rule_options import change_options
-from meshctl.completions import cluster_names, rule_ids
+from meshctl.completions import cluster_names, instance_names, rule_ids, sidecar_names
 from meshctl.meshfile.plan import SPEC_FIELDS, cluster_difference
 from meshctl.output import as_dict, count, moment, print_json, print_table
 from meshctl.record_rules import sentence, state
@@ -36,6 +36,8 @@ DEFAULT_HISTORY = 20
 @click.option("--cluster", metavar="CLUSTER", shell_complete=cluster_names, help="Only about this cluster.")
 @click.option("--record-rule", metavar="ID", help="Only about this mirror or content rule.")
 @click.option("--schedule", metavar="ID", help="Only about this scheduled change.")
+@click.option("--instance", metavar="GROUP.INSTANCE", shell_complete=instance_names, help="Only about this consumer.")
+@click.option("--sidecar", metavar="NAME", shell_complete=sidecar_names, help="Only what this sidecar was told.")
 @click.option(
     "-n",
     "--count",
@@ -53,6 +55,8 @@ def history(
     cluster: str | None,
     record_rule: str | None,
     schedule: str | None,
+    instance: str | None,
+    sidecar: str | None,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -63,9 +67,15 @@ def history(
       meshctl history orders               where the topic lived, and who moved it
       meshctl history --rule orders -n 5
       meshctl history --cluster c2 -o json
+      meshctl history --instance billing.one
     """
-    named = {"rules": rule, "clusters": cluster, "recordrules": record_rule, "schedules": schedule}
-    names = [f"{collection}/{name.split('/')[-1]}" for collection, name in named.items() if name is not None]
+    named = {
+        "rules": rule, "clusters": cluster, "recordrules": record_rule, "schedules": schedule,
+        "instances": instance, "members": sidecar,
+    }  # fmt: skip
+    names = [
+        f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None
+    ]
     given = [*names, *([] if topic is None else [topic])]
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)}: ask for one of them")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import click
-from rich.console import Console
-from rich.live import Live
 
 from mesh.rpc import record_rules
 from meshctl import wording
 from meshctl.commands.record_rule_options import START, change_options, rule_argument
 from meshctl.connection import Connection
 from meshctl.failures import ExitCode, MeshctlError
+from meshctl.looking import Looking, look_options, show_looks
 from meshctl.output import age, as_dict, moment, print_json, print_table, table
 from meshctl.record_rules import STARTS, Rates, details, kind, sentence, state
 from meshctl.session import Command, Session, pass_session
@@ -56,29 +55,18 @@ def add_common(group: click.Group, of_kind: str) -> None:
 
 def _list(of_kind: str) -> click.Command:
     @click.command("list", cls=Command)
-    @click.option(
-        "-w", "--watch", is_flag=True, help="Look again every second, until Ctrl-C; -o json: one line a look."
-    )
-    @click.option(
-        "--interval",
-        type=click.FloatRange(min=0.1),
-        default=INTERVAL_SECONDS,
-        show_default=True,
-        metavar="SECONDS",
-        help="Between two looks.",
-    )
-    @click.option("-n", "--count", "number", type=click.IntRange(min=1), help="Stop after so many looks.")
+    @look_options(INTERVAL_SECONDS)
     @pass_session
-    def list_rules(session: Session, watch: bool, interval: float, number: int | None) -> None:
+    def list_rules(session: Session, looking: Looking) -> None:
         connection = session.connect()
         rates = Rates(time.monotonic)
-        if not watch:
-            _print(session, _found(connection, of_kind), rates, of_kind)
-            return
-        try:
-            _watch(session, connection, of_kind, interval, number)
-        except KeyboardInterrupt:
-            return
+        show_looks(
+            session,
+            looking,
+            look=lambda: _found(connection, of_kind),
+            print_one=lambda found: _print(session, found, rates, of_kind, one_line=looking.again),
+            as_table=lambda found: table(COLUMNS, _rows(found, rates)),
+        )
 
     list_rules.help = f"""Show all {SINGULAR[of_kind]}s and how far they are.
 
@@ -95,32 +83,8 @@ def _found(connection: Connection, of_kind: str) -> list[record_rules.RecordRule
     return [each for each in connection.all_record_rules() if kind(each) == of_kind]
 
 
-def _watch(session: Session, connection: Connection, of_kind: str, interval: float, number: int | None) -> None:
-    rates, stream = Rates(time.monotonic), click.get_text_stream("stdout")
-    looks = _looks(connection, of_kind, interval, number)
-    if session.as_json or not stream.isatty():
-        for found in looks:
-            _print(session, found, rates, of_kind, one_line=True)
-        return
-    with Live(console=Console(file=stream, highlight=False), auto_refresh=False) as live:
-        for found in looks:
-            live.update(table(COLUMNS, _rows(found, rates)), refresh=True)
-
-
-def _looks(
-    connection: Connection, of_kind: str, interval: float, number: int | None
-) -> Iterator[list[record_rules.RecordRule]]:
-    looks = 0
-    while True:
-        yield _found(connection, of_kind)
-        looks += 1
-        if looks == number:
-            return
-        time.sleep(interval)
-
-
 def _print(
-    session: Session, found: list[record_rules.RecordRule], rates: Rates, of_kind: str, *, one_line: bool = False
+    session: Session, found: list[record_rules.RecordRule], rates: Rates, of_kind: str, *, one_line: bool
 ) -> None:
     if session.as_json:
         print_json({"record_rules": [as_dict(each) for each in found]}, one_line=one_line)
