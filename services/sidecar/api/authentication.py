@@ -2,7 +2,8 @@
 
 The guard stands around each route, so what the contract does not know is guarded too: whatever is under `/adm/` for
 administrators, the rest for whoever has a token. A path that does not exist is 404 for everyone, as in the original.
-Which topics a caller may touch is known only where a request is understood: endpoints ask `caller_of(request)`.
+Which topics a caller may touch is seen here where a path says it, and known elsewhere only to those who understand the
+request: endpoints ask `caller_of(request)`, and `check_may_use` for whatever an instance reads.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.sidecar.api.contract import CONTRACT
-from services.sidecar.security.callers import ADMIN, ANYONE, Caller
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.security.callers import ADMIN, ANYONE, WRITE, Caller
 from services.sidecar.security.tokens import TokenVerifier
 
 _CALLER = "kafka_mesh.caller"
@@ -35,6 +37,13 @@ def caller_of(connection: HTTPConnection) -> Caller:
     return caller
 
 
+def check_may_use(connection: HTTPConnection, instance: ConsumerInstance) -> None:
+    """Fault when an instance reads what is not this caller's, whoever made it do so."""
+    interest = instance.interest
+    topics = [*interest.topics, *(partition.topic for partition in interest.partitions)]
+    caller_of(connection).check_reads(topics, interest.pattern or None)
+
+
 def _scopes(route: Route | Mount) -> frozenset[str] | None:
     """None where nobody is asked for a token."""
     operation = CONTRACT.operations.get(route.name or "")
@@ -54,5 +63,7 @@ class _Guarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         caller = await self._verifier.caller(Headers(scope=scope).get("authorization", ""))
         caller.check_scopes(self._scopes)
+        if WRITE in self._scopes and "topic" in scope["path_params"]:
+            caller.check_writes([scope["path_params"]["topic"]])
         scope[_CALLER] = caller
         await self._app(scope, receive, send)

@@ -1,5 +1,6 @@
 """`/consumers/{group}` and the calls on its instances, but for their records."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -8,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.sidecar.api.authentication import caller_of, check_may_use
 from services.sidecar.api.contract import CONTRACT, operation_of, parameters
 from services.sidecar.api.public_address import public_address
 from services.sidecar.api.requests import body_of, parsed
@@ -76,7 +78,7 @@ class ConsumerEndpoints:
         return json_response({"instance_id": name, "base_uri": uri, "instanceId": name, "baseUri": uri})
 
     async def delete_instance(self, request: Request) -> Response:
-        await self._instances.delete(instance_id(request))
+        await self._instances.delete(self._instance(request).id)
         return no_content()
 
     # what is read
@@ -86,10 +88,12 @@ class ConsumerEndpoints:
         asked = await self._body(request)
         topics: list[str] | None = asked.get("topics")
         if topics:
+            caller_of(request).check_reads(topics)
             await instance.subscribe(tuple(dict.fromkeys(topics)))
         elif topics is not None:
             await instance.unsubscribe()  # as Kafka's own client takes an empty list
         elif asked.get("topic_pattern"):
+            caller_of(request).check_reads((), asked["topic_pattern"])
             await instance.subscribe_pattern(asked["topic_pattern"])
         self._instances.on_change()
         return no_content()
@@ -123,6 +127,7 @@ class ConsumerEndpoints:
             for index, one in enumerate(asked.get("timestamps", ()))
         ]
         if seeks:
+            check_reads(request, (one.partition for one in seeks))
             await instance.move(seeks)
         return no_content()
 
@@ -148,7 +153,9 @@ class ConsumerEndpoints:
         wait = not parameters(request).get("async", False)
         body = await body_of(request, self._settings.max_request_bytes)
         asked = operation_of(request).body(parsed(request, body)).get("offsets") if body else None
-        commits = await instance.commit(None if asked is None else consumptions(asked), wait=wait)
+        done = None if asked is None else consumptions(asked)
+        check_reads(request, (one.partition for one in done or ()))
+        commits = await instance.commit(done, wait=wait)
         return json_response([committed(one, known=wait) for one in commits])
 
     async def get_committed_offsets(self, request: Request) -> Response:
@@ -165,14 +172,18 @@ class ConsumerEndpoints:
         return json_response({"offsets": offsets})
 
     def _instance(self, request: Request) -> ConsumerInstance:
-        return self._instances.get(instance_id(request))
+        instance = self._instances.get(instance_id(request))
+        check_may_use(request, instance)
+        return instance
 
     async def _body(self, request: Request) -> Any:
         given = parsed(request, await body_of(request, self._settings.max_request_bytes))
         return operation_of(request).body(given)
 
     async def _partitions(self, request: Request) -> list[Partition]:
-        return [_partition(one) for one in (await self._body(request)).get("partitions", ())]
+        partitions = [_partition(one) for one in (await self._body(request)).get("partitions", ())]
+        check_reads(request, partitions)
+        return partitions
 
     def _options(self, asked: dict[str, Any]) -> InstanceOptions:
         both = asked.get("format")
@@ -207,6 +218,11 @@ def instance_id(request: Request) -> InstanceId:
     """Of the instance that a call is for."""
     given = parameters(request)
     return InstanceId(given["group"], given["instance"])
+
+
+def check_reads(request: Request, partitions: Iterable[Partition]) -> None:
+    """Fault when one of them is not for this caller."""
+    caller_of(request).check_reads(partition.topic for partition in partitions)
 
 
 def check_available(format_: Format, kind: FaultKind) -> None:

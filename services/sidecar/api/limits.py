@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +19,8 @@ from services.sidecar.faults import Fault, FaultKind
 
 LINES = "application/x-ndjson"
 """A body of this type comes line by line, for as long as the caller likes."""
+
+log = structlog.get_logger(__name__)
 
 
 class Kind(Enum):
@@ -93,6 +96,11 @@ class _Limited:
         except TimeoutError:
             if not answer.deadline.expired():
                 raise
+            if answer.has_begun:
+                log.warning(
+                    "a caller takes no answer; the exchange ends", path=scope["path"], seconds=bounds.call_seconds
+                )
+                return
             text = f"No answer within {bounds.call_seconds:g} s (max_call_ms); what was asked for may still be done"
             raise Fault(FaultKind.REQUEST_TOOK_TOO_LONG, text) from None
         finally:
@@ -114,11 +122,13 @@ class _Answer:
     deadline: asyncio.Timeout
 
     def __init__(self, send: Send, seconds: float) -> None:
+        self.has_begun = False
         self._send = send
         self._seconds = seconds
 
     async def send(self, message: Message) -> None:
         self._until(asyncio.get_running_loop().time() + self._seconds)
+        self.has_begun = True
         await self._send(message)
         self._until(None)
 

@@ -6,7 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar.api.consumers import check_available, committed, consumptions, instance_id
+from services.sidecar.api.authentication import caller_of, check_may_use
+from services.sidecar.api.consumers import check_available, check_reads, committed, consumptions, instance_id
 from services.sidecar.api.contract import CONTRACT, operation_of, parameters
 from services.sidecar.api.hanging_up import caller
 from services.sidecar.api.record_text import event_batch, record_array
@@ -16,9 +17,9 @@ from services.sidecar.api.streaming_records import AnswerKind, RecordStreamRespo
 from services.sidecar.consuming.cursor import CursorError, positions_in
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.consuming.records import Consumption, HeaderShape, Partition, ReadRequest
+from services.sidecar.consuming.records import Consumed, Consumption, HeaderShape, Partition, ReadRequest
 from services.sidecar.consuming.streaming import StreamRequest
-from services.sidecar.faults import FaultKind, invalid
+from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.settings import SidecarSettings
 
@@ -34,19 +35,20 @@ class RecordEndpoints:
         return CONTRACT.routes(self.read_records, self.acknowledge)
 
     async def read_records(self, request: Request) -> Response:
-        instance = self._instances.get(instance_id(request))
+        instance = self._instance(request)
         kind = AnswerKind.of(request)
         if kind.is_stream:
             return await self._stream(request, instance, kind)
         return await self._read(request, instance, kind)
 
     async def acknowledge(self, request: Request) -> Response:
-        instance = self._instances.get(instance_id(request))
+        instance = self._instance(request)
         body = parsed(request, await body_of(request, self._settings.max_request_bytes))
         asked = operation_of(request).body(body)
         done = consumptions(asked.get("offsets", []))
         if "cursor" in asked:
             done += [Consumption(place, at - 1) for place, at in _positions(asked["cursor"], "/cursor").items() if at]
+        check_reads(request, (one.partition for one in done))
         commits = await instance.acknowledge(done)
         return json_response([committed(one, known=True) for one in commits])
 
@@ -62,6 +64,7 @@ class RecordEndpoints:
             records = await reader.waits_for(instance.read(asked))
             if records is None:
                 return no_content()  # to nobody
+            await self._check_given(request, instance, records)
             if records and reader.is_gone:
                 await instance.give_back(records)
             if asked.as_events:
@@ -88,7 +91,21 @@ class RecordEndpoints:
                 framing=kind.framing,
                 headers=_headers(request, instance),
                 stall_seconds=settings.instance_timeout_ms / 1000,
+                check=lambda records: caller_of(request).check_goes_on(record.topic for record in records),
             )
+
+    def _instance(self, request: Request) -> ConsumerInstance:
+        instance = self._instances.get(instance_id(request))
+        check_may_use(request, instance)
+        return instance
+
+    async def _check_given(self, request: Request, instance: ConsumerInstance, records: list[Consumed]) -> None:
+        """While the read waited, somebody may have told the instance to read what is not for this caller."""
+        try:
+            caller_of(request).check_reads({record.topic for record in records})
+        except Fault:
+            await instance.give_back(records)
+            raise
 
     def _max_bytes(self, request: Request) -> int:
         asked: int | None = parameters(request).get("max_bytes")

@@ -11,7 +11,7 @@ How a stream goes
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Protocol
 
@@ -116,7 +116,9 @@ class RecordStreamResponse(Response):
         framing: Framing,
         headers: HeaderShape,
         stall_seconds: float,
+        check: Callable[[list[Consumed]], None],
     ) -> None:
+        """`check` says by a Fault that the reader may not have these records, or no more of them."""
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self.headers["content-type"] = framing.content_type
@@ -126,6 +128,7 @@ class RecordStreamResponse(Response):
         self._framing = framing
         self._shape = headers
         self._stall_seconds = stall_seconds
+        self._check = check
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._context, caller(receive) as reader:
@@ -145,6 +148,7 @@ class RecordStreamResponse(Response):
         while True:
             try:
                 batch = await reader.waits_for(self._stream.next())
+                self._check(batch or [])
             except Fault as fault:
                 return await self._put(send, self._framing.error(fault))
             if batch is None:  # the reader is gone, or the stream is over

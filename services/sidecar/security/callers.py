@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from services.sidecar.faults import Fault, FaultKind
 
+EXPIRED = "Jwt token in authorization header expired"
+"""In the original's words."""
 WRITE, READ, ADMIN = "kafka:w", "kafka:r", "kafka:admin"
 
 _LITERAL = re.compile(r"(?P<plain>[A-Za-z0-9_-])|\\(?P<escaped>[._-])")
@@ -81,7 +84,7 @@ class Caller:
     topics: dict[str, Topics] = field(default_factory=dict)
     """By scope; every topic where a scope is not here."""
     expires_at: float = float("inf")
-    """By the wall clock: when the token does not count any more."""
+    """By the wall clock: when the token does not count any more, however clocks may differ."""
 
     @classmethod
     def of(cls, name: str, scopes: Iterable[str], expires_at: float = float("inf")) -> Caller:
@@ -125,6 +128,12 @@ class Caller:
         if expression is not None and not self.reads.cover_all_of(expression):
             text = f"Not every topic that fits {expression!r} may be read by this token, only {self.reads}"
             raise _mismatch(f"{text}; an expression has to begin as they do, with dots written \\\\.")
+
+    def check_goes_on(self, topics: Iterable[str]) -> None:
+        """As `check_reads`, for what is given to a caller who has come some time ago: the token may have expired."""
+        if self.expires_at <= time.time():
+            raise Fault(FaultKind.AUTH_TOKEN_EXPIRED, EXPIRED)
+        self.check_reads(topics)
 
     def _topics_of(self, scope: str) -> Topics:
         return self.topics.get(scope, EVERY_TOPIC if scope in self.scopes else NO_TOPIC)

@@ -17,7 +17,7 @@ from typing import Any
 import jwt
 
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.security.callers import Caller
+from services.sidecar.security.callers import EXPIRED, Caller
 from services.sidecar.security.key_source import KeySource, KeysUnavailableError
 from services.sidecar.security.keys import ALGORITHMS
 
@@ -32,7 +32,6 @@ LATEST = 2.0**53
 
 _SHAPE = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _INVALID = "Incorrect signature or malformed token in authorization header"
-_EXPIRED = "Jwt token in authorization header expired"
 _MISSING = "No Authorization header or the token is not bearer type"
 """In the original's words."""
 
@@ -66,8 +65,8 @@ class TokenVerifier:
         if remembered is None or not remembered.counts(self._clock()):
             remembered = await self._verified(token)
             self._remember(digest, remembered)
-        if remembered.caller.expires_at + self._clock_skew <= self._clock():
-            raise Fault(FaultKind.AUTH_TOKEN_EXPIRED, _EXPIRED)
+        if remembered.caller.expires_at <= self._clock():
+            raise Fault(FaultKind.AUTH_TOKEN_EXPIRED, EXPIRED)
         return remembered.caller
 
     async def close(self) -> None:
@@ -99,7 +98,9 @@ class TokenVerifier:
         if key is None:
             raise _invalid("the issuer has no such key")
         claims = self._decoded(token, key.public, algorithm, issuer)
-        return _Remembered(_caller(claims), issuer.keys, issuer.keys.generation, self._clock() + REMEMBERED_SECONDS)
+        return _Remembered(
+            _caller(claims, self._clock_skew), issuer.keys, issuer.keys.generation, self._clock() + REMEMBERED_SECONDS
+        )
 
     def _unverified(self, token: str) -> tuple[Mapping[str, Any], Issuer]:
         """What the token says of itself, enough to know whose keys to try; nobody believes it yet."""
@@ -127,7 +128,7 @@ class TokenVerifier:
                 options={"require": ["exp"], "verify_aud": bool(issuer.audiences)},
             )
         except jwt.ExpiredSignatureError:
-            raise Fault(FaultKind.AUTH_TOKEN_EXPIRED, _EXPIRED) from None
+            raise Fault(FaultKind.AUTH_TOKEN_EXPIRED, EXPIRED) from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
             raise _invalid(_WHY.get(type(error), "its claims are not as they should be")) from None
         return claims
@@ -154,9 +155,9 @@ _WHY: dict[type[Exception], str] = {
 }
 
 
-def _caller(claims: Mapping[str, Any]) -> Caller:
+def _caller(claims: Mapping[str, Any], clock_skew: float) -> Caller:
     name = next((claims[each] for each in ("client_id", "cid", "azp", "sub") if isinstance(claims.get(each), str)), "")
-    return Caller.of(name[:MAX_NAME_LENGTH], _scopes(claims), min(float(claims["exp"]), LATEST))
+    return Caller.of(name[:MAX_NAME_LENGTH], _scopes(claims), min(float(claims["exp"]), LATEST) + clock_skew)
 
 
 def _scopes(claims: Mapping[str, Any]) -> list[str]:
