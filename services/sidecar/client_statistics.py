@@ -7,7 +7,7 @@ Source: https://github.com/confluentinc/librdkafka, STATISTICS.md.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Callable
 
 import orjson
 from prometheus_client import Counter, Gauge, Histogram
@@ -55,9 +55,9 @@ class _Reports:
                 _round_trip.labels(self._kind).observe(broker["rtt"]["sum"] / trips / 1_000_000)
 
 
-def statistics_properties(kind: str, interval_ms: int) -> dict[str, Any]:
-    """Properties for one new client of this kind (producer, consumer); none where the interval is 0."""
-    return {"statistics.interval.ms": interval_ms, "stats_cb": _Reports(kind)} if interval_ms else {}
+def client_reports(kind: str) -> Callable[[str], None]:
+    """What one new client of this kind (producer, consumer) has to call with its reports: its `stats_cb`."""
+    return _Reports(kind)
 
 
 def _forget(kind: str, last: dict[str, float]) -> None:

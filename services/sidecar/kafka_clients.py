@@ -18,6 +18,7 @@ def client_properties(settings: SidecarSettings) -> dict[str, Any]:
 
 def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
     return {
+        "statistics.interval.ms": settings.statistics_interval_ms,
         "linger.ms": settings.linger_ms,
         "batch.size": settings.batch_bytes,
         "compression.type": settings.compression_type,
@@ -36,6 +37,8 @@ def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
 
 def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
     return {
+        "statistics.interval.ms": settings.statistics_interval_ms,
+        "session.timeout.ms": settings.session_timeout_ms,
         **client_properties(settings),
         "queued.max.messages.kbytes": max(settings.prefetch_bytes // 1024, 1),
         "allow.auto.create.topics": False,
@@ -46,6 +49,7 @@ def transaction_properties(settings: SidecarSettings, transactional_id: str) -> 
     """Of a producer that writes transactions."""
     return {
         **producer_properties(settings),
+        "statistics.interval.ms": 0,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": settings.transaction_timeout_ms,
         "message.timeout.ms": min(settings.delivery_timeout_ms, settings.transaction_timeout_ms),

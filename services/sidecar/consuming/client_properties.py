@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from services.sidecar.client_statistics import client_reports
 from services.sidecar.consuming.records import GroupProtocol, InstanceId, InstanceOptions
 
 _OF_CLASSIC_GROUPS = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
@@ -16,6 +17,7 @@ def instance_properties(base: dict[str, Any], id_: InstanceId, options: Instance
         "auto.offset.reset": options.offset_reset,
         "enable.auto.commit": options.auto_commit,
         "enable.auto.offset.store": False,
+        "stats_cb": client_reports("consumer"),
     }
     if options.group_instance_id:
         properties["group.instance.id"] = options.group_instance_id

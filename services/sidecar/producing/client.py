@@ -17,6 +17,7 @@ import structlog
 from confluent_kafka import KafkaError, Producer
 
 from services.sidecar import metrics
+from services.sidecar.client_statistics import client_reports
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 
 POLL_SECONDS = 0.2
@@ -43,7 +44,7 @@ class ProducerClient:
         self._thread_polls.set()
         self._ending = threading.Event()
         self._purge_at = float("inf")
-        self.producer = Producer({**properties, "error_cb": self._on_error})
+        self.producer = Producer({**properties, "error_cb": self._on_error, "stats_cb": client_reports("producer")})
         self._thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
         self._thread.start()
 

@@ -1,6 +1,6 @@
 """Metrics by topic and group stay bounded, whatever names come."""
 
-from services.sidecar.client_statistics import statistics_properties
+from services.sidecar.client_statistics import client_reports
 from services.sidecar.topic_metrics import OTHER, BoundedNames, GroupLag
 
 
@@ -15,19 +15,15 @@ def test_lag_is_added_up_over_partitions_and_left_out_where_unknown() -> None:
     assert [(sample.labels, sample.value) for sample in family.samples] == [({"group": "g", "topic": "t"}, 7)]
 
 
-def test_clients_report_nothing_where_the_interval_is_zero() -> None:
-    assert statistics_properties("producer", 0) == {}
-
-
 def test_reports_add_up_over_clients_and_queues_of_gone_clients_are_empty() -> None:
     def report(sent: int, queued: int) -> str:
         return f'{{"txmsgs": {sent}, "msg_cnt": {queued}, "brokers": {{"b": {{"rtt": {{"sum": 4000, "cnt": 2}}}}}}}}'
 
-    first = statistics_properties("test", 1000)
-    second = statistics_properties("test", 1000)
-    first["stats_cb"](report(10, 5))
-    second["stats_cb"](report(1, 2))
-    first["stats_cb"](report(12, 1))
+    first = client_reports("test")
+    second = client_reports("test")
+    first(report(10, 5))
+    second(report(1, 2))
+    first(report(12, 1))
     assert value("kafka_mesh_sidecar_client_sent_messages_total") == 13
     assert value("kafka_mesh_sidecar_client_queued_messages") == 3
     del second
