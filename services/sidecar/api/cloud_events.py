@@ -59,6 +59,14 @@ def events_of(request: Request, body: bytes) -> list[CloudEvent]:
             return _checked([_binary(request.headers, body)])
 
 
+def said_beside_body(request: Request) -> bytes:
+    """What two requests with events may differ in, though their bodies are equal; nothing for other requests."""
+    if not carries_events(request.headers):
+        return b""
+    said = [(name, value) for name, value in request.headers.items() if name.startswith((_PREFIX, "content-type"))]
+    return json_text.dumps([sorted(said), parameters(request).get("contentMode")])
+
+
 def _media_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 

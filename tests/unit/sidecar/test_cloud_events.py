@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from services.sidecar import json_text
-from services.sidecar.api.cloud_events import carries_events, event_records, events_of
+from services.sidecar.api.cloud_events import carries_events, event_records, events_of, said_beside_body
 from services.sidecar.api.record_text import event_batch
 from services.sidecar.consuming.cloud_events import KafkaHeaders, event_in, wrapped
 from services.sidecar.consuming.records import Consumed
@@ -195,6 +195,19 @@ class TestOverHttp:
         given.scope["parameters"] = asked
         (made,) = event_records(given, json_text.dumps(REQUIRED), HeaderWriter(RequestHeaders()))
         assert (made.value and made.value[:1]) == value
+
+    def test_requests_that_differ_in_their_headers_only_are_told_apart(self) -> None:
+        """An Idempotency-Key belongs to one of them."""
+
+        def said(**headers: str) -> bytes:
+            given = request(**headers)
+            given.scope["parameters"] = {}
+            return said_beside_body(given)
+
+        first = said(ce_specversion="1.0", ce_id="1", x_other="a")
+        assert first == said(ce_id="1", x_other="b", ce_specversion="1.0")
+        assert first != said(ce_specversion="1.0", ce_id="2")
+        assert said(content_type="application/json") == b""
 
     def test_the_sdk_writes_what_we_read(self) -> None:
         written = SdkEvent({**REQUIRED, "subject": "50 % “off”"}, {"n": 1})
