@@ -20,8 +20,6 @@ from services.sidecar.administration import Administration
 from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.document import DocumentEndpoints
 from services.sidecar.api.health import HealthEndpoints
-from services.sidecar.api.produce_requests import HeaderPolicy
-from services.sidecar.api.producers import ProducerEndpoints
 from services.sidecar.api.records import RecordEndpoints
 from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
@@ -29,10 +27,10 @@ from services.sidecar.consuming.instances import Instances
 from services.sidecar.control_link import ControlLink, resource_name
 from services.sidecar.entrance import Entrance
 from services.sidecar.health import BackendProbe, Health
-from services.sidecar.kafka_clients import client_properties, consumer_properties, producer_properties
+from services.sidecar.kafka_clients import client_properties, consumer_properties
 from services.sidecar.listening import Server, bound_socket
-from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.serializing import Serializer
+from services.sidecar.production import Production
 from services.sidecar.settings import SidecarSettings
 
 READINESS_SECONDS = 5.0
@@ -52,15 +50,7 @@ class Sidecar:
         self.port: int = self._socket.getsockname()[1]
         self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
-        self._producer = RecordProducer(
-            producer_properties(settings),
-            ProducerLimits(
-                settings.max_queued_records,
-                settings.max_queued_bytes,
-                settings.queue_timeout_ms / 1000,
-                settings.unknown_topic_timeout_ms / 1000,
-            ),
-        )
+        self._production = Production(settings)
         self._instances = Instances(
             settings.name,
             consumer_properties(settings),
@@ -73,7 +63,7 @@ class Sidecar:
         )
         self.health = Health(
             client_properties(settings),
-            self._producer,
+            self._production.producer,
             timeout=settings.health_timeout_ms / 1000,
             backend=_backend_probe(settings),
         )
@@ -107,10 +97,11 @@ class Sidecar:
         """Puts everything away, within bounds."""
         drain_until = time.monotonic() + self._settings.drain_timeout_ms / 1000
         self._instances.interrupt()
+        self._production.interrupt()
         for server, _ in self._servers:
             server.should_exit = True
         await asyncio.wait(self._serving, timeout=drain_until - time.monotonic())
-        await self._producer.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
+        await self._production.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
         await asyncio.gather(*self._serving)
         await self._instances.close()
         for task in self._background:
@@ -140,15 +131,15 @@ class Sidecar:
 
     def _routes(self) -> list[Route]:
         settings = self._settings
-        producers = ProducerEndpoints(
-            self._producer,
-            Serializer(settings.key_format, settings.value_format),
-            max_request_bytes=settings.max_request_bytes,
-            headers=HeaderPolicy(settings.forward_authorization, settings.caller_id),
-        )
+        serializer = Serializer(settings.key_format, settings.value_format)
         consumers = ConsumerEndpoints(self._instances, settings)
         records = RecordEndpoints(self._instances, settings)
-        return [*producers.routes(), *consumers.routes(), *records.routes(), *DocumentEndpoints().routes()]
+        return [
+            *self._production.routes(serializer),
+            *consumers.routes(),
+            *records.routes(),
+            *DocumentEndpoints().routes(),
+        ]
 
     def _instance_messages(self) -> list[events.ConsumerInstance]:
         return [

@@ -49,7 +49,7 @@ def produce_request(topic: str, members: Mapping[str, Any]) -> ProduceRequest:
         topic=topic,
         key=_side("key", members),
         value=_side("value", members),
-        records=[_record(given) for given in members["records"]],
+        records=[record_request(given) for given in members["records"]],
     )
 
 
@@ -68,7 +68,8 @@ def _side(name: str, members: Mapping[str, Any]) -> Side:
     return Side(name, None if format_ is None else Format.parse(format_), schema)
 
 
-def _record(members: Mapping[str, Any]) -> RecordRequest:
+def record_request(members: Mapping[str, Any]) -> RecordRequest:
+    """One of its records."""
     get = members.get
     return RecordRequest(
         get("key"),

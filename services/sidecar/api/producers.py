@@ -1,42 +1,54 @@
-"""`POST /producers/{topic}`."""
+"""`POST /producers/{topic}`: a batch of records, answered when Kafka has them; or before; or only once."""
 
 import asyncio
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar.api.contract import CONTRACT, operation_of
+from services.sidecar.api.cloud_events import carries_events, event_records, said_beside_body
+from services.sidecar.api.contract import CONTRACT, operation_of, parameters
+from services.sidecar.api.produce_answers import Verdict, answer, produce_answer, produce_body, verdict
 from services.sidecar.api.produce_requests import HeaderPolicy, produce_request
 from services.sidecar.api.requests import body_of, parsed
 from services.sidecar.api.status import json_response
+from services.sidecar.api.streaming_produce import ProduceStreams, sends_lines
+from services.sidecar.faults import invalid
+from services.sidecar.producing.auditing import Audit
 from services.sidecar.producing.headers import HeaderWriter
-from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, ProduceRequest
+from services.sidecar.producing.idempotency import IdempotencyKey
+from services.sidecar.producing.producer import NotAccepted, RecordProducer
+from services.sidecar.producing.records import Delivery, ProduceRequest
 from services.sidecar.producing.serializing import Serialized, Serializer
+from services.sidecar.producing.transactional_client import TopicRecords
+from services.sidecar.producing.transactions import Answered, Transactions, Work
 
 BIG_BODY_BYTES = 64 * 1024
 """Larger bodies are read and serialized on a thread, so that other requests go on meanwhile."""
-
-_ALL_FAILED: dict[DeliveryError, tuple[int, str]] = {
-    DeliveryError.AUTHENTICATION: (401, "UNAUTHORIZED"),
-    DeliveryError.AUTHORIZATION: (403, "FORBIDDEN"),
-    DeliveryError.UNKNOWN_TOPIC: (404, "NOT_FOUND"),
-    DeliveryError.UNKNOWN_PARTITION: (404, "NOT_FOUND"),
-    DeliveryError.KAFKA: (500, "INTERNAL_SERVER_ERROR"),
-    DeliveryError.RETRIABLE: (503, "SERVICE_UNAVAILABLE"),
-}
-"""Status when all records of a request failed for one reason."""
+REPLAYED = {"Idempotency-Replayed": "true"}
+"""Header of an answer that was given before, to the first request with the same Idempotency-Key."""
 
 
 class ProducerEndpoints:
     """Takes batches of records."""
 
     def __init__(
-        self, producer: RecordProducer, serializer: Serializer, *, max_request_bytes: int, headers: HeaderPolicy
+        self,
+        producer: RecordProducer,
+        serializer: Serializer,
+        transactions: Transactions,
+        streams: ProduceStreams,
+        audit: Audit,
+        *,
+        max_request_bytes: int,
+        headers: HeaderPolicy,
     ) -> None:
         self._producer = producer
         self._serializer = serializer
+        self._transactions = transactions
+        self._streams = streams
+        self._audit = audit
         self._max_request_bytes = max_request_bytes
         self._headers = headers
 
@@ -44,34 +56,62 @@ class ProducerEndpoints:
         return CONTRACT.routes(self.produce)
 
     async def produce(self, request: Request) -> Response:
+        if sends_lines(request):
+            return await self._streams.open(request)
         body = await body_of(request, self._max_request_bytes)
+        serialized = await self._serialized(request, body)
+        topic = request.path_params["topic"]
+        given = parameters(request)
+        key, later = given.get("Idempotency-Key"), given.get("async", False)
+        if key is not None and later:
+            raise invalid(
+                "/async", "there is no answer yet that could be kept for Idempotency-Key; send one of the two"
+            )
+        if key is not None:
+            parts = (request.url.path.encode(), said_beside_body(request), body)
+            return await self._written_once(topic, serialized, IdempotencyKey.of(key, *parts))
+        if later:
+            return await self._taken(topic, serialized)
+        return produce_answer(await self._producer.send(topic, serialized.records), serialized)
+
+    async def _serialized(self, request: Request, body: bytes) -> Serialized:
         is_big = len(body) > BIG_BODY_BYTES
-        asked = await asyncio.to_thread(_asked, request, body) if is_big else _asked(request, body)
         headers = HeaderWriter(self._headers.of(request.headers))
-        serialized = await self._serializer.serialize(asked, headers, on_thread=is_big)
-        return _answer(await self._producer.send(asked.topic, serialized.records), serialized)
+        if carries_events(request.headers):
+            given = (request, body, headers)
+            return Serialized(await asyncio.to_thread(event_records, *given) if is_big else event_records(*given))
+        asked = await asyncio.to_thread(_asked, request, body) if is_big else _asked(request, body)
+        return await self._serializer.serialize(asked, headers, on_thread=is_big)
+
+    async def _written_once(self, topic: str, serialized: Serialized, key: IdempotencyKey) -> Response:
+        """All records or none: an answer that is kept tells of records that are there."""
+
+        def render(outcomes: Sequence[Sequence[Delivery]]) -> bytes:
+            return produce_body(outcomes[0], serialized, verdict(outcomes[0]))
+
+        try:
+            await self._producer.check(topic)
+        except NotAccepted as refused:
+            return produce_answer([refused.why] * len(serialized.records), serialized)
+        work = Work([TopicRecords(topic, serialized.records)], render, key)
+        return transaction_answer(await self._transactions.write(work))
+
+    async def _taken(self, topic: str, serialized: Serialized) -> Response:
+        """Answered when the records are on their way."""
+        try:
+            acknowledged = await self._producer.accept(topic, serialized.records)
+        except NotAccepted as refused:
+            return produce_answer([refused.why] * len(serialized.records), serialized)
+        self._audit.follow(topic, serialized.records, acknowledged)
+        return json_response({"requestStatus": "ACCEPTED", "records": len(serialized.records)}, 202)
+
+
+def transaction_answer(answered: Answered) -> Response:
+    """Of a request that was written in a transaction. Only what was committed is ever replayed."""
+    if answered.replayed:
+        return answer(answered.body, Verdict(200, "OK"), REPLAYED)
+    return answer(answered.body, verdict(one for outcomes in answered.outcomes for one in outcomes))
 
 
 def _asked(request: Request, body: bytes) -> ProduceRequest:
     return produce_request(request.path_params["topic"], operation_of(request).body(parsed(request, body)))
-
-
-def _answer(deliveries: list[Delivery], serialized: Serialized) -> Response:
-    status, word = 200, "OK"
-    if deliveries and all(isinstance(one, Failed) for one in deliveries):
-        reasons = {one.error for one in deliveries if isinstance(one, Failed)}
-        if len(reasons) == 1:
-            status, word = _ALL_FAILED[reasons.pop()]
-    ids = {"key_schema_id": serialized.key_schema_id, "value_schema_id": serialized.value_schema_id}
-    shown = {
-        "offsets": [_shown(one) for one in deliveries],
-        **{name: schema_id for name, schema_id in ids.items() if schema_id is not None},
-        "requestStatus": word,
-    }
-    return json_response(shown, status)
-
-
-def _shown(delivery: Delivery) -> dict[str, object]:
-    if isinstance(delivery, Delivered):
-        return {"partition": delivery.partition, "offset": delivery.offset}
-    return {"errorCode": delivery.error.value, "error": delivery.text}

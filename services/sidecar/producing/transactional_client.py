@@ -8,6 +8,7 @@ A transaction ends in one of four ways, and a caller learns which:
 4. the same, with the commit on its way: `Lost`, and only Kafka knows. A new producer with the same id settles it.
 """
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from services.sidecar.producing.records import Delivered, Delivery, Failed, Outg
 _ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
 """What the gateway says of a topic on another cluster, and a broker of one that may not be written."""
 _GIVEN_UP = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-FLUSH_SECONDS = 0.5
-"""How often the wait for acknowledgements looks at what has failed meanwhile."""
+STEP_SECONDS = 0.5
+"""How long one call waits: so often it is looked at what has failed meanwhile, and whether the sidecar stops."""
+PAUSE_SECONDS = 0.05
 ABORT_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
 
@@ -84,6 +86,11 @@ class TransactionalClient:
 
     def __init__(self, properties: dict[str, Any]) -> None:
         self._producer = Producer({**properties, "error_cb": self._on_error})
+        self._interrupted = threading.Event()
+
+    def interrupt(self) -> None:
+        """From another thread: whatever waits for Kafka gives up within `STEP_SECONDS`."""
+        self._interrupted.set()
 
     def open(self, timeout: float) -> None:
         """Takes the id over: an older producer is fenced, and what it left open is ended. Lost when that fails."""
@@ -150,18 +157,17 @@ class TransactionalClient:
                     error = KafkaError(KafkaError._QUEUE_FULL) if full else failure.args[0]
                     outcomes[place][index] = failed(error)
                     self._give_up(entries, outcomes, error)
-        while self._flush(min(max(deadline - time.monotonic(), 0), FLUSH_SECONDS)) and not errors:
-            if time.monotonic() >= deadline:
-                break
+        while self._flush() and not errors and not self._is_over(deadline):
+            pass
         found = [[one for one in outcome if isinstance(one, Delivered)] for outcome in outcomes]
         if any(len(one) < len(entry.records) for one, entry in zip(found, entries, strict=True)):
             self._give_up(entries, outcomes, errors[0] if errors else self._reason())
         return found
 
-    def _flush(self, timeout: float) -> int:
+    def _flush(self) -> int:
         """How many records are still on their way."""
         try:
-            return self._producer.flush(timeout)
+            return self._producer.flush(STEP_SECONDS)
         except CLIENT_FAILURES as failure:
             raise Lost(error_of(failure), certain=True) from None
 
@@ -170,7 +176,7 @@ class TransactionalClient:
         if len(self._producer):
             return KafkaError(KafkaError._TIMED_OUT, "the records were not acknowledged in time")
         try:
-            self._producer.commit_transaction(FLUSH_SECONDS)
+            self._producer.commit_transaction(STEP_SECONDS)
         except CLIENT_FAILURES as failure:
             return error_of(failure)
         raise AssertionError("a transaction with a lost record was committed")
@@ -179,10 +185,7 @@ class TransactionalClient:
         self, entries: Sequence[TopicRecords], outcomes: list[list[Delivery | None]], error: KafkaError
     ) -> NoReturn:
         """Aborts, and says why."""
-        try:
-            self._producer.abort_transaction(ABORT_SECONDS)
-        except CLIENT_FAILURES as failure:
-            raise Lost(error_of(failure), certain=True) from None
+        self._until(time.monotonic() + ABORT_SECONDS, self._producer.abort_transaction, certain=True)
         if error.fatal():
             raise Lost(error, certain=True)
         cause = failed(error)
@@ -202,15 +205,19 @@ class TransactionalClient:
         """A step of the protocol, repeated while Kafka says that it may be."""
         while True:
             try:
-                step(max(deadline - time.monotonic(), 0.1))
+                step(STEP_SECONDS)
                 return
             except CLIENT_FAILURES as failure:
                 error = error_of(failure)
                 if error.txn_requires_abort():
                     raise _MustAbort(error) from None
-                if error.fatal() or not error.retriable() or time.monotonic() >= deadline:
+                if error.fatal() or not error.retriable() or self._is_over(deadline):
                     raise Lost(error, certain=certain) from None
-                time.sleep(0.05)
+                if error.code() != KafkaError._TIMED_OUT:
+                    self._interrupted.wait(PAUSE_SECONDS)
+
+    def _is_over(self, deadline: float) -> bool:
+        return time.monotonic() >= deadline or self._interrupted.is_set()
 
     def _on_error(self, error: KafkaError) -> None:
         metrics.client_errors.labels("transactions").inc()

@@ -39,6 +39,8 @@ from services.sidecar.producing.transactional_client import (
 ATTEMPTS = 3
 """A producer that is lost makes way for a new one. Two sidecars with one id would take it from each other for ever."""
 MAX_REMEMBERED_TOPICS = 10_000
+LOOK_UP_SECONDS = 5.0
+"""To find or make the topic of answers."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -126,6 +128,8 @@ class Transactions:
         self._stopping = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout)
+        for lane in self._lanes:
+            lane.interrupt()
         await asyncio.gather(*(lane.close(CLOSE_SECONDS) for lane in self._lanes))
 
     def _done(self, task: "asyncio.Task[Answered]") -> None:
@@ -231,6 +235,11 @@ class _Lane:
         finally:
             self._turn.release()
 
+    def interrupt(self) -> None:
+        """What waits for Kafka gives up soon."""
+        if self._client is not None:
+            self._client.interrupt()
+
     async def close(self, timeout: float) -> None:
         if self._client is not None:
             client, self._client = self._client, None
@@ -265,7 +274,7 @@ class _Lane:
             self._knows_log = False
             await self._run(self._client.open, timeout)
         if with_log and not self._knows_log:
-            await self._run(self._make_log, timeout)
+            await self._run(self._make_log, min(timeout, LOOK_UP_SECONDS))
             for key, answer in await self._run(self._log.news, timeout):
                 self._kept.keep(key, answer, _now_ms())
             self._knows_log = True

@@ -9,10 +9,13 @@ import pytest
 from services.sidecar.api.app import build_app
 from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.producers import ProducerEndpoints
+from services.sidecar.api.streaming_produce import ProduceStreams, StreamLimits
 from services.sidecar.formats import Format
+from services.sidecar.producing.auditing import Audit
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing
 from services.sidecar.producing.serializing import Serializer
+from services.sidecar.producing.transactions import TransactionLimits, Transactions
 
 MAX_BODY = 1000
 RECORD = {"records": [{"key": "a", "value": "b"}]}
@@ -30,6 +33,10 @@ class ToldProducer(RecordProducer):
         return self.outcomes
 
 
+def no_client(transactional_id: str) -> dict[str, Any]:
+    raise AssertionError("nobody asked for a transaction")
+
+
 @pytest.fixture
 def producer() -> ToldProducer:
     return ToldProducer([Delivered(0, 7)])
@@ -37,11 +44,16 @@ def producer() -> ToldProducer:
 
 @pytest.fixture
 async def http(producer: ToldProducer) -> AsyncIterator[httpx.AsyncClient]:
+    headers = HeaderPolicy()
+    serializer = Serializer(Format.STRING, Format.STRING)
     endpoints = ProducerEndpoints(
         producer,
-        Serializer(Format.STRING, Format.STRING),
+        serializer,
+        Transactions(no_client, {}, ["unused"], TransactionLimits(1, 1.0, 1, 1, 1)),
+        ProduceStreams(producer, serializer, headers, StreamLimits(1, MAX_BODY, 1.0)),
+        Audit(producer, service="sidecar-test", topic=""),
         max_request_bytes=MAX_BODY,
-        headers=HeaderPolicy(),
+        headers=headers,
     )
     transport = httpx.ASGITransport(build_app(endpoints.routes()), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:

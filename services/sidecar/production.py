@@ -1,0 +1,78 @@
+"""Puts together what writes to Kafka: one producer for all, transactions beside it, and who takes requests for them."""
+
+from functools import partial
+
+from starlette.routing import Route
+
+from services.sidecar.api.produce_requests import HeaderPolicy
+from services.sidecar.api.producers import ProducerEndpoints
+from services.sidecar.api.streaming_produce import ProduceStreams, StreamLimits
+from services.sidecar.api.transactions import TransactionEndpoints
+from services.sidecar.kafka_clients import client_properties, producer_properties, transaction_properties
+from services.sidecar.producing.auditing import Audit
+from services.sidecar.producing.producer import ProducerLimits, RecordProducer
+from services.sidecar.producing.serializing import Serializer
+from services.sidecar.producing.transactions import TransactionLimits, Transactions
+from services.sidecar.settings import SidecarSettings
+
+
+class Production:
+    """One for a sidecar, made within a running loop."""
+
+    def __init__(self, settings: SidecarSettings) -> None:
+        self._settings = settings
+        self.producer = RecordProducer(
+            producer_properties(settings),
+            ProducerLimits(
+                settings.max_queued_records,
+                settings.max_queued_bytes,
+                settings.queue_timeout_ms / 1000,
+                settings.unknown_topic_timeout_ms / 1000,
+            ),
+        )
+        self._transactions = Transactions(
+            partial(transaction_properties, settings),
+            client_properties(settings),
+            settings.transactional_ids or (f"kafka-mesh-sidecar-{settings.name}",),
+            TransactionLimits(
+                max_waiting=settings.max_waiting_transactions,
+                seconds=settings.transaction_timeout_ms / 1000,
+                keep_ms=settings.idempotency_keep_ms,
+                max_keys=settings.idempotency_max_keys,
+                max_bytes=settings.idempotency_max_bytes,
+            ),
+        )
+        self._audit = Audit(self.producer, service=settings.name, topic=settings.audit_topic)
+        self._streams: ProduceStreams | None = None
+
+    def routes(self, serializer: Serializer) -> list[Route]:
+        settings = self._settings
+        headers = HeaderPolicy(settings.forward_authorization, settings.caller_id)
+        limits = StreamLimits(
+            settings.max_produce_streams, settings.max_line_bytes, settings.stream_idle_timeout_ms / 1000
+        )
+        self._streams = ProduceStreams(self.producer, serializer, headers, limits)
+        producers = ProducerEndpoints(
+            self.producer,
+            serializer,
+            self._transactions,
+            self._streams,
+            self._audit,
+            max_request_bytes=settings.max_request_bytes,
+            headers=headers,
+        )
+        transactions = TransactionEndpoints(
+            self.producer, serializer, self._transactions, max_request_bytes=settings.max_request_bytes, headers=headers
+        )
+        return [*producers.routes(), *transactions.routes()]
+
+    def interrupt(self) -> None:
+        """Streams take no more lines, answer what they have, and end."""
+        if self._streams is not None:
+            self._streams.interrupt()
+
+    async def stop(self, timeout: float) -> None:
+        """Waits for what is on the way; what is not acknowledged after `timeout` seconds fails."""
+        await self._transactions.stop(timeout)
+        await self.producer.stop(timeout)
+        await self._audit.stop(0)
