@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fixtures.clusters import KafkaCluster
+from tests.integration.meshctl.sidecar import Sidecar
 
 Meshctl = Callable[..., subprocess.CompletedProcess[str]]
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "envoy-kafka-mesh.yaml")
@@ -140,3 +141,29 @@ def test_watch_shows_a_decision_when_it_is_taken(
     seen = meshctl("watch", "--from", str(before + 1), "-n", "1").stdout
     assert f"topic {topic} -> kafka_c1" in seen
     meshctl("rule", "remove", "--topic", topic)
+
+
+@pytest.fixture
+def sidecar(control: str, unique_name: Callable[[str], str]) -> Iterator[Sidecar]:
+    played = Sidecar(control, unique_name("meshctl-sidecar"))
+    yield played
+    played.stops()
+
+
+def test_a_sidecar_is_told_what_to_do_and_what_came_of_it_is_seen(meshctl: Meshctl, sidecar: Sidecar) -> None:
+    one = f"{sidecar.name}.one"
+    paused = as_json(meshctl, "instances", "pause", one, "--reason", "the till is full")
+    assert (paused["sidecar"], paused["outcome"]["result"]) == (sidecar.name, "ORDER_RESULT_DONE")
+    listed = as_json(meshctl, "instances", "list", "--sidecar", sidecar.name)["instances"]
+    assert [(each["name"], each["paused"]) for each in listed] == [(f"instances/{one}", True)]
+    failed = meshctl("instances", "seek", one, "--first", check=False)
+    assert (failed.returncode, failed.stderr) == (1, f"meshctl: {one}: seek all to the first record: no seek today\n")
+    history = {
+        sentence: each["reason"]
+        for each in as_json(meshctl, "history", "--instance", one)["entries"]
+        for sentence in each["changes"]
+    }
+    order = paused["name"].removeprefix("orders/")
+    assert f"consumer {one}: order {order} done by {sidecar.name}: it gives nothing" in history
+    assert history[f"consumer {one} is to pause (order {order})"] == "the till is full"
+    assert "ready  true" in meshctl("sidecars", "health", sidecar.name).stdout
