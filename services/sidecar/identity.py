@@ -4,8 +4,8 @@ The one that began later holds them
 1. A process is an *incarnation*: the milliseconds of its start, and some random text. The larger one is the younger.
 2. Across machines control tells them apart: the elder hears it from its next beat, or at the end of its orders.
 3. On one machine, or on a folder that machines share, the state folder does, control or not. The younger writes its
-   incarnation into NAME.claim. The elder looks there every moment; it closes its instances, keeps its state a last
-   time and lets go of NAME.lock. The younger waits for that lock, and only then reads what the elder kept.
+   incarnation into the file `claim`. The elder looks there every moment; it closes its instances, and lets go of the
+   file `lock`. The younger waits for that lock, and only then reads what the elder kept.
 4. An elder that does not let go within bounds hangs. The younger goes on without the lock: the elder finds the claim
    as soon as it moves again, and writes nothing more from then on.
 5. A process that was superseded stays so until it ends.
@@ -61,10 +61,10 @@ class Incarnation:
 class Claim:
     """The claim to a sidecar's state in a folder. Its methods block for no longer than the disk does."""
 
-    def __init__(self, folder: Path, name: str, incarnation: Incarnation) -> None:
+    def __init__(self, folder: Path, incarnation: Incarnation) -> None:
         self.incarnation = incarnation
-        self._claim = folder / f"{name}.claim"
-        self._lock = folder / f"{name}.lock"
+        self._claim = folder / "claim"
+        self._lock = folder / "lock"
         self._held: int | None = None
 
     def stake(self) -> None:

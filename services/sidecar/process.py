@@ -1,7 +1,9 @@
 """Puts a sidecar together, serves, and puts it away again in the order that loses nothing.
 
+The start: consumer instances are what they were; only then are connections accepted.
+
 The end: no new connections; reads that wait answer now; open requests are finished; records on the way are
-acknowledged; consumers leave their groups; control hears of it. Each step is bounded.
+acknowledged; consumers leave their groups, and their instances stay for the next start. Each step is bounded.
 """
 
 import asyncio
@@ -14,7 +16,6 @@ import structlog
 from starlette.routing import Route
 
 from mesh.lifecycle import Lifecycle
-from mesh.rpc import events
 from mesh.telemetry import serve_management
 from services.sidecar.administration import Administration
 from services.sidecar.api.consumers import ConsumerEndpoints
@@ -24,18 +25,19 @@ from services.sidecar.api.records import RecordEndpoints
 from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.control_link import ControlLink, resource_name
+from services.sidecar.continuity import Continuity
 from services.sidecar.entrance import Entrance
 from services.sidecar.health import BackendProbe, Health
+from services.sidecar.information import information
 from services.sidecar.kafka_clients import client_properties, consumer_properties
 from services.sidecar.listening import Server, bound_socket
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.production import Production
 from services.sidecar.settings import SidecarSettings
+from services.sidecar.state_file import StateFile
 
 READINESS_SECONDS = 5.0
 """How often the readiness of the process is looked at again."""
-CONTROL_STOP_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
 
@@ -51,29 +53,20 @@ class Sidecar:
         self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
         self._production = Production(settings)
-        self._instances = Instances(
-            settings.name,
-            consumer_properties(settings),
-            InstanceLimits(
-                max_instances=settings.max_instances,
-                idle_seconds=settings.instance_timeout_ms / 1000,
-                commit_seconds=settings.commit_timeout_ms / 1000,
-                read=ReadLimits(settings.read_linger_ms / 1000, settings.max_poll_records),
-            ),
-        )
         self.health = Health(
             client_properties(settings),
             self._production.producer,
             timeout=settings.health_timeout_ms / 1000,
             backend=_backend_probe(settings),
         )
-        self._control: ControlLink | None = None
-        if settings.control_address:
-            self._control = ControlLink(
-                settings.control_address, sidecar=settings.name, listen=settings.listen, current=self._instance_messages
-            )
-            self._instances.on_change = self._control.changed
-            self._instances.on_end = self._control.ended
+        self._continuity = Continuity(
+            settings,
+            lambda file: _instances(settings, file),
+            self.health.readiness,
+            lambda: information(settings),
+        )
+        self._instances = self._continuity.instances
+        self.health.add("instances", self._continuity.fault)
         self._entrance = Entrance(settings)
         self._administration = Administration(settings, self._instances, shut_down)
         self._servers = self._made_servers()
@@ -81,14 +74,13 @@ class Sidecar:
         self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Serves; returns when connections are accepted."""
+        """Serves; returns when connections are accepted. Instances that were here before are here again by then."""
+        await self._continuity.restore()
         self._background = [
-            asyncio.create_task(self._instances.reap(), name="reap"),
+            *self._continuity.tasks(),
             *self._entrance.tasks(),
             *self._administration.start(),
         ]
-        if self._control is not None:
-            self._background.append(asyncio.create_task(self._control.run(), name="control"))
         self._serving = [
             asyncio.create_task(server.serve(sockets=[bound]), name="http") for server, bound in self._servers
         ]
@@ -103,14 +95,12 @@ class Sidecar:
         await asyncio.wait(self._serving, timeout=drain_until - time.monotonic())
         await self._production.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
         await asyncio.gather(*self._serving)
-        await self._instances.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self._continuity.close()
         await self._administration.close()
         await self._entrance.close()
-        if self._control is not None:
-            await self._control.close(CONTROL_STOP_SECONDS)
 
     def background_failures(self) -> list[asyncio.Task[None]]:
         """Tasks that have ended though they never should."""
@@ -141,20 +131,6 @@ class Sidecar:
             *DocumentEndpoints().routes(),
         ]
 
-    def _instance_messages(self) -> list[events.ConsumerInstance]:
-        return [
-            events.ConsumerInstance(
-                name=resource_name(instance.id),
-                group=instance.id.group,
-                instance_id=instance.id.instance,
-                sidecar=self._settings.name,
-                topics=instance.topics,
-                key_format=instance.options.key_format.label,
-                value_format=instance.options.value_format.label,
-            )
-            for instance in self._instances
-        ]
-
 
 @contextlib.asynccontextmanager
 async def running(settings: SidecarSettings, shut_down: Callable[[], None] = lambda: None) -> AsyncIterator[Sidecar]:
@@ -176,6 +152,20 @@ async def serve(settings: SidecarSettings, lifecycle: Lifecycle) -> None:
             await _follow_readiness(sidecar, lifecycle)
     finally:
         management.stop()
+
+
+def _instances(settings: SidecarSettings, file: StateFile | None) -> Instances:
+    return Instances(
+        settings.name,
+        consumer_properties(settings),
+        InstanceLimits(
+            max_instances=settings.max_instances,
+            idle_seconds=settings.instance_timeout_ms / 1000,
+            commit_seconds=settings.commit_timeout_ms / 1000,
+            read=ReadLimits(settings.read_linger_ms / 1000, settings.max_poll_records),
+        ),
+        file,
+    )
 
 
 def _backend_probe(settings: SidecarSettings) -> BackendProbe | None:

@@ -20,7 +20,7 @@ DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 class SidecarSettings(ServiceSettings, service="sidecar"):
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
-    name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9._-]{1,63}$")
+    name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
     """Who this sidecar is, for control and in generated instance ids."""
     listen: Address = "127.0.0.1:8084"
     allow_insecure_bind: bool = False
@@ -153,6 +153,10 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     prefetch_bytes: PositiveInt = 4 * 1024 * 1024
     """What an instance fetches ahead, at most."""
     commit_timeout_ms: PositiveInt = 10_000
+    session_timeout_ms: PositiveInt = 10_000
+    """How long a group keeps the place of an instance whose sidecar was killed; after that the instance has its
+    partitions again. Static members have them at once.
+    """
     stream_window: PositiveInt = 500
     max_stream_window: PositiveInt = 10_000
     """Records of one stream that may wait for their acknowledgement, unless the stream says otherwise; and the bound."""

@@ -28,8 +28,10 @@ log = structlog.get_logger(__name__)
 class StateFile:
     """Bytes that stand in one file. Its methods block."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_lost: Callable[[], bool] = lambda: False) -> None:
+        """`is_lost`: whether another process writes the file by now, so that this one must not."""
         self.path = path
+        self._is_lost = is_lost
 
     def load(self) -> bytes | None:
         """What was saved last; None when there is nothing, or nothing that can be believed. OSError from the disk."""
@@ -46,6 +48,8 @@ class StateFile:
 
     def save(self, content: bytes) -> None:
         """Replaces the file: a crash leaves the old one or the new one. OSError from the disk."""
+        if self._is_lost():
+            raise OSError("it is another process's by now")
         folder = self.path.parent
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder, prefix=f".{self.path.name}.")
@@ -76,6 +80,7 @@ class StateWriter:
         self._content = content
         self._next: asyncio.Future[bool] | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def soon(self) -> None:
         """The present state will be on disk; nobody waits for it."""
@@ -90,6 +95,10 @@ class StateWriter:
             log.error("the state file is not written in time", file=str(self._file.path), seconds=WRITE_SECONDS)
             return False
 
+    def close(self) -> None:
+        """From now on writes nothing more: the content is not what shall be found again."""
+        self._is_closed = True
+
     def _round(self) -> asyncio.Future[bool]:
         """The next write to begin; whoever asks before it begins shares it."""
         loop = asyncio.get_running_loop()
@@ -102,7 +111,7 @@ class StateWriter:
     async def _write(self) -> None:
         while self._next is not None:
             waiting, self._next = self._next, None
-            waiting.set_result(await self._save(self._content()))
+            waiting.set_result(not self._is_closed and await self._save(self._content()))
 
     async def _save(self, content: bytes) -> bool:
         try:

@@ -86,7 +86,7 @@ class AdminKafkaEndpoints:
         return await self._changed(instance)
 
     async def _changed(self, instance: ConsumerInstance) -> Response:
-        self._instances.on_change()
+        await self._instances.changed(instance)
         return json_response(await _detail(instance))
 
     def _named(self, request: Request) -> ConsumerInstance:

@@ -95,21 +95,22 @@ class ConsumerEndpoints:
         elif asked.get("topic_pattern"):
             caller_of(request).check_reads((), asked["topic_pattern"])
             await instance.subscribe_pattern(asked["topic_pattern"])
-        self._instances.on_change()
+        await self._instances.changed(instance)
         return no_content()
 
     async def get_subscriptions(self, request: Request) -> Response:
         return json_response({"topics": await self._instance(request).subscription()})
 
     async def unsubscribe(self, request: Request) -> Response:
-        await self._instance(request).unsubscribe()
-        self._instances.on_change()
+        instance = self._instance(request)
+        await instance.unsubscribe()
+        await self._instances.changed(instance)
         return no_content()
 
     async def assign(self, request: Request) -> Response:
         instance = self._instance(request)
         await instance.assign(tuple(dict.fromkeys(await self._partitions(request))))
-        self._instances.on_change()
+        await self._instances.changed(instance)
         return no_content()
 
     async def get_assignments(self, request: Request) -> Response:

@@ -46,8 +46,6 @@ IDLE_POLL_SECONDS = 0.2
 """How often an instance that nobody reads from serves its group."""
 JOIN_SECONDS = 10.0
 """How long a seek waits for the group to be joined."""
-LOOK_SECONDS = 0.1
-"""How often it is looked at whether something has come true: a group joined, a commit made."""
 TAKE_OVER_SECONDS = 1.0
 """How long a stream that follows another waits for that one's end: its client may just have come back."""
 
@@ -79,6 +77,7 @@ class ConsumerInstance:
         self._open_calls = 0
         self._last_used = time.monotonic()
         self._is_interrupted = False
+        self._closed = not_found(id_)
         self._reads = asyncio.Lock()
         self._stream: RecordStream | None = None
         self._last_status = InstanceStatus(InstanceState.IDLE, (), time.time())
@@ -99,12 +98,14 @@ class ConsumerInstance:
 
         await self._call(make, GRACE_SECONDS)
 
-    async def restore(self, interest: Interest, standing: Standing) -> None:
-        """Goes on as it was before its sidecar ended; `open` comes first."""
+    async def restore(self, interest: Interest, standing: Standing, idle_seconds: float) -> None:
+        """Goes on as it was before its sidecar ended, idle for so long already; `open` comes first."""
         self.standing = Standing.DRAINED if standing is Standing.DRAINING else standing
         if standing is not Standing.GIVING:
             await self._on_consumer(lambda consumer: consumer.pause())
-        await self._follow(interest)
+        if interest:
+            await self._follow(interest)
+        self._last_used = time.monotonic() - idle_seconds
 
     # what is read
 
@@ -233,8 +234,14 @@ class ConsumerInstance:
             await self._follow(self.interest)
 
     async def seek(self, target: SeekTarget) -> list[Position]:
-        """Goes on elsewhere; what was given and not committed does not matter any more."""
-        return await self.move_all(target)
+        """Goes on elsewhere; what was given and not committed does not matter any more.
+
+        It is committed, too: otherwise a restart before the backend's next commit would undo it.
+        """
+        positions = await self.move_all(target)
+        # a commit says what comes next
+        await self.commit([Consumption(one.partition, one.offset - 1) for one in positions], wait=True)
+        return positions
 
     async def drain(self, timeout: float) -> bool:
         """Gives nothing more, waits for the commit of what it gave, and leaves its group. Whether all was committed."""
@@ -281,8 +288,12 @@ class ConsumerInstance:
         if self._stream is not None:
             self._stream.end()
 
-    async def close(self, timeout: float) -> None:
-        """Leaves the group. After `timeout` seconds goes on without waiting: the thread finishes by itself."""
+    async def close(self, timeout: float, because: Fault | None = None) -> None:
+        """Leaves the group. After `timeout` seconds goes on without waiting: the thread finishes by itself.
+
+        Calls that come too late hear the reason; without one, that there is no such instance.
+        """
+        self._closed = because or self._closed
         self.interrupt()
         try:
             await self._call(self._close, timeout)
@@ -299,6 +310,11 @@ class ConsumerInstance:
 
     def is_idle(self, now: float) -> bool:
         return not self._open_calls and now - self._last_used > self._limits.idle_seconds
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long the backend has not used it."""
+        return 0.0 if self._open_calls else time.monotonic() - self._last_used
 
     def _last_use_time(self) -> float:
         return time.time() if self._open_calls else time.time() - (time.monotonic() - self._last_used)
@@ -368,7 +384,7 @@ class ConsumerInstance:
         while not await self._on_consumer(condition):
             if time.monotonic() > until or self._is_interrupted:
                 return False
-            await asyncio.sleep(LOOK_SECONDS)
+            await self._on_consumer(lambda consumer: consumer.serve())
         return True
 
     async def _committing(self, function: Callable[[GroupConsumer], list[Commit]]) -> list[Commit]:
@@ -396,7 +412,7 @@ class ConsumerInstance:
 
     def _run(self, function: Callable[[GroupConsumer], T]) -> T:
         if self._consumer is None:  # closed while this call waited
-            raise not_found(self.id)
+            raise Fault(self._closed.kind, self._closed.description)
         return function(self._consumer)
 
     def _post(self, function: Callable[[GroupConsumer], object]) -> None:

@@ -1,65 +1,15 @@
 """What control hears of a sidecar, and that its absence harms nobody. Control is a server that the test holds."""
 
-import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import grpc
 import pytest
 
-from mesh.rpc import admin, events, instances, instances_grpc
-from services.sidecar import control_link, metrics
+from mesh.rpc import admin, events
+from services.sidecar import metrics
+from services.sidecar.control import link
 from tests.fixtures.waiting import wait_until
+from tests.integration.sidecar.held_control import HeldControl
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started, value_of
-
-
-class HeldControl(instances_grpc.InstanceServiceServicer):
-    """Remembers what it was told; can be stopped and started on the same port."""
-
-    def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        self.known: dict[str, events.ConsumerInstance] = {}
-        self.removed: dict[str, str] = {}
-        self.members: list[admin.Member] = []
-        self.actors: set[str] = set()
-        self.refused = ""
-        self._server: grpc.Server | None = None
-
-    def start(self) -> None:
-        self._server = grpc.server(ThreadPoolExecutor(2))
-        instances_grpc.add_InstanceServiceServicer_to_server(self, self._server)
-        self._server.add_insecure_port(self.address)
-        self._server.start()
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop(None).wait()
-            self._server = None
-
-    def RegisterInstance(self, request: instances.RegisterInstanceRequest, context: Any) -> events.ConsumerInstance:
-        if request.instance.instance_id == self.refused:
-            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "held by another sidecar")
-        self.actors.add(str(dict(context.invocation_metadata()).get("x-mesh-actor")))
-        name = f"instances/{request.instance.group}.{request.instance.instance_id}"
-        self.known[name] = request.instance
-        return request.instance
-
-    def RemoveInstance(
-        self, request: instances.RemoveInstanceRequest, context: Any
-    ) -> instances.RemoveInstanceResponse:
-        self.known.pop(request.name, None)
-        self.removed[request.name] = request.cause
-        return instances.RemoveInstanceResponse()
-
-    def ListInstances(self, request: instances.ListInstancesRequest, context: Any) -> instances.ListInstancesResponse:
-        return instances.ListInstancesResponse(instances=self.known.values())
-
-    def Beat(self, request: instances.BeatRequest, context: Any) -> instances.BeatResponse:
-        self.members.append(request.member)
-        return instances.BeatResponse()
 
 
 @pytest.fixture
@@ -71,9 +21,9 @@ def control() -> Iterator[HeldControl]:
 
 @pytest.fixture
 def sidecar(kafka: Kafka, control: HeldControl, monkeypatch: pytest.MonkeyPatch) -> Iterator[SidecarWorld]:
-    monkeypatch.setattr(control_link, "MAX_PAUSE_SECONDS", 0.2)
-    monkeypatch.setattr(control_link, "BEAT_SECONDS", 0.2)
-    with started(kafka.bootstrap, control_address=control.address) as world:
+    monkeypatch.setattr(link, "MAX_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(link, "BEAT_SECONDS", 0.2)
+    with started(kafka.bootstrap, control_address=control.address, restore_timeout_ms=100) as world:
         yield world
 
 
@@ -122,12 +72,36 @@ def test_a_control_that_forgot_hears_it_again(sidecar: SidecarWorld, control: He
     wait_until(lambda: control.known, "the instance is registered again")
 
 
-def test_what_a_dead_sidecar_of_this_name_left_is_removed(control: HeldControl, sidecar: SidecarWorld) -> None:
-    for name, holder in (("instances/g.old", "sidecar-test"), ("instances/g.foreign", "other")):
-        control.known[name] = events.ConsumerInstance(name=name, sidecar=holder)
+def test_what_another_process_of_this_name_left_comes_back_when_control_can_say_it(
+    control: HeldControl, sidecar: SidecarWorld, orders: str, group: str
+) -> None:
+    for name, holder in (("c1", "sidecar-test"), ("c2", "other")):
+        control.known[f"instances/{group}.{name}"] = events.ConsumerInstance(
+            name=f"instances/{group}.{name}",
+            group=group,
+            instance_id=name,
+            sidecar=holder,
+            topics=[orders],
+            min_bytes=-1,
+        )
     control.start()
-    wait_until(lambda: list(control.known) == ["instances/g.foreign"], "the other sidecar's instance alone is left")
-    assert control.removed == {"instances/g.old": "sidecar started anew"}
+    path = f"/consumers/{group}/instances/{{}}/subscriptions"
+    wait_until(lambda: sidecar.http.get(path.format("c1")).json() == {"topics": [orders]}, "its instance is there")
+    assert sidecar.http.get(path.format("c2")).status_code == 404
+    assert not control.removed
+
+
+def test_what_control_remembers_after_an_outage_and_is_no_more_is_removed(
+    control: HeldControl, sidecar: SidecarWorld
+) -> None:
+    control.start()
+    wait_until(lambda: value_of(metrics.control_up) == 1, "control hears")
+    control.stop()
+    wait_until(lambda: value_of(metrics.control_up) == 0, "the loss is noticed")
+    old = events.ConsumerInstance(name="instances/g.old", group="g", instance_id="old", sidecar="sidecar-test")
+    control.known[old.name] = old
+    control.start()
+    wait_until(lambda: control.removed == {old.name: "its sidecar does not hold it"}, "it is forgotten")
 
 
 def test_an_instance_that_control_refuses_does_not_stand_before_the_others(
@@ -141,9 +115,9 @@ def test_an_instance_that_control_refuses_does_not_stand_before_the_others(
     wait_until(lambda: value_of(metrics.control_up) == 1, "control is known to hear")
 
 
-def test_the_end_of_the_sidecar_is_the_end_of_its_instances(kafka: Kafka, control: HeldControl, group: str) -> None:
+def test_the_end_of_the_sidecar_is_not_the_end_of_its_instances(kafka: Kafka, control: HeldControl, group: str) -> None:
     control.start()
     with started(kafka.bootstrap, control_address=control.address) as sidecar:
         sidecar.create(group, "c1")
         wait_until(lambda: control.known, "the instance is registered")
-    assert control.removed == {f"instances/{group}.c1": "sidecar stopped"}
+    assert (list(control.known), control.removed) == ([f"instances/{group}.c1"], {})

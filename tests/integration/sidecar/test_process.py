@@ -27,6 +27,8 @@ def process(port: int, **settings: str) -> Iterator[subprocess.Popen[str]]:
         "KAFKA_MESH_SIDECAR_METRICS_LISTEN": f"127.0.0.1:{port + 1}",
         "KAFKA_MESH_SIDECAR_CONTROL_ADDRESS": NOWHERE,
         "KAFKA_MESH_SIDECAR_HEALTH_TIMEOUT_MS": "500",
+        "KAFKA_MESH_SIDECAR_STATE_DIR": "",
+        "KAFKA_MESH_SIDECAR_RESTORE_TIMEOUT_MS": "200",
         **{f"KAFKA_MESH_SIDECAR_{name.upper()}": value for name, value in settings.items()},
     }
     command = [sys.executable, "-m", "services.sidecar"]

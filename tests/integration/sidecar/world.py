@@ -16,6 +16,7 @@ from prometheus_client import Counter, Gauge
 
 from services.sidecar.process import Sidecar, running
 from services.sidecar.settings import SidecarSettings
+from tests.integration.sidecar import conformance
 
 WITHIN_SECONDS = 30.0
 NOWHERE = "127.0.0.1:1"
@@ -104,6 +105,13 @@ class Instance:
     def subscribe(self, *topics: str) -> None:
         assert self.http.post(f"{self.path}/subscriptions", json={"topics": topics}).status_code == 204
 
+    def post(self, end: str, body: Json) -> httpx.Response:
+        return self.http.post(f"{self.path}/{end}", json=body)
+
+    def assign(self, *partitions: Json) -> None:
+        answer = self.post("assignments", {"partitions": partitions})
+        assert answer.status_code == 204, answer.text
+
     def get(self, **query: object) -> httpx.Response:
         return self.http.get(f"{self.path}/records", params={name: str(value) for name, value in query.items()})
 
@@ -166,6 +174,11 @@ def value_of(gauge: Gauge | Counter) -> float:
     return metric.samples[0].value
 
 
+def backend(address: str) -> httpx.Client:
+    """What calls a sidecar; every answer is held against the contract."""
+    return httpx.Client(base_url=address, timeout=WITHIN_SECONDS, event_hooks={"response": [conformance.check]})
+
+
 @contextlib.contextmanager
 def started(bootstrap: str, **settings: object) -> Iterator[SidecarWorld]:
     """A sidecar that serves within the context; when it ends, it has stopped as the process does."""
@@ -173,6 +186,7 @@ def started(bootstrap: str, **settings: object) -> Iterator[SidecarWorld]:
         "listen": "127.0.0.1:0",
         "bootstrap_servers": bootstrap,
         "control_address": "",
+        "state_dir": "",
         "name": "sidecar-test",
         "request_timeout_ms": 10_000,
         **settings,
@@ -201,7 +215,7 @@ def started(bootstrap: str, **settings: object) -> Iterator[SidecarWorld]:
         try:
             assert up.wait(WITHIN_SECONDS)
             address = f"http://127.0.0.1:{sidecars[0].port}"
-            yield SidecarWorld(sidecars[0], stack.enter_context(httpx.Client(base_url=address, timeout=WITHIN_SECONDS)))
+            yield SidecarWorld(sidecars[0], stack.enter_context(backend(address)))
         finally:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(stopping.set)

@@ -18,7 +18,7 @@ def _short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def claim(folder: Path, incarnation: Incarnation) -> Claim:
-    return Claim(folder / "new", "mine", incarnation)
+    return Claim(folder / "new", incarnation)
 
 
 def test_the_one_that_began_later_is_the_younger() -> None:
@@ -76,5 +76,5 @@ async def test_who_begins_later_is_the_younger_though_the_clock_was_put_back(tmp
 async def test_a_claim_that_nobody_wrote_so_is_no_claim(tmp_path: Path) -> None:
     mine = claim(tmp_path, ELDER)
     await take_over(mine, LONG)
-    (tmp_path / "new" / "mine.claim").write_bytes(b"\xff\xfe nonsense")
+    (tmp_path / "new" / "claim").write_bytes(b"\xff\xfe nonsense")
     assert not mine.is_lost()

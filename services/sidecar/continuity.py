@@ -1,0 +1,143 @@
+"""What makes consumer instances outlive the process: the claim to their state, the state files, and control.
+
+A start
+1. It stakes its claim; an elder process on the same folder gives way (`identity`).
+2. It reads what the file has, and hears from control what that knows, within a bound; without a file it insists a
+   little, for then control alone may know. Kafka is not asked.
+3. The instances are there again, and are written down as they are now. Only then may anyone ask for them.
+
+From then on the instances keep themselves in the file, control is told of them, and what operators order by way of
+control is carried out. A younger process ends all that at any time.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from services.sidecar import metrics
+from services.sidecar.consuming.instance_store import BrokenStateError, KeptState, decoded, found_again
+from services.sidecar.consuming.instances import Instances
+from services.sidecar.control.connection import Connection
+from services.sidecar.control.following import OrderFollower
+from services.sidecar.control.link import ControlLink
+from services.sidecar.control.outcomes import Outcomes
+from services.sidecar.identity import Claim, Incarnation, take_over, watch
+from services.sidecar.orders import Checks, Orders
+from services.sidecar.settings import SidecarSettings
+from services.sidecar.state_file import StateFile
+
+INSTANCES = "instances.json"
+OUTCOMES = "orders.json"
+CONTROL_STOP_SECONDS = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class Continuity:
+    """One for a sidecar; holds its instances."""
+
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        instances: Callable[[StateFile | None], Instances],
+        checks: Checks,
+        information: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """`instances` makes them, with the file that they are kept in."""
+        self._settings = settings
+        self._claim: Claim | None = None
+        self._file: StateFile | None = None
+        outcomes: StateFile | None = None
+        if settings.state_dir is not None:
+            folder = settings.state_dir / settings.name
+            self._claim = Claim(folder, Incarnation.beginning())
+            self._file = StateFile(folder / INSTANCES, is_lost=self._claim.is_lost)
+            outcomes = StateFile(folder / OUTCOMES, is_lost=self._claim.is_lost)
+        self.instances = instances(self._file)
+        self._outcomes = Outcomes(outcomes)
+        self._orders = Orders(self.instances, checks, information)
+        self._connection: Connection | None = None
+        self._link: ControlLink | None = None
+        self._follower: OrderFollower | None = None
+
+    async def restore(self) -> None:
+        """The instances of the process before this one are there again. OSError when the state folder is of no use."""
+        began = time.monotonic()
+        state = await self._state_of_folder()
+        self._reach_control()
+        known = None
+        if self._link is not None:
+            known = await self._link.known_to_control(
+                [each.id for each in state.instances] if state else [],
+                self._settings.restore_timeout_ms / 1000,
+                insist=state is None,
+            )
+        if state is not None:
+            self.instances.ledger = state.ledger
+        await self.instances.restore(found_again(state, known))
+        metrics.restore_seconds.set(time.monotonic() - began)
+
+    async def fault(self) -> str | None:
+        """Why this process serves no instances; None when it does."""
+        return self.instances.fault
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What goes on as long as the process serves."""
+        tasks = [asyncio.create_task(self.instances.watch(), name="instances")]
+        if self._claim is not None:
+            tasks.append(asyncio.create_task(watch(self._claim, self._claim_lost), name="claim"))
+        if self._link is not None and self._follower is not None:
+            tasks.append(asyncio.create_task(self._link.run(), name="control"))
+            tasks.append(asyncio.create_task(self._follower.run(), name="orders"))
+        return tasks
+
+    async def close(self) -> None:
+        """Instances leave their groups and stay what they are; control hears what it does not know yet."""
+        if self._follower is not None:
+            await self._follower.close()
+        await self.instances.close()
+        if self._claim is not None:
+            self._claim.let_go()
+        if self._link is not None and self._connection is not None:
+            await self._link.close(CONTROL_STOP_SECONDS)
+            await self._connection.close()
+
+    async def _state_of_folder(self) -> KeptState | None:
+        if self._claim is None or self._file is None:
+            return None
+        try:
+            await take_over(self._claim, self._settings.takeover_timeout_ms / 1000)
+            await asyncio.to_thread(self._outcomes.load)
+            content = await asyncio.to_thread(self._file.load)
+            if content is None:
+                return None
+            try:
+                return decoded(content)
+            except BrokenStateError as error:
+                await asyncio.to_thread(self._file.set_aside, str(error))
+                return None
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot keep instances in {self._settings.state_dir} (state_dir): {error.strerror or error}; "
+                "name a folder that this process may write, or set state_dir empty to keep them in memory only",
+            ) from None
+
+    def _reach_control(self) -> None:
+        """Once it is settled which incarnation this process is."""
+        settings = self._settings
+        if settings.control_address is None:
+            return
+        incarnation = Incarnation.beginning() if self._claim is None else self._claim.incarnation
+        self._connection = Connection(settings.control_address, settings.name, incarnation)
+        self._link = ControlLink(
+            self._connection, self.instances, listen=settings.listen, superseded=self.instances.give_up
+        )
+        self._follower = OrderFollower(self._connection, self._orders, self._outcomes, self.instances.give_up)
+        self.instances.on_change = self._link.changed
+
+    async def _claim_lost(self) -> None:
+        await self.instances.give_up("a younger process of this sidecar's name runs on the same state folder")

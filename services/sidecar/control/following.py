@@ -1,0 +1,102 @@
+"""Follows what operators order by way of control, has it carried out, and says once how it went.
+
+1. Control gives each open order again whenever a sidecar begins to follow, so nothing is lost where one of both was
+   away.
+2. An outcome is on disk before control hears it, so that an order whose outcome control has not heard is not carried
+   out twice by a sidecar that was started anew. Where the process was killed in between, it is: carrying out any
+   order again leads to where it led.
+3. An outcome that control does not take is told again until it does, or has given the order up.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import grpc
+import structlog
+
+from mesh.rpc import events
+from services.sidecar import metrics
+from services.sidecar.control.connection import Connection
+from services.sidecar.control.outcomes import Outcomes
+from services.sidecar.orders import Orders
+
+MAX_OPEN = 200
+"""Orders at a time; control gives a sidecar half as many."""
+FIRST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 30.0
+REPORT_ATTEMPTS = 30
+"""After which control is told when it asks again."""
+
+log = structlog.get_logger(__name__)
+
+
+class OrderFollower:
+    """The background task that has orders carried out."""
+
+    def __init__(
+        self, connection: Connection, orders: Orders, outcomes: Outcomes, superseded: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._connection = connection
+        self._orders = orders
+        self._outcomes = outcomes
+        self._superseded = superseded
+        self._open: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """For ever."""
+        failures = 0
+        while True:
+            try:
+                async for order in self._connection.orders():
+                    failures = 0
+                    self._take(order)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.ABORTED:
+                    await self._superseded(error.details() or "a younger process of this sidecar follows its orders")
+                    await asyncio.Event().wait()
+                log.debug("orders cannot be followed", reason=error.details(), code=error.code().name)
+            failures += 1
+            await asyncio.sleep(_pause(failures))
+
+    async def close(self) -> None:
+        """Orders that are not done stay open: control gives them to whoever follows next."""
+        tasks = list(self._open.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _take(self, order: events.SidecarOrder) -> None:
+        if order.name in self._open:
+            return
+        if len(self._open) >= MAX_OPEN:
+            log.warning("too many orders are open; this one waits until control gives it again", order=order.name)
+            return
+        task = asyncio.create_task(self._see_to(order), name=f"order {order.name}")
+        self._open[order.name] = task
+        metrics.open_orders.set(len(self._open))
+        task.add_done_callback(lambda _: self._done(order.name))
+
+    def _done(self, name: str) -> None:
+        self._open.pop(name, None)
+        metrics.open_orders.set(len(self._open))
+
+    async def _see_to(self, order: events.SidecarOrder) -> None:
+        outcome = self._outcomes.get(order.name)
+        if outcome is None:
+            outcome = await self._orders.carry_out(order)
+            await self._outcomes.remember(order.name, outcome)
+        for attempt in range(1, REPORT_ATTEMPTS + 1):
+            try:
+                await self._connection.report(order.name, outcome)
+            except grpc.aio.AioRpcError as error:
+                log.debug("an outcome cannot be told", order=order.name, reason=error.details())
+                await asyncio.sleep(_pause(attempt))
+            else:
+                return
+
+
+def _pause(failures: int) -> float:
+    """Longer each time, and not the same for all sidecars of a control."""
+    longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
+    return longest * random.uniform(0.5, 1)

@@ -1,0 +1,221 @@
+"""Keeps control informed of this sidecar and its instances, without ever standing in the way of the backend.
+
+It compares what is with what control has confirmed, and tells the difference; so nothing has to be queued while
+control is down, and a control that comes back is told everything again. Each call has a time-out, failures are
+repeated with growing pauses.
+
+The first time that a process hears control, control may know of instances that the process does not: those that
+another process of its name made, on another machine. They are brought here (`known_to_control`). From then on what
+is not here is no more.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import grpc
+import structlog
+
+from mesh import VERSION
+from mesh.rpc import admin, events, instances
+from services.sidecar import metrics
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instance_store import KeptInstance, KnownToControl, Source
+from services.sidecar.consuming.instances import Instances
+from services.sidecar.consuming.records import EndCause, InstanceId, InstanceStatus
+from services.sidecar.control.connection import Connection
+from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
+
+BEAT_SECONDS = 3.0
+STATUS_SECONDS = 1.0
+"""How long a beat waits for what instances say of themselves; control does not hear of those that are slower."""
+MAX_PAUSE_SECONDS = 30.0
+RETRY_SECONDS = 0.2
+"""How soon a start asks control again that did not answer."""
+
+log = structlog.get_logger(__name__)
+
+
+class ControlLink:
+    """The background task that talks to control. `changed` wakes it when something happens to instances."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        instances_: Instances,
+        *,
+        listen: str,
+        superseded: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`superseded` is told, with the reason, that a younger process of this sidecar's name is there."""
+        self._connection = connection
+        self._instances = instances_
+        self._superseded = superseded
+        self._member = admin.Member(
+            name=f"members/{connection.sidecar}", kind=admin.MEMBER_KIND_SIDECAR, version=VERSION, address=listen
+        )
+        self._confirmed: dict[str, bytes] = {}
+        self._was_heard = False
+        self._wake = asyncio.Event()
+
+    def changed(self) -> None:
+        """An instance is new, not as it was, or no more."""
+        self._wake.set()
+
+    async def known_to_control(
+        self, of_file: Sequence[InstanceId], patience: float, *, insist: bool
+    ) -> KnownToControl | None:
+        """What control says at a start; None when it does not answer in time, or, unless `insist`, at once."""
+        try:
+            async with asyncio.timeout(patience):
+                while True:
+                    try:
+                        return await self._ask(of_file)
+                    except grpc.aio.AioRpcError as error:
+                        log.info("control does not say which instances it knows", reason=error.details())
+                        if not insist:
+                            return None
+                    await asyncio.sleep(RETRY_SECONDS)
+        except TimeoutError:
+            return None
+
+    async def run(self) -> None:
+        """Informs control for ever."""
+        failures = 0
+        is_known = False
+        while True:
+            self._wake.clear()
+            try:
+                if (await self._beat()).superseded:
+                    await self._superseded("control hears of a younger process of this sidecar's name")
+                    await asyncio.Event().wait()
+                if not is_known:
+                    await self._compare()
+                await self._reconcile()
+            except grpc.aio.AioRpcError as error:
+                failures += 1
+                is_known = False
+                self._lost(error, failures)
+                pause = min(2 ** min(failures, 5), MAX_PAUSE_SECONDS)
+                await asyncio.sleep(
+                    pause * random.uniform(0.5, 1)
+                )  # all sidecars of a control must not come back at once
+                continue
+            if not is_known:
+                log.info("control knows of this sidecar", instances=len(self._confirmed))
+            is_known, failures = True, 0
+            metrics.control_up.set(1)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._wake.wait()
+
+    async def close(self, timeout: float) -> None:
+        """Says what is left to say, if control is there."""
+        if self._instances.is_superseded:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await self._tell_ends()
+        except (grpc.aio.AioRpcError, TimeoutError):
+            log.warning("control was not told of the end of instances", instances=len(self._instances.ledger.ended))
+
+    async def _ask(self, of_file: Sequence[InstanceId]) -> KnownToControl:
+        """Shows that this process is there, so that an elder one gives way, and asks what it has to know."""
+        await self._beat()
+        held = _kept(await self._connection.known_instances())
+        missing = set(of_file) - {each.id for each in held}
+        elsewhere = frozenset([id_ for id_ in missing if await self._is_elsewhere(id_)])
+        self._was_heard = True
+        return KnownToControl(tuple(held), elsewhere)
+
+    async def _is_elsewhere(self, id_: InstanceId) -> bool:
+        described = await self._connection.describe(resource_name(id_))
+        return (
+            described is not None
+            and described.sidecar_alive
+            and described.instance.sidecar not in ("", self._connection.sidecar)
+        )
+
+    async def _beat(self) -> instances.BeatResponse:
+        request = instances.BeatRequest(
+            member=self._member,
+            incarnation=str(self._connection.incarnation),
+            instances=[status_message(id_, status) for id_, status in await self._statuses()],
+        )
+        return await self._connection.beat(request)
+
+    async def _statuses(self) -> list[tuple[InstanceId, InstanceStatus]]:
+        """Of the instances that say it in time."""
+        asked = {asyncio.ensure_future(each.status()): each.id for each in self._instances}
+        if not asked:
+            return []
+        done, late = await asyncio.wait(asked, timeout=STATUS_SECONDS)
+        for each in late:
+            each.cancel()
+        return [(asked[each], each.result()) for each in done if each.exception() is None]
+
+    async def _compare(self) -> None:
+        """Control is here, for the first time or again: whose are the instances that it believes ours?"""
+        if not self._was_heard:
+            known = await self._ask([each.id for each in self._instances])
+            await self._instances.restore(
+                [(each, Source.CONTROL) for each in known.held if each.id not in self._instances.ledger.ended]
+            )
+            for id_ in known.elsewhere:
+                if id_ in self._instances:
+                    await self._instances.delete(id_, EndCause.ELSEWHERE)
+            return
+        for each in _kept(await self._connection.known_instances()):
+            if each.id not in self._instances:
+                self._instances.ledger.ended.setdefault(each.id, EndCause.NOT_HELD)
+
+    async def _reconcile(self) -> None:
+        await self._tell_ends()
+        for instance in self._instances:
+            message = self._message(instance)
+            content = message.SerializeToString(deterministic=True)
+            if self._confirmed.get(message.name) == content:
+                continue
+            await self._connection.register(message)
+            if instance.id in self._instances:  # it may have ended meanwhile, or changed
+                self._confirmed[message.name] = content
+                if self._message(instance) == message:
+                    self._instances.told(instance.id)
+        self._count()
+
+    async def _tell_ends(self) -> None:
+        ended = self._instances.ledger.ended
+        for id_, cause in list(ended.items()):
+            name = resource_name(id_)
+            self._confirmed.pop(name, None)
+            if cause is not EndCause.ELSEWHERE:
+                await self._connection.remove(name, cause.value)
+            ended.pop(id_, None)
+
+    def _message(self, instance: ConsumerInstance) -> events.ConsumerInstance:
+        return instance_message(instance, self._connection.sidecar)
+
+    def _lost(self, error: grpc.aio.AioRpcError, failures: int) -> None:
+        metrics.control_up.set(0)
+        self._confirmed.clear()  # a control that comes back may have forgotten
+        self._count()
+        if failures == 1:
+            log.warning(
+                "control does not hear this sidecar; serving goes on", reason=error.details(), code=error.code().name
+            )
+
+    def _count(self) -> None:
+        unconfirmed = sum(resource_name(each.id) not in self._confirmed for each in self._instances)
+        metrics.control_backlog.set(unconfirmed + len(self._instances.ledger.ended))
+
+
+def _kept(messages: Sequence[events.ConsumerInstance]) -> list[KeptInstance]:
+    """Those that this release understands."""
+    found = []
+    for message in messages:
+        try:
+            found.append(kept_instance(message))
+        except ValueError as error:
+            log.error("an instance that control knows is not understood", instance=message.name, reason=str(error))
+    return found

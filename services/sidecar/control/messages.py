@@ -1,0 +1,125 @@
+"""Instances in the words that control and sidecars share (`mesh.v1`), and back."""
+
+from mesh.rpc import events, instances
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instance_store import KeptInstance
+from services.sidecar.consuming.records import (
+    AtOffset,
+    AtTime,
+    Edge,
+    GroupProtocol,
+    InstanceId,
+    InstanceOptions,
+    InstanceState,
+    InstanceStatus,
+    Interest,
+    Partition,
+    Place,
+    SeekTarget,
+    Standing,
+)
+from services.sidecar.formats import Format
+
+_STATES = {
+    InstanceState.IDLE: instances.INSTANCE_STATE_IDLE,
+    InstanceState.JOINING: instances.INSTANCE_STATE_JOINING,
+    InstanceState.READING: instances.INSTANCE_STATE_READING,
+    InstanceState.PAUSED: instances.INSTANCE_STATE_PAUSED,
+    InstanceState.DRAINING: instances.INSTANCE_STATE_DRAINING,
+    InstanceState.DRAINED: instances.INSTANCE_STATE_DRAINED,
+}
+_NONE, _LIBRDKAFKAS_NONE = "none", "error"
+"""What a group does that has no commit and shall not guess where to begin: control's word, and the client's."""
+
+
+def resource_name(id_: InstanceId) -> str:
+    """The name that control knows an instance by."""
+    return f"instances/{id_.group}.{id_.instance}"
+
+
+def instance_message(instance: ConsumerInstance, sidecar: str) -> events.ConsumerInstance:
+    """What the instance is."""
+    options, interest = instance.options, instance.interest
+    return events.ConsumerInstance(
+        name=resource_name(instance.id),
+        group=instance.id.group,
+        instance_id=instance.id.instance,
+        sidecar=sidecar,
+        topics=interest.topics,
+        topic_pattern=interest.pattern,
+        assigned_partitions=[
+            events.AssignedPartition(topic=one.topic, partition=one.partition) for one in interest.partitions
+        ],
+        key_format=options.key_format.label,
+        value_format=options.value_format.label,
+        offset_reset=_NONE if options.offset_reset == _LIBRDKAFKAS_NONE else options.offset_reset,
+        auto_commit=options.auto_commit,
+        min_bytes=options.min_bytes,
+        request_wait_ms=round(options.read_timeout * 1000),
+        group_instance_id=options.group_instance_id,
+        group_protocol=options.group_protocol.value,
+        paused=instance.standing is Standing.PAUSED,
+        drained=instance.standing is Standing.DRAINED,
+    )
+
+
+def kept_instance(message: events.ConsumerInstance) -> KeptInstance:
+    """The inverse, as far as control was told. ValueError when a part of it is not known to this release."""
+    reset = message.offset_reset or "earliest"
+    return KeptInstance(
+        InstanceId(message.group, message.instance_id),
+        InstanceOptions(
+            key_format=Format.parse(message.key_format or Format.STRING),
+            value_format=Format.parse(message.value_format or Format.JSON),
+            read_timeout=message.request_wait_ms / 1000,
+            min_bytes=message.min_bytes,
+            offset_reset=_LIBRDKAFKAS_NONE if reset == _NONE else reset,
+            auto_commit=message.auto_commit,
+            group_instance_id=message.group_instance_id,
+            group_protocol=GroupProtocol(message.group_protocol or GroupProtocol.CLASSIC.value),
+        ),
+        Interest(
+            topics=tuple(message.topics),
+            pattern=message.topic_pattern,
+            partitions=tuple(Partition(one.topic, one.partition) for one in message.assigned_partitions),
+        ),
+        Standing.DRAINED if message.drained else Standing.PAUSED if message.paused else Standing.GIVING,
+    )
+
+
+def status_message(id_: InstanceId, status: InstanceStatus) -> instances.InstanceStatus:
+    """How the instance does."""
+    message = instances.InstanceStatus(
+        name=resource_name(id_),
+        state=_STATES[status.state],
+        partitions=[
+            instances.InstancePartition(
+                topic=one.partition.topic,
+                partition=one.partition.partition,
+                position=one.position,
+                committed=one.committed,
+                lag=one.lag,
+            )
+            for one in status.partitions
+        ],
+        problem=status.problem,
+    )
+    message.last_use_time.FromMilliseconds(round(status.last_used_at * 1000))
+    return message
+
+
+def seek_target(order: events.SeekInstance) -> SeekTarget:
+    """Where an operator wants an instance to go on."""
+    return SeekTarget(_place(order), order.topic, order.partition if order.HasField("partition") else None)
+
+
+def _place(order: events.SeekInstance) -> Place:
+    match order.WhichOneof("to"):
+        case "offset":
+            return AtOffset(order.offset)
+        case "time":
+            return AtTime(order.time.ToMilliseconds())
+        case "last":
+            return Edge.LAST
+        case _:
+            return Edge.FIRST

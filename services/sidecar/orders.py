@@ -1,0 +1,196 @@
+"""What operators order, carried out: an instance pauses, resumes, is sought, drained, removed; loggers get other
+levels; health and information are told.
+
+1. Orders for one target begin in the order in which they came, one after the other. A drain waits for its backend, so
+   others do not wait for it: a resume, above all, ends it.
+2. What was carried out stays so when the process ends: a pause is in the state file, a seek is committed. And carrying
+   out an order again leads to where it led.
+3. Every order has an outcome, in bounded time: what was done, or in a sentence why not.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+import orjson
+import structlog
+
+from mesh.rpc import events
+from services.sidecar import log_levels, metrics
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instances import Instances
+from services.sidecar.consuming.records import EndCause, Position, Standing
+from services.sidecar.control.messages import resource_name, seek_target
+from services.sidecar.faults import Fault
+
+ORDER_SECONDS = 30.0
+"""What an order may take; a drain, beyond what it waits for."""
+USUAL_DRAIN_SECONDS = 30.0
+READING = frozenset({"get_log_levels", "check_health", "get_info"})
+"""Commands that change nothing."""
+
+Checks = Callable[[], Awaitable[Mapping[str, str | None]]]
+"""What is wrong with each part of the sidecar; None where nothing is."""
+
+log = structlog.get_logger(__name__)
+
+
+class OrderFailed(Exception):  # noqa: N818  # an outcome, said to whoever ordered
+    """It cannot be carried out; the text says why."""
+
+
+class Orders:
+    """Carries out what it is told."""
+
+    def __init__(self, instances: Instances, checks: Checks, information: Callable[[], Mapping[str, Any]]) -> None:
+        self._instances = instances
+        self._checks = checks
+        self._information = information
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def carry_out(self, order: events.SidecarOrder) -> events.OrderOutcome:
+        """Does it. Its failure, too, is an outcome."""
+        command = order.command.WhichOneof("command") or "none"
+        try:
+            async with asyncio.timeout(_bound_of(order.command)):
+                description, details = await self._done(command, order)
+            outcome = _outcome(events.ORDER_RESULT_DONE, description, details)
+        except (OrderFailed, Fault, log_levels.UnknownLevelError) as problem:
+            outcome = _outcome(events.ORDER_RESULT_FAILED, str(problem))
+        except TimeoutError:
+            seconds = _bound_of(order.command)
+            outcome = _outcome(
+                events.ORDER_RESULT_FAILED, f"it was not done within {seconds:g} s, and may still have an effect"
+            )
+        except Exception:
+            log.exception("an order failed", order=order.name, command=command)
+            outcome = _outcome(events.ORDER_RESULT_FAILED, "unexpected failure; the sidecar's log has the reason")
+        result = events.OrderResult.Name(outcome.result).removeprefix("ORDER_RESULT_").lower()
+        metrics.orders.labels(command, result).inc()
+        log.info(
+            "an operator's order", order=order.name, target=order.target, command=command, result=result,
+            description=outcome.description,
+        )  # fmt: skip
+        return outcome
+
+    async def _done(self, command: str, order: events.SidecarOrder) -> tuple[str, object]:
+        said = order.command
+        match command:
+            case "pause":
+                return await self._pause(order.target)
+            case "resume":
+                return await self._resume(order.target)
+            case "seek":
+                return await self._seek(order.target, said.seek)
+            case "drain":
+                return await self._drain(order.target, said.drain.timeout_ms / 1000 or USUAL_DRAIN_SECONDS)
+            case "remove":
+                return await self._remove(order.target)
+            case "set_log_levels":
+                return "levels are set", log_levels.set_levels(dict(said.set_log_levels.levels))
+            case "get_log_levels":
+                return "", log_levels.levels()
+            case "check_health":
+                return await self._check_health()
+            case "get_info":
+                return "", await asyncio.to_thread(self._information)
+        raise OrderFailed("this release of the sidecar does not know such an order; start it with a newer one")
+
+    async def _pause(self, target: str) -> tuple[str, object]:
+        async with self._turn(target):
+            instance = self._instance(target)
+            await instance.pause()
+            await self._instances.changed(instance)
+            if instance.standing is not Standing.PAUSED:
+                return f"it gives nothing already: it is {instance.standing.value}", None
+        return "it gives nothing until it is resumed, and stays in its group", None
+
+    async def _resume(self, target: str) -> tuple[str, object]:
+        async with self._turn(target):
+            instance = self._instance(target)
+            was = instance.standing
+            await instance.resume()
+            await self._instances.changed(instance)
+        return f"it gives records; it was {was.value}", None
+
+    async def _seek(self, target: str, said: events.SeekInstance) -> tuple[str, object]:
+        async with self._turn(target):
+            instance = self._instance(target)
+            positions = await instance.seek(seek_target(said))
+        description = f"it goes on elsewhere in {len(positions)} partition{'s' * (len(positions) != 1)}"
+        return description, [_shown(one) for one in positions]
+
+    async def _drain(self, target: str, patience: float) -> tuple[str, object]:
+        async with self._turn(target):
+            instance = self._instance(target)
+            draining = asyncio.create_task(instance.drain(patience))
+            await asyncio.sleep(0)  # it has begun: what comes next finds the instance draining
+        try:
+            is_committed = await draining
+        finally:
+            draining.cancel()
+        await self._instances.changed(instance)
+        if instance.standing is not Standing.DRAINED:
+            raise OrderFailed(f"the drain was ended by another order; the instance is {instance.standing.value}")
+        if is_committed:
+            return "all that it gave was committed; it has left its group until it is resumed", None
+        return (
+            f"not all that it gave was committed within {patience:g} s, and comes again to whoever reads next; "
+            "it has left its group until it is resumed",
+            None,
+        )
+
+    async def _remove(self, target: str) -> tuple[str, object]:
+        async with self._turn(target):
+            try:
+                instance = self._instance(target)
+            except OrderFailed:
+                return "there is no such instance any more", None
+            await self._instances.delete(instance.id, EndCause.ORDERED)
+        return "it is closed and forgotten", None
+
+    async def _check_health(self) -> tuple[str, object]:
+        checks = await self._checks()
+        faulty = sorted(name for name, fault in checks.items() if fault)
+        return f"{', '.join(faulty)} failed" if faulty else "OK", {
+            name: fault or "OK" for name, fault in checks.items()
+        }
+
+    def _instance(self, target: str) -> ConsumerInstance:
+        """The name alone does not tell where a group's name ends, so instances are asked for theirs."""
+        for instance in self._instances:
+            if resource_name(instance.id) == target:
+                return instance
+        raise OrderFailed(f"this sidecar holds no instance {target!r}")
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, target: str) -> AsyncIterator[None]:
+        """Orders for one target wait for each other; asyncio's locks are fair."""
+        lock = self._turns.setdefault(target, asyncio.Lock())
+        async with lock:
+            yield
+
+
+def _bound_of(command: events.SidecarCommand) -> float:
+    drain = command.drain.timeout_ms / 1000 or USUAL_DRAIN_SECONDS
+    return ORDER_SECONDS + drain if command.HasField("drain") else ORDER_SECONDS
+
+
+def _outcome(result: events.OrderResult.ValueType, description: str, details: object = None) -> events.OrderOutcome:
+    outcome = events.OrderOutcome(
+        result=result,
+        description=description,
+        details_json="" if details is None else orjson.dumps(details).decode(),
+    )
+    outcome.time.GetCurrentTime()
+    return outcome
+
+
+def _shown(position: Position) -> dict[str, object]:
+    return {
+        "topic": position.partition.topic,
+        "partition": position.partition.partition,
+        "offset": position.offset,
+    }
