@@ -80,8 +80,8 @@ class Operation:
     """By content type."""
     items: Mapping[str, SchemaCheck]
     """Of content types with a value on each line."""
-    statuses: Mapping[int, Mapping[str, SchemaCheck]] = field(repr=False)
-    """What it may answer, by content type."""
+    answers: Mapping[int, Mapping[str, Mapping[str, Any]]] = field(repr=False)
+    """Schemas of what it may answer, by status and content type. Compiled where answers are checked: in tests."""
 
     def route(self, endpoint: Endpoint) -> Route:
         """The endpoint where the document has it, called with parameters that fit."""
@@ -155,8 +155,9 @@ class Contract:
             body_required=body.get("required", False),
             bodies=self._checks_of(content, "schema"),
             items=self._checks_of(content, "x-item-schema"),
-            statuses={
-                status: self._checks_of(answer.get("content", {}), "schema") for status, answer in answers.items()
+            answers={
+                status: {content_type: one.get("schema", {}) for content_type, one in answer.get("content", {}).items()}
+                for status, answer in answers.items()
             },
         )
 
@@ -164,14 +165,14 @@ class Contract:
         for one in map(self._resolved, given):
             name = one["name"]
             yield Parameter(
-                name, one["in"], one.get("required", False), one.get("x-alias-of", name), self._check(one["schema"])
+                name, one["in"], one.get("required", False), one.get("x-alias-of", name), self.check(one["schema"])
             )
 
     def _checks_of(self, content: Mapping[str, Any], member: str) -> dict[str, SchemaCheck]:
-        return {content_type: self._check(one[member]) for content_type, one in content.items() if member in one}
+        return {content_type: self.check(one[member]) for content_type, one in content.items() if member in one}
 
-    def _check(self, schema: Mapping[str, Any]) -> SchemaCheck:
-        """Each schema is compiled once, however many operations have it."""
+    def check(self, schema: Mapping[str, Any]) -> SchemaCheck:
+        """What holds values against a schema of the document; compiled once, however many operations have it."""
         key = repr(schema)
         if key not in self._checks:
             self._checks[key] = SchemaCheck(schema, self._components)
