@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from mesh.rpc import admin, events, instances
+from services.control.verify_log import VerifySettings, verify
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.control.sidecar import YOUNGER, Sidecar, order_now, place
 from tests.integration.control.world import CALL, World, refused, until
@@ -80,6 +81,9 @@ async def test_an_order_is_carried_out_by_the_sidecar_that_owns_the_instance_and
     with psycopg.connect(database) as connection:
         row = connection.execute("select name, target, sidecar, kind, state, actor, description from sidecar_orders")
         assert row.fetchall() == [(order.name, ONE, "s1", "pause", "done", "ada", "it gives nothing")]
+    settings = VerifySettings(database_url=world.settings.database_url)
+    report = await asyncio.to_thread(verify, settings, with_kafka=False)
+    assert (report.differences, report.rows["sidecar_orders"]) == ([], 1)
 
 
 async def test_what_is_open_is_told_first_and_again_after_a_lost_connection(world: World, s1: Sidecar) -> None:
