@@ -246,6 +246,10 @@ class GroupConsumer:
         """What hinders it; empty if nothing does."""
         return self._membership.problem
 
+    def serve(self) -> None:
+        """Serves the group for a moment, for those who wait for something of it."""
+        self._serve_group(SLICE_SECONDS)
+
     def keep_alive(self) -> None:
         """Serves the group while the backend does not read; also one that is being left."""
         if time.monotonic() - self._last_read >= REST_AFTER_SECONDS:

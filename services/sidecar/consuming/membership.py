@@ -15,6 +15,9 @@ from services.sidecar import metrics
 from services.sidecar.consuming.records import Commit, GroupProtocol, InstanceOptions, Interest, Partition, Position
 from services.sidecar.faults import Fault, FaultKind
 
+METADATA_SECONDS = 2.0
+"""Bound of the question which partitions there are."""
+
 log = structlog.get_logger(__name__)
 
 Changed = Callable[[set[Partition]], None]
@@ -36,6 +39,8 @@ class Membership:
         self._on_changed = on_changed
         self._on_committed = on_committed
         self._missing_topics: dict[str, str] = {}
+        self._may_be_missing: set[Partition] = set()
+        """Assigned by hand, and not known to be there: the client says nothing about a partition that is not."""
         self._fault: Fault | None = None
         self._is_broken = False
         self._is_incremental = options.group_protocol is GroupProtocol.CONSUMER or "cooperative" in str(
@@ -55,6 +60,7 @@ class Membership:
             if interest.partitions:
                 self.client.assign([TopicPartition(one.topic, one.partition) for one in interest.partitions])
                 self.assigned_at = time.monotonic()
+                self._may_be_missing = set(interest.partitions)
             elif interest.is_shared:
                 topics = list(interest.topics) or [f"^({interest.pattern})$"]
                 self.client.subscribe(
@@ -143,6 +149,7 @@ class Membership:
             if not self._is_broken:
                 self._fault = None
             return fault
+        self._look_for_partitions()
         if self._missing_topics and (self.interest.partitions or not self.client.assignment()):
             missing, self._missing_topics = self._missing_topics, {}
             return Fault(FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, "; ".join(missing.values()))
@@ -172,8 +179,27 @@ class Membership:
         self.rests = False
         self.starts.clear()
         self._missing_topics.clear()
+        self._may_be_missing.clear()
         if not self._is_broken:
             self._fault = None
+
+    def _look_for_partitions(self) -> None:
+        """Asks for those that nothing came from yet; of each that is there, once."""
+        until = time.monotonic() + METADATA_SECONDS
+        for topic in sorted({one.topic for one in self._may_be_missing}):
+            try:
+                found = self.client.list_topics(topic, timeout=max(until - time.monotonic(), 0)).topics[topic]
+            except KafkaException:
+                return  # it does not answer; the next read asks again
+            missing = {
+                one for one in self._may_be_missing if one.topic == topic and one.partition not in found.partitions
+            }
+            self._may_be_missing = {one for one in self._may_be_missing if one.topic != topic} | missing
+            if found.error is None and missing:
+                names = ", ".join(map(str, sorted(missing)))
+                self._missing_topics[topic] = (
+                    f"There is no partition {names} (topic {topic} has {len(found.partitions)})"
+                )
 
     def _is_good(self, message: Message) -> bool:
         """Whether it is a record; what else it says is kept for the next read."""

@@ -1,4 +1,4 @@
-"""One thread that runs calls one after the other, and something else while there are none.
+"""One thread that runs calls one after the other, and something else now and then.
 
 A Kafka consumer wants to be used by one thread and blocks while it works. Here each instance gets a thread of its
 own; the event loop hands calls over and awaits their results. The queue is bounded: a call that finds it full is
@@ -8,6 +8,7 @@ refused.
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -28,7 +29,7 @@ class TooManyCallsError(Exception):
 
 
 class SerialThread:
-    """Runs calls in their order. `idle` is called every `idle_seconds` while there are none."""
+    """Runs calls in their order. `idle` is called every `idle_seconds`, however many of them there are."""
 
     def __init__(self, name: str, idle: Callable[[], None], idle_seconds: float) -> None:
         # SimpleQueue has no bound of its own: `call` keeps it
@@ -69,11 +70,13 @@ class SerialThread:
             self._calls.put(None)
 
     def _run(self) -> None:
+        idle_at = time.monotonic() + self._idle_seconds
         while True:
             try:
-                call = self._calls.get(timeout=self._idle_seconds)
+                call = self._calls.get(timeout=max(idle_at - time.monotonic(), 0))
             except queue.Empty:
                 self._run_idle()
+                idle_at = time.monotonic() + self._idle_seconds
                 continue
             if call is None:
                 return
