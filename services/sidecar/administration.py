@@ -7,6 +7,7 @@ import logging
 import random
 import socket
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from starlette.middleware import Middleware
 from starlette.routing import Route
@@ -24,7 +25,7 @@ from services.sidecar.consuming.instances import Instances
 from services.sidecar.influx import InfluxPush
 from services.sidecar.kafka_clients import client_properties
 from services.sidecar.settings import SidecarSettings
-from services.sidecar.topic_metrics import GroupLag
+from services.sidecar.topic_metrics import group_lag
 
 
 class Administration:
@@ -59,7 +60,7 @@ class Administration:
             shut_down=shut_down,
         )
         self._kafka = AdminKafkaEndpoints(settings, instances, Topics(client_properties(settings)))
-        self._lag = GroupLag(lambda: _lags(instances))
+        self._lags = partial(_lags, instances)
 
     def routes(self) -> list[Route]:
         return [*self._endpoints.routes(), *self._kafka.routes()]
@@ -70,11 +71,11 @@ class Administration:
 
     def start(self) -> list[asyncio.Task[None]]:
         """Background tasks; they end only when cancelled."""
-        self._lag.register()
+        group_lag.add(self._lags)
         return [asyncio.create_task(self._influx.run(), name="influx")] if self._influx is not None else []
 
     async def close(self) -> None:
-        self._lag.unregister()
+        group_lag.remove(self._lags)
         logging.getLogger().removeHandler(self._log_memory)
         await self._held_memory.end()
         if self._backend is not None:

@@ -70,16 +70,25 @@ def consumed(topic: str, group: str, *, records: int, size: int) -> None:
     _consumed_bytes.labels(*labels).inc(size)
 
 
-class GroupLag(Collector):
-    """Records that a group's instances here have still to read, when asked for. Unknown lag is left out."""
+LagSource = Callable[[], Iterable[tuple[str, str, int]]]
+"""Group, topic and lag of each partition that an instance has; a lag that is not known is negative."""
 
-    def __init__(self, lags: Callable[[], Iterable[tuple[str, str, int]]]) -> None:
-        self._lags = lags
-        """Group, topic and lag of each partition that an instance has."""
+
+class GroupLag(Collector):
+    """Records that groups have still to read here, asked of whoever knows when metrics are."""
+
+    def __init__(self) -> None:
+        self._sources: list[LagSource] = []
+
+    def add(self, source: LagSource) -> None:
+        self._sources.append(source)
+
+    def remove(self, source: LagSource) -> None:
+        self._sources.remove(source)
 
     def collect(self) -> Iterable[Metric]:
         sums: dict[tuple[str, str], int] = {}
-        for group, topic, lag in self._lags():
+        for group, topic, lag in (one for source in tuple(self._sources) for one in source()):
             if lag >= 0:
                 labels = (_groups.label(group), _topics.label(topic))
                 sums[labels] = sums.get(labels, 0) + lag
@@ -92,8 +101,6 @@ class GroupLag(Collector):
             family.add_metric(labels, lag)
         yield family
 
-    def register(self) -> None:
-        REGISTRY.register(self)
 
-    def unregister(self) -> None:
-        REGISTRY.unregister(self)
+group_lag = GroupLag()
+REGISTRY.register(group_lag)

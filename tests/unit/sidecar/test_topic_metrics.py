@@ -11,7 +11,9 @@ def test_names_beyond_the_bound_share_one_place() -> None:
 
 def test_lag_is_added_up_over_partitions_and_left_out_where_unknown() -> None:
     lags = [("g", "t", 3), ("g", "t", 4), ("g", "u", -1)]
-    [family] = GroupLag(lambda: lags).collect()
+    lag = GroupLag()
+    lag.add(lambda: lags)
+    [family] = lag.collect()
     assert [(sample.labels, sample.value) for sample in family.samples] == [({"group": "g", "topic": "t"}, 7)]
 
 
