@@ -91,3 +91,20 @@ def test_a_taken_port_is_named() -> None:
             assert second.wait(WITHIN_SECONDS) == 1
             assert second.stderr is not None
             assert f"cannot listen on 127.0.0.1:{port}" in second.stderr.read()
+
+
+def test_an_operator_reads_its_log_lines_and_ends_it(kafka: Kafka) -> None:
+    port = free_block(2)
+    with process(port, bootstrap_servers=kafka.bootstrap) as running:
+        wait_until(lambda: page(f"http://127.0.0.1:{port + 1}/ready") == "ready\n", "it is ready")
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_SECONDS) as http:
+            exchange = "services.sidecar.api.exchange"
+            assert http.post("/adm/logger", json=[{"name": exchange, "level": "DEBUG"}]).status_code == 200
+            http.get("/health", headers={"X-Correlation-Id": "look-for-me", "X-Traceability-Id": "t-1"})
+            query = {"loggerName": exchange, "loggerLevel": "DEBUG"}
+            lines = http.get("/adm/logger/content", params=query).json()[exchange]["logs"]
+            assert [line["tId"] for line in lines if line["cId"] == "look-for-me"] == ["t-1"]
+
+            answer = http.request("DELETE", "/adm/shutdown")
+            assert answer.json().keys() == {"time", "serviceId", "tag"}
+        assert running.wait(WITHIN_SECONDS) == 0
