@@ -1,0 +1,55 @@
+"""Where in a JSON value something does not fit: the place is found on the way out, so that what fits pays nothing."""
+
+from collections.abc import Iterable
+
+from services.sidecar import json_text
+from services.sidecar.formats.codec import FormatError
+
+LONGEST_SHOWN = 100
+_TOKENS: dict[type, str] = {
+    str: "VALUE_STRING",
+    int: "VALUE_NUMBER_INT",
+    float: "VALUE_NUMBER_FLOAT",
+    type(None): "VALUE_NULL",
+    dict: "START_OBJECT",
+    list: "START_ARRAY",
+}
+
+
+class MisfitError(Exception):
+    """Something does not fit; whoever looked at a part of a value says which part when it passes by."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.path: list[str | int] = []
+        """From the innermost part outwards."""
+
+    def at(self, part: str | int) -> "MisfitError":
+        self.path.append(part)
+        return self
+
+    def as_format_error(self) -> FormatError:
+        return FormatError(f"{pointer(reversed(self.path))}: {self}")
+
+
+def expected(name: str, value: object) -> MisfitError:
+    """In the words of the original: what was expected, and what kind of JSON was found."""
+    return MisfitError(f"Expected {name}. Got {token(value)}")
+
+
+def token(value: object) -> str:
+    """The kind of a JSON value, as the original calls it."""
+    if isinstance(value, bool):
+        return "VALUE_TRUE" if value else "VALUE_FALSE"
+    return _TOKENS.get(type(value), "START_OBJECT")
+
+
+def pointer(path: Iterable[str | int]) -> str:
+    """A JSON pointer as a fragment: `#/a/0`; the whole value is `#`."""
+    return "".join(["#", *(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)])
+
+
+def shown(value: object) -> str:
+    """A value in a message: as it was written, within bounds."""
+    text = json_text.dumps(value).decode()
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
