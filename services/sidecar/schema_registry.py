@@ -5,7 +5,7 @@ from functools import partial
 from services.sidecar.formats import protobuf
 from services.sidecar.formats.avro import codec_of as avro_codec_of
 from services.sidecar.formats.json_schema import codec_of as json_codec_of
-from services.sidecar.formats.schema_formats import SchemaFormats
+from services.sidecar.formats.schema_formats import CodecFactory, SchemaFormats
 from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
 from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry
 from services.sidecar.schemas.schema import SchemaKind
@@ -37,7 +37,7 @@ def schema_formats(settings: SidecarSettings) -> SchemaFormats | None:
         KeepingLimits(settings.schema_cache_size, settings.schema_latest_ttl_ms / 1000),
         may_register=settings.auto_register_schemas,
     )
-    factories = {
+    factories: dict[SchemaKind, CodecFactory] = {
         SchemaKind.AVRO: partial(avro_codec_of, tagged_unions=not settings.use_no_wrapping_avro),
         SchemaKind.JSON: json_codec_of,
         SchemaKind.PROTOBUF: protobuf.codec_of,
