@@ -75,8 +75,8 @@ class SidecarOrders:
             await asyncio.sleep(LOOK_EVERY)
             if self._journal.why_not_leading:
                 continue
-            orders = self._journal.view.orders
-            for order in sidecar_orders.overdue(orders, self.clock(), self._leading_since):
+            orders, now = self._journal.view.orders, self.clock()
+            for order in sidecar_orders.overdue(orders, now, self._leading_since, self._sidecars.is_alive):
                 try:
                     await self._give_up(order)
                 except (Refusal, StoreUnavailableError, TimeoutError) as error:

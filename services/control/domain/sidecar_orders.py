@@ -3,8 +3,8 @@
 The life of an order
 1. It is open for the sidecar that holds its target. Where an instance comes to another sidecar, its open orders do,
    too.
-2. Until `expire_time` a sidecar may begin with it; what that takes (a drain waits) it has on top, and some seconds to
-   say how it went. Then control gives it up: nobody carried it out.
+2. Until `expire_time` a sidecar may begin with it. One that is there has on top what carrying it out may take, and a
+   drain's own time. Then control gives the order up: nobody carried it out.
 3. The first outcome stands, whoever says more.
 4. While control was away, nobody could say anything: what comes due then is given up only when sidecars have had the
    time to come back.
@@ -13,7 +13,7 @@ The life of an order
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -36,8 +36,10 @@ LONGEST_WAIT_MS = 60_000
 LONGEST_DESCRIPTION = 1000
 LONGEST_DETAILS = 32 * 1024
 """Characters; levels of some hundred loggers."""
-TIME_TO_REPORT = timedelta(seconds=5)
-"""Beyond its time, for a sidecar that has just begun with an order."""
+TIME_TO_CARRY_OUT = timedelta(seconds=35)
+"""Beyond the order's own time, for a sidecar that is there: it takes half a minute at most, and has to say so."""
+TIME_TO_BE_HEARD = timedelta(seconds=5)
+"""The same for one that is silent: it may be on its way back, to say how it went."""
 TIME_TO_COME_BACK = timedelta(seconds=30)
 """As long as sidecars pause at most, before they try control again."""
 MOST_NAMED = 20
@@ -128,9 +130,15 @@ def can_begin(order: events.SidecarOrder, now: datetime) -> bool:
     return now < order.expire_time.ToDatetime(UTC)
 
 
-def overdue(orders: Orders, now: datetime, leading_since: datetime) -> list[events.SidecarOrder]:
-    """Open ones that nobody will carry out any more."""
-    return [order for order in orders.open.values() if now >= _given_up_at(order, leading_since)]
+def overdue(
+    orders: Orders, now: datetime, leading_since: datetime, heard: Callable[[str], bool]
+) -> list[events.SidecarOrder]:
+    """Open ones that nobody will carry out any more. `heard`: whether a sidecar is there."""
+    return [
+        order
+        for order in orders.open.values()
+        if not can_begin(order, now) and now >= _given_up_at(order, leading_since, heard=heard(order.sidecar))
+    ]
 
 
 def given_up(order: events.SidecarOrder, now: datetime, *, heard: bool) -> events.SidecarOrderEnded:
@@ -204,8 +212,9 @@ def _check_room(orders: Orders, sidecar: str) -> None:
         raise NotAllowed("TOO_MANY_ORDERS", ORDERS, text)
 
 
-def _given_up_at(order: events.SidecarOrder, leading_since: datetime) -> datetime:
-    usual = order.expire_time.ToDatetime(UTC) + timedelta(milliseconds=order.command.drain.timeout_ms) + TIME_TO_REPORT
+def _given_up_at(order: events.SidecarOrder, leading_since: datetime, *, heard: bool) -> datetime:
+    waits = timedelta(milliseconds=order.command.drain.timeout_ms)
+    usual = order.expire_time.ToDatetime(UTC) + (waits + TIME_TO_CARRY_OUT if heard else TIME_TO_BE_HEARD)
     if order.create_time.ToDatetime(UTC) >= leading_since:
         return usual
     return max(usual, leading_since + TIME_TO_COME_BACK)

@@ -151,25 +151,31 @@ def test_an_outcome_is_cut_to_size_and_never_lost(
 # When nobody carries it out
 
 
-def overdue(mesh: Mesh, seconds: float, leading_since: datetime = LONG_AGO) -> list[str]:
-    return [
-        each.name for each in sidecar_orders.overdue(mesh.view.orders, NOON + timedelta(seconds=seconds), leading_since)
-    ]
+def overdue(mesh: Mesh, seconds: float, leading_since: datetime = LONG_AGO, *, heard: bool = True) -> list[str]:
+    """So many seconds after noon."""
+    now = NOON + timedelta(seconds=seconds)
+    return [each.name for each in sidecar_orders.overdue(mesh.view.orders, now, leading_since, lambda _: heard)]
 
 
-def test_a_sidecar_may_begin_until_it_expires_and_has_some_seconds_to_report(mesh: Mesh) -> None:
+def test_a_sidecar_may_begin_until_the_order_expires_and_has_the_time_to_carry_it_out(mesh: Mesh) -> None:
     order = mesh.orders(expire_ms=1000)
     assert sidecar_orders.can_begin(order, NOON + timedelta(seconds=1))
     assert not sidecar_orders.can_begin(order, NOON + timedelta(seconds=1.1))
-    assert overdue(mesh, 5.9) == []
-    assert overdue(mesh, 6.1) == [order.name]
+    assert overdue(mesh, 35.9) == []
+    assert overdue(mesh, 36.1) == [order.name]
 
 
 def test_a_drain_has_its_own_time_beyond_that(mesh: Mesh) -> None:
     order = mesh.orders(DRAIN, expire_ms=1000)
     assert order.command.drain.timeout_ms == 30_000  # what was left unsaid is said in the log
-    assert overdue(mesh, 35.9) == []
-    assert overdue(mesh, 36.1) == [order.name]
+    assert overdue(mesh, 65.9) == []
+    assert overdue(mesh, 66.1) == [order.name]
+
+
+def test_a_sidecar_that_is_silent_is_not_waited_for_so_long(mesh: Mesh) -> None:
+    order = mesh.orders(DRAIN, expire_ms=1000)
+    assert overdue(mesh, 5.9, heard=False) == []
+    assert overdue(mesh, 6.1, heard=False) == [order.name]
 
 
 def test_after_control_was_away_sidecars_have_the_time_to_come_back(mesh: Mesh) -> None:
