@@ -8,7 +8,6 @@ Headers that are the same for all records are one list, shared by them: nobody w
 """
 
 import base64
-import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -30,14 +29,17 @@ _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[
 _STATE_MEMBER = re.compile(
     r"[a-z0-9][a-z0-9_*/@-]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
 )
-_SUFFIX_BYTES = 4
+
+
+_SUFFIXES = [base64.urlsafe_b64encode(number.to_bytes(4))[:6] for number in range(500)]
 
 
 def correlation_ids() -> Iterator[bytes]:
-    """As many different ids as are asked for: each 16 bytes in 22 characters, the first 12 random and shared."""
-    prefix = base64.urlsafe_b64encode(os.urandom(12))
-    for number in itertools.count():
-        yield prefix + base64.urlsafe_b64encode(number.to_bytes(_SUFFIX_BYTES))[:6]
+    """As many different ids as are asked for: each 16 bytes in 22 characters, most of them random and shared."""
+    while True:
+        prefix = base64.urlsafe_b64encode(os.urandom(12))
+        for suffix in _SUFFIXES:
+            yield prefix + suffix
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,14 @@ class HeaderWriter:
         self._trace: Headers = [(name, value.encode()) for name, value in trace if value]
         self._ids = correlation_ids()
         self._shared = self._of(None, None, (), True) if self._correlation_id else None
+        self._says_nothing = not (request.correlation_id or request.traceability_id or self._fixed or self._trace)
 
     def of(self, record: RecordRequest) -> Headers:
         """The headers of the next record."""
         correlation_id, traceability_id, given = record.correlation_id, record.traceability_id, record.headers
         if not (correlation_id or traceability_id or given):
+            if self._says_nothing:
+                return [(CORRELATION_HEADER, next(self._ids))]
             return self._of(None, None, (), True) if self._shared is None else self._shared
         own: Headers = []
         traced = bool(self._trace)
