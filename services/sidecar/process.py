@@ -27,12 +27,14 @@ from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.continuity import Continuity
 from services.sidecar.entrance import Entrance
+from services.sidecar.formats.reading import RecordReader
 from services.sidecar.health import BackendProbe, Health
 from services.sidecar.information import information
 from services.sidecar.kafka_clients import client_properties, consumer_properties
 from services.sidecar.listening import Server, bound_socket
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.production import Production
+from services.sidecar.schema_registry import schema_formats
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile
 
@@ -53,6 +55,8 @@ class Sidecar:
         self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
         self._production = Production(settings)
+        schemas = schema_formats(settings)
+        self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
         self.health = Health(
             client_properties(settings),
             self._production.producer,
@@ -61,7 +65,7 @@ class Sidecar:
         )
         self._continuity = Continuity(
             settings,
-            lambda file: _instances(settings, file),
+            lambda file: _instances(settings, file, RecordReader(schemas)),
             self.health.readiness,
             lambda: information(settings),
         )
@@ -101,6 +105,7 @@ class Sidecar:
         await self._continuity.close()
         await self._administration.close()
         await self._entrance.close()
+        self._serializer.close()
 
     def background_failures(self) -> list[asyncio.Task[None]]:
         """Tasks that have ended though they never should."""
@@ -121,11 +126,10 @@ class Sidecar:
 
     def _routes(self) -> list[Route]:
         settings = self._settings
-        serializer = Serializer(settings.key_format, settings.value_format)
         consumers = ConsumerEndpoints(self._instances, settings)
         records = RecordEndpoints(self._instances, settings)
         return [
-            *self._production.routes(serializer),
+            *self._production.routes(self._serializer),
             *consumers.routes(),
             *records.routes(),
             *DocumentEndpoints().routes(),
@@ -154,7 +158,7 @@ async def serve(settings: SidecarSettings, lifecycle: Lifecycle) -> None:
         management.stop()
 
 
-def _instances(settings: SidecarSettings, file: StateFile | None) -> Instances:
+def _instances(settings: SidecarSettings, file: StateFile | None, reader: RecordReader) -> Instances:
     return Instances(
         settings.name,
         consumer_properties(settings),
@@ -165,6 +169,7 @@ def _instances(settings: SidecarSettings, file: StateFile | None) -> Instances:
             read=ReadLimits(settings.read_linger_ms / 1000, settings.max_poll_records),
         ),
         file,
+        reader,
     )
 
 

@@ -34,6 +34,7 @@ from services.sidecar.consuming.records import (
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
+from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.settings import SidecarSettings
 
 _OFFSET_RESETS = {"latest": "latest", "earliest": "earliest", "none": "error"}
@@ -191,7 +192,7 @@ class ConsumerEndpoints:
         key_format = Format.parse(asked.get("keyFormat", self._settings.key_format if both is None else both))
         value_format = Format.parse(asked.get("valueFormat", self._settings.value_format if both is None else both))
         for format_ in (key_format, value_format):
-            check_available(format_, FaultKind.INVALID_EMBEDDED_FORMAT)
+            check_available(format_, FaultKind.INVALID_EMBEDDED_FORMAT, self._settings)
         reset = asked.get("autoOffsetReset", "earliest")
         if reset not in _OFFSET_RESETS:
             raise Fault(
@@ -226,14 +227,10 @@ def check_reads(request: Request, partitions: Iterable[Partition]) -> None:
     caller_of(request).check_reads(partition.topic for partition in partitions)
 
 
-def check_available(format_: Format, kind: FaultKind) -> None:
+def check_available(format_: Format, kind: FaultKind, settings: SidecarSettings) -> None:
     """Fault when this sidecar cannot use a format."""
-    if not format_.codec.available:
-        raise Fault(
-            kind,
-            f"Format {format_.label} needs a schema registry, which this sidecar does not use yet; "
-            f"formats without one: {available_labels()}",
-        )
+    if format_.kind is not None and not settings.schema_registry_url:
+        raise Fault(kind, f"Format {format_.label} {WHAT_TO_SET}; formats without one: {available_labels()}")
 
 
 def consumptions(asked: list[dict[str, Any]]) -> list[Consumption]:

@@ -57,7 +57,7 @@ class RecordEndpoints:
         asked = ReadRequest(
             max_bytes=self._max_bytes(request),
             timeout=None if timeout_ms is None else min(timeout_ms, self._settings.max_read_ms) / 1000,
-            format=_format(request),
+            format=self._format(request),
             as_events=kind is AnswerKind.CLOUD_EVENTS,
         )
         async with caller(request.receive) as reader:
@@ -79,7 +79,7 @@ class RecordEndpoints:
             max_bytes=self._max_bytes(request),
             quiet_seconds=settings.stream_heartbeat_ms / 1000,
             window=None if given.get("ack") == "none" else window,
-            format=_format(request),
+            format=self._format(request),
             starts=_positions(request.headers.get("last-event-id", ""), "/Last-Event-ID"),
         )
         async with contextlib.AsyncExitStack() as context:
@@ -112,14 +112,13 @@ class RecordEndpoints:
         bound = self._settings.request_max_bytes
         return bound if asked is None else min(asked, bound)
 
-
-def _format(request: Request) -> Format | None:
-    given = parameters(request).get("format")
-    if given is None:
-        return None
-    format_ = Format.parse(given)
-    check_available(format_, FaultKind.CONSUMER_FORMAT_MISMATCH)
-    return format_
+    def _format(self, request: Request) -> Format | None:
+        given = parameters(request).get("format")
+        if given is None:
+            return None
+        format_ = Format.parse(given)
+        check_available(format_, FaultKind.CONSUMER_FORMAT_MISMATCH, self._settings)
+        return format_
 
 
 def _headers(request: Request, instance: ConsumerInstance) -> HeaderShape:

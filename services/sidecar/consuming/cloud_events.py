@@ -23,6 +23,7 @@ from services.sidecar.consuming.records import Consumed, InstanceOptions
 from services.sidecar.faults import Fault
 from services.sidecar.formats import Format, cloud_event
 from services.sidecar.formats.cloud_event import Attribute, CloudEvent
+from services.sidecar.formats.reading import RecordReader
 
 WRAPPED_TYPE = "kafka.mesh.record"
 
@@ -31,7 +32,9 @@ _PREFIX = "ce_"
 _STRUCTURED = "application/cloudevents"
 
 
-def events_in(messages: list[Message], options: InstanceOptions, shown_as: Format | None) -> list[Consumed]:
+def events_in(
+    messages: list[Message], options: InstanceOptions, shown_as: Format | None, reader: RecordReader
+) -> list[Consumed]:
     """The records, with events as their values and without keys. As `decoded`, up to the first that does not fit."""
     records: list[Consumed] = []
     for message in messages:
@@ -39,7 +42,7 @@ def events_in(messages: list[Message], options: InstanceOptions, shown_as: Forma
         event = event_in(headers, value)
         try:
             format_ = Format.BINARY if event is not None else shown_as
-            (record,) = decoded([message], options, format_)
+            (record,) = decoded([message], options, format_, reader)
         except Fault:
             if records:
                 break

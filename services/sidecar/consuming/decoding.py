@@ -7,25 +7,33 @@ from confluent_kafka import Message
 from services.sidecar.consuming.records import Consumed, InstanceOptions
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, FormatError
+from services.sidecar.formats.reading import RecordReader
+from services.sidecar.schemas.schema import RegistryUnavailableError
 
 
-def decoded(messages: list[Message], options: InstanceOptions, shown_as: Format | None) -> list[Consumed]:
-    """The records, up to the first that does not fit its format. Fault, naming it, when that is the first of all."""
+def decoded(
+    messages: list[Message], options: InstanceOptions, shown_as: Format | None, reader: RecordReader
+) -> list[Consumed]:
+    """The records, up to the first that cannot be shown. Fault, naming it, when that is the first of all."""
     key_format = Format.BINARY if shown_as is Format.BINARY else options.key_format
     value_format = shown_as or options.value_format
     records: list[Consumed] = []
     for message in messages:
         key, value = message.key(), message.value()
+        headers: Any = message.headers()
         try:
             part = "key"
-            shown_key = None if key is None else key_format.codec.decode(key)
+            shown_key = None if key is None else reader.decode(key_format, "key", key, headers)
             part = "value"
-            shown_value = None if value is None else value_format.codec.decode(value)
+            shown_value = None if value is None else reader.decode(value_format, "value", value, headers)
         except FormatError as error:
             if not records:
                 raise _misfit(message, f"its {part} is {error}", shown_as) from None
             break
-        headers: Any = message.headers()
+        except RegistryUnavailableError as error:
+            if not records:
+                raise _unreadable_now(message, part, error) from None
+            break
         records.append(
             Consumed(
                 message.topic() or "",
@@ -39,6 +47,15 @@ def decoded(messages: list[Message], options: InstanceOptions, shown_as: Format 
             )
         )
     return records
+
+
+def _unreadable_now(message: Message, part: str, error: RegistryUnavailableError) -> Fault:
+    """Nothing is wrong with the record, as far as anybody knows: it stays the next one."""
+    return Fault(
+        FaultKind.SCHEMA_REGISTRY_UNAVAILABLE,
+        f"Record {message.topic()}-{message.partition()} offset {message.offset()} cannot be read now, for the "
+        f"schema of its {part}: {error}; try again",
+    )
 
 
 def _misfit(message: Message, reason: str, shown_as: Format | None) -> Fault:

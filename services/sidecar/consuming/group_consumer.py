@@ -47,6 +47,7 @@ from services.sidecar.consuming.records import (
 )
 from services.sidecar.consuming.seeking import ends_of, positions_of
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.formats.reading import RecordReader
 
 SLICE_SECONDS = 0.1
 """How long one `advance` waits for records: so late others are served, and a read sees that it was interrupted."""
@@ -76,8 +77,16 @@ class ReadLimits:
 class GroupConsumer:
     """Opened when made. Fault when its configuration is refused."""
 
-    def __init__(self, group: str, properties: dict[str, Any], options: InstanceOptions, limits: ReadLimits) -> None:
+    def __init__(
+        self,
+        group: str,
+        properties: dict[str, Any],
+        options: InstanceOptions,
+        limits: ReadLimits,
+        reader: RecordReader,
+    ) -> None:
         self._group = group
+        self._reader = reader
         self._options = options
         self._limits = limits
         self._held = HeldRecords()
@@ -282,7 +291,7 @@ class GroupConsumer:
         messages = self._held.take(reading.room, reading.max_bytes)
         try:
             decode = events_in if reading.as_events else decoded
-            answer = decode(messages, self._options, reading.format)
+            answer = decode(messages, self._options, reading.format, self._reader)
         except Fault:
             self._held.give_back(messages)
             raise

@@ -38,6 +38,7 @@ from services.sidecar.consuming.seeking import ASK_SECONDS
 from services.sidecar.consuming.serial import MAX_WAITING_CALLS, SerialThread, TooManyCallsError
 from services.sidecar.consuming.streaming import RecordStream, StreamRequest
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.formats.reading import RecordReader
 
 T = TypeVar("T")
 GRACE_SECONDS = 5.0
@@ -65,7 +66,7 @@ class InstanceLimits:
 class ConsumerInstance:
     """One consumer and the thread that it lives on."""
 
-    def __init__(self, id_: InstanceId, options: InstanceOptions, limits: InstanceLimits) -> None:
+    def __init__(self, id_: InstanceId, options: InstanceOptions, limits: InstanceLimits, reader: RecordReader) -> None:
         self.id = id_
         self.options = options
         self.interest = NOTHING
@@ -73,6 +74,7 @@ class ConsumerInstance:
         self.standing = Standing.GIVING
         """What operators made of it. Interest and standing survive a restart: see `restore`."""
         self._limits = limits
+        self._reader = reader
         self._consumer: GroupConsumer | None = None
         self._open_calls = 0
         self._last_used = time.monotonic()
@@ -94,7 +96,7 @@ class ConsumerInstance:
         """Makes the consumer. Fault when its configuration is refused."""
 
         def make() -> None:
-            self._consumer = GroupConsumer(self.id.group, properties, self.options, self._limits.read)
+            self._consumer = GroupConsumer(self.id.group, properties, self.options, self._limits.read, self._reader)
 
         await self._call(make, GRACE_SECONDS)
 

@@ -25,6 +25,7 @@ from services.sidecar.consuming.instance import GRACE_SECONDS, ConsumerInstance,
 from services.sidecar.consuming.instance_store import KeptInstance, Ledger, Source, encoded
 from services.sidecar.consuming.records import EndCause, InstanceId, InstanceOptions
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.formats.reading import RecordReader
 from services.sidecar.state_file import StateFile, StateWriter
 
 REAP_SECONDS = 1.0
@@ -38,12 +39,18 @@ class Instances:
     """All instances. `on_change` is called when one is new, not as it was, or no more; `ledger` says which."""
 
     def __init__(
-        self, sidecar: str, properties: dict[str, Any], limits: InstanceLimits, file: StateFile | None = None
+        self,
+        sidecar: str,
+        properties: dict[str, Any],
+        limits: InstanceLimits,
+        file: StateFile | None = None,
+        reader: RecordReader | None = None,
     ) -> None:
-        """`file`: where instances outlive the process, if they do."""
+        """`file`: where instances outlive the process, if they do. `reader`: for formats with schemas, if there are."""
         self._sidecar = sidecar
         self._properties = properties
         self._limits = limits
+        self._reader = reader or RecordReader()
         self._instances: dict[InstanceId, ConsumerInstance] = {}
         self._opening: set[InstanceId] = set()
         self._unopened: dict[InstanceId, KeptInstance] = {}
@@ -161,7 +168,7 @@ class Instances:
 
     async def _open(self, kept: KeptInstance) -> ConsumerInstance:
         """An instance with its client. Fault when its configuration is refused, and then it is not there."""
-        instance = self._instances[kept.id] = ConsumerInstance(kept.id, kept.options, self._limits)
+        instance = self._instances[kept.id] = ConsumerInstance(kept.id, kept.options, self._limits, self._reader)
         self._opening.add(kept.id)
         metrics.instances.set(len(self._instances))
         try:
