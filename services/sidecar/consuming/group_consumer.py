@@ -56,7 +56,7 @@ REST_AFTER_SECONDS = 1.0
 OFFSETS_SECONDS = 5.0
 """Bound of a question for committed offsets."""
 SEEK_SECONDS = 5.0
-"""How long a partition that was just assigned may take until it can be sought."""
+"""How long a partition may take until it can be sought."""
 STATUS_SECONDS = 1.0
 """Bound of each question to Kafka that a status costs,"""
 STATUS_EVERY_SECONDS = 10.0
@@ -171,11 +171,9 @@ class GroupConsumer:
         """A stream begins, at these offsets; what it gives is kept until it is acknowledged."""
         self._unacknowledged = unacknowledged
         mine = set(self.assignment())
-        for partition, offset in starts.items():
-            if partition in mine:
-                self._move(Position(partition, offset))
-            else:
-                self._membership.starts[partition] = offset
+        self._membership.starts = {place: offset for place, offset in starts.items() if place not in mine}
+        if known := [Position(place, offset) for place, offset in starts.items() if place in mine]:
+            self._move(known)
 
     def close_stream(self) -> None:
         """What was not acknowledged comes again."""
@@ -234,8 +232,7 @@ class GroupConsumer:
                     f"{', '.join(map(str, mine)) or 'none'}); assign it, or subscribe and read until it is assigned",
                 )
         positions = positions_of(seeks, self._membership.client)
-        for position in positions:
-            self._move(position)
+        self._move(positions)
         return positions
 
     # how it does
@@ -312,21 +309,31 @@ class GroupConsumer:
         self._held.give_back(messages)
         self._progress.took_back((place_of(message), message.offset() or 0) for message in messages)
 
-    def _move(self, position: Position) -> None:
-        """One of its partitions goes on there; nothing of it is held any more."""
-        partition = position.partition
+    def _move(self, positions: list[Position]) -> None:
+        """Some of its partitions go on there; nothing of them is held any more."""
+        moved = {one.partition for one in positions}
+        self._membership.wake()  # a partition that rests would go on where it was
+        if self._membership.has_fresh(moved):
+            if self._membership.begin(positions, {**self._progress.given, **self._held.first_offsets()}):
+                self._held.clear()
+        else:
+            for position in positions:
+                self._seek(position)
+        self._forget(moved)
+        self._progress.given.update((one.partition, one.offset) for one in positions)
+        if self._is_paused:
+            self._membership.rest()
+
+    def _seek(self, position: Position) -> None:
         until = time.monotonic() + SEEK_SECONDS
         while not self._membership.seek(position):
             if time.monotonic() > until:
                 raise Fault(
-                    FaultKind.ILLEGAL_CONSUMER_STATE, f"Partition {partition} cannot be sought yet; seek again later"
+                    FaultKind.ILLEGAL_CONSUMER_STATE,
+                    f"Partition {position.partition} cannot be sought yet; seek again later",
                 )
             if message := self._membership.poll(SLICE_SECONDS):
                 self._held.add(message)
-        self._forget({partition})
-        self._progress.given[partition] = position.offset
-        if self._is_paused:
-            self._membership.rest()
 
     def _serve_group(self, timeout: float) -> None:
         self._membership.rest()

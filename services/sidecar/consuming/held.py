@@ -50,6 +50,10 @@ class HeldRecords:
         self._messages.extendleft(reversed(messages))
         self.bytes += sum(map(size_of, messages))
 
+    def first_offsets(self) -> dict[Partition, int]:
+        """The offset of the first message of each partition."""
+        return {place_of(message): message.offset() or 0 for message in reversed(self._messages)}
+
     def drop(self, partitions: Container[Partition]) -> None:
         """Forgets what is held of these partitions."""
         self._messages = deque(kept for kept in self._messages if place_of(kept) not in partitions)

@@ -5,11 +5,11 @@ methods belong to one thread, and the two callbacks run on it, within `poll` and
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from services.sidecar import metrics
 from services.sidecar.consuming.records import Commit, GroupProtocol, InstanceOptions, Interest, Partition, Position
@@ -20,6 +20,7 @@ METADATA_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
 
+_NOT_YET = {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._IN_PROGRESS}
 Changed = Callable[[set[Partition]], None]
 Committed = Callable[[list[Commit]], None]
 
@@ -97,14 +98,34 @@ class Membership:
             self.rests = False
             self.client.resume(self.client.assignment())
 
+    def has_fresh(self, partitions: Iterable[Partition]) -> bool:
+        """Whether nothing came yet from one of these since it was assigned."""
+        asked = [TopicPartition(one.topic, one.partition) for one in partitions]
+        return any(one.offset < 0 for one in self.client.position(asked))
+
+    def begin(self, positions: list[Position], others: Mapping[Partition, int]) -> bool:
+        """Partitions, fresh ones among them, begin there. Whether all others had to begin again, too, at `others`.
+
+        A seek would not do: the client may still be asking Kafka where to begin, and would go there when it is told.
+        """
+        begun = [TopicPartition(one.partition.topic, one.partition.partition, one.offset) for one in positions]
+        if self._is_incremental and self.interest.is_shared:
+            self.client.incremental_unassign(begun)
+            self.client.incremental_assign(begun)
+            return False
+        moved = {one.partition for one in positions}
+        kept = [one for one in self.assignment() if one not in moved]
+        begun += [TopicPartition(one.topic, one.partition, others.get(one, OFFSET_INVALID)) for one in kept]
+        self.client.assign(begun)
+        return True
+
     def seek(self, position: Position) -> bool:
-        """A partition goes on there. False when it was given so recently that this has to be tried again."""
+        """A partition goes on there. False when this has to be tried again."""
         partition = position.partition
-        self.wake()  # a partition that rests would go on where it was
         try:
             self.client.seek(TopicPartition(partition.topic, partition.partition, position.offset))
         except KafkaException as error:
-            if error.args[0].code() == KafkaError._STATE:
+            if error.args[0].code() in _NOT_YET:
                 return False
             raise Fault(
                 FaultKind.ILLEGAL_CONSUMER_STATE, f"Cannot seek in {partition}: {error.args[0].str()}"

@@ -96,14 +96,16 @@ def test_a_seek_loses_nothing_of_other_partitions(reader: Instance, orders: str)
 )
 def test_seeking_by_time(reader: Instance, orders: str, time: object) -> None:
     body = {"timestamps": [at(orders, 0, timestamp=time, metadata="m")], "offsets": [at(orders, 1, offset=2)]}
-    assert reader.post("positions", body).status_code == 204
+    answer = reader.post("positions", body)
+    assert answer.status_code == 204, answer.text
     records = reader.read_all(3)
     assert (offsets(records, 0), offsets(records, 1)) == ([1, 2], [2])
 
 
 def test_a_time_after_the_last_record_is_the_end(reader: Instance, kafka: Kafka, orders: str) -> None:
     body = {"timestamps": [at(orders, one, timestamp="2999-01-01T00:00:00Z") for one in (0, 1)]}
-    assert reader.post("positions", body).status_code == 204
+    answer = reader.post("positions", body)
+    assert answer.status_code == 204, answer.text
     kafka.write(orders, {"value": b"new", "partition": 0})
     assert offsets(reader.read_all(1)) == [3]
 
