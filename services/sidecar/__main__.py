@@ -1,16 +1,33 @@
 """`python -m services.sidecar`: one sidecar in the foreground."""
 
+import os
+from argparse import ArgumentParser
+
+import structlog
+
 from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load
 from mesh.telemetry import configure_logging
 from services.sidecar.process import serve
 from services.sidecar.settings import SidecarSettings
 
+ORIGINAL_CONFIG = "KAFKA_MESH_SIDECAR_ORIGINAL_CONFIG_DIR"
+
+log = structlog.get_logger(__name__)
+
 
 def main(argv: list[str] | None = None) -> None:
     """Runs until it is told to stop."""
-    settings = load(SidecarSettings, argv)
+    options = ArgumentParser(add_help=False)
+    options.add_argument(
+        "--original-config", metavar="DIR", help=f"the light-4j sidecar's YAML files; the same as {ORIGINAL_CONFIG}"
+    )
+    if folder := options.parse_known_args(argv)[0].original_config:
+        os.environ[ORIGINAL_CONFIG] = folder
+    settings = load(SidecarSettings, argv, options=options)
     configure_logging("sidecar", level=settings.log_level)
+    for text in settings.original_warnings:
+        log.warning("the original's configuration", folder=str(settings.original_config_dir), text=text)
 
     async def life(lifecycle: Lifecycle) -> None:
         await serve(settings, lifecycle)

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from services.sidecar.api.app import build_app
 from services.sidecar.api.authentication import guard
+from services.sidecar.api.components import switch_off
 from services.sidecar.api.connections import ConnectionBounds, bounded_protocol
 from services.sidecar.api.limits import Kind, Limits, RequestBounds
 from services.sidecar.listening import Server
@@ -45,6 +46,7 @@ class Entrance:
     def server(self, routes: Sequence[Route], middleware: Sequence[Middleware] = ()) -> Server:
         """Serves these routes to those who are let in."""
         settings, certificate = self._settings, self._certificate
+        switch_off(routes, produces=settings.producer_enabled, consumes=settings.consumers_enabled)
         if self._verifier is not None:
             guard(routes, self._verifier)
         self._limits.put_around(routes)

@@ -1,8 +1,12 @@
 """What the Kafka clients of a sidecar are made with: its settings in librdkafka's words."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+from pydantic import SecretStr
+
+from mesh.secret_references import resolve_property
 from services.sidecar.settings import SidecarSettings
 
 
@@ -11,9 +15,14 @@ def client_properties(settings: SidecarSettings) -> dict[str, Any]:
     return {
         "client.id": settings.name,
         "logger": logging.getLogger("librdkafka"),
-        **{name: value.get_secret_value() for name, value in settings.kafka_properties.items()},
+        **_resolved(settings.kafka_properties),
         "bootstrap.servers": ",".join(settings.bootstrap_servers),
     }
+
+
+def _resolved(properties: Mapping[str, SecretStr]) -> dict[str, str]:
+    """With the secrets that references refer to. Reads files."""
+    return {name: resolve_property(name, value.get_secret_value()) for name, value in properties.items()}
 
 
 def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
@@ -23,6 +32,7 @@ def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
         "batch.size": settings.batch_bytes,
         "compression.type": settings.compression_type,
         **client_properties(settings),
+        **_resolved(settings.producer_properties),
         "acks": "all",
         "enable.idempotence": True,
         "partitioner": "murmur2_random",  # Java clients put the same key on the same partition
@@ -40,6 +50,7 @@ def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
         "statistics.interval.ms": settings.statistics_interval_ms,
         "session.timeout.ms": settings.session_timeout_ms,
         **client_properties(settings),
+        **_resolved(settings.consumer_properties),
         "queued.max.messages.kbytes": max(settings.prefetch_bytes // 1024, 1),
         "allow.auto.create.topics": False,
     }

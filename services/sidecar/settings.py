@@ -1,18 +1,28 @@
 """Settings of a sidecar: environment `KAFKA_MESH_SIDECAR_<FIELD>`, else the file's `sidecar:` section, else these."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PositiveInt,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
+from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.server_certificate import TlsFiles
 from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_port
 from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
+from services.sidecar.original.translation import original_config
 from services.sidecar.security.trust import TokenIssuer, is_loopback
-
 
 DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 
@@ -52,7 +62,16 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     bootstrap_servers: AddressList = ("127.0.0.1:19092",)
     """The gateway (or any Kafka)."""
     kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
-    """More librdkafka properties for every client of this sidecar: security and the like."""
+    producer_properties: dict[str, SecretStr] = Field(default_factory=dict)
+    consumer_properties: dict[str, SecretStr] = Field(default_factory=dict)
+    """More librdkafka properties for every client of this sidecar, security and the like, and for those that write or
+    read alone. Each may be ${env:NAME} or ${file:/path}."""
+    _original_warnings: tuple[str, ...] = PrivateAttr(default=())
+    original_config_dir: Path | None = None
+    """A folder of the light-4j sidecar's YAML files, which count where nothing is set here; see `original`."""
+    producer_enabled: bool = True
+    consumers_enabled: bool = True
+    """Which parts are served; the original's start-up hooks."""
     control_address: Address | None = "127.0.0.1:7070"
     """Who is told of consumer instances; empty for nobody."""
     state_dir: Path | None = Path(".kafka-mesh/sidecar")
@@ -65,7 +84,11 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
 
     key_format: DefaultFormat = Format.STRING
     value_format: DefaultFormat = Format.JSON
-    """Formats of requests and instances that name none."""
+    consumer_key_format: DefaultFormat | None = None
+    consumer_value_format: DefaultFormat | None = None
+    """Formats of requests and instances that name none; those of instances may differ."""
+    auto_offset_reset: Literal["earliest", "latest", "none"] = "earliest"
+    """Where an instance that does not say it begins in partitions without a committed offset."""
 
     schema_registry_url: str = Field(default="", pattern=r"^(https?://[^@\s?#,]+(,https?://[^@\s?#,]+)*)?$")
     """Schema registry with Confluent's API, or several addresses of one, with commas between; empty for none: then the
@@ -202,6 +225,33 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     health_json: bool = False
     """Whether /health answers each check's result instead of one word."""
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _original_beneath(
+        cls, given: dict[str, Any], validated: ModelWrapValidatorHandler["SidecarSettings"]
+    ) -> "SidecarSettings":
+        """What a folder of the original's files says, below all that is set here. Reads files."""
+        if not given.get("original_config_dir"):
+            return validated(given)
+        original = original_config(Path(given["original_config_dir"]), given)
+        properties = {
+            name: {**original.settings[name], **(given.get(name) or {})}
+            for name in ("kafka_properties", "producer_properties", "consumer_properties")
+        }
+        settings = validated({**original.settings, **given, **properties})
+        settings._original_warnings = original.warnings
+        return settings
+
+    @field_validator("kafka_properties", "producer_properties", "consumer_properties")
+    @classmethod
+    def _references_lead_somewhere(cls, properties: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name, value in properties.items():
+            try:
+                resolve_property(name, value.get_secret_value())
+            except UnresolvedReferenceError as error:
+                raise ValueError(str(error)) from None
+        return properties
+
     @field_validator("control_address", "state_dir", mode="before")
     @classmethod
     def _empty_means_none(cls, value: object) -> object:
@@ -224,8 +274,9 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     def _schemas_can_be_had(self) -> "SidecarSettings":
         if self.schema_registry_user_info.get_secret_value() and self.schema_registry_token.get_secret_value():
             raise ValueError("schema_registry_user_info and schema_registry_token exclude each other; set one")
-        for name, format_ in (("key_format", self.key_format), ("value_format", self.value_format)):
-            if format_.kind is not None and not self.schema_registry_url:
+        for name in ("key_format", "value_format", "consumer_key_format", "consumer_value_format"):
+            format_: Format | None = getattr(self, name)
+            if format_ is not None and format_.kind is not None and not self.schema_registry_url:
                 raise ValueError(f"{name} {format_.label} {WHAT_TO_SET}, or take one of {available_labels()}")
         return self
 
@@ -249,6 +300,16 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
                     "(KAFKA_MESH_SIDECAR_ALLOW_INSECURE_BIND=true)"
                 )
         return self
+
+    @property
+    def original_warnings(self) -> tuple[str, ...]:
+        """What of the original's files is not used, and why."""
+        return self._original_warnings
+
+    @property
+    def instance_formats(self) -> tuple[Format, Format]:
+        """Of keys and of values, where an instance says nothing."""
+        return self.consumer_key_format or self.key_format, self.consumer_value_format or self.value_format
 
     @property
     def serves_tls(self) -> bool:

@@ -189,11 +189,12 @@ class ConsumerEndpoints:
 
     def _options(self, asked: dict[str, Any]) -> InstanceOptions:
         both = asked.get("format")
-        key_format = Format.parse(asked.get("keyFormat", self._settings.key_format if both is None else both))
-        value_format = Format.parse(asked.get("valueFormat", self._settings.value_format if both is None else both))
+        usual_key, usual_value = self._settings.instance_formats
+        key_format = Format.parse(asked.get("keyFormat", usual_key if both is None else both))
+        value_format = Format.parse(asked.get("valueFormat", usual_value if both is None else both))
         for format_ in (key_format, value_format):
             check_available(format_, FaultKind.INVALID_EMBEDDED_FORMAT, self._settings)
-        reset = asked.get("autoOffsetReset", "earliest")
+        reset = asked.get("autoOffsetReset", self._settings.auto_offset_reset)
         if reset not in _OFFSET_RESETS:
             raise Fault(
                 FaultKind.CONSUMER_CONFIG_EXCEPTION,
