@@ -60,7 +60,8 @@ def _side(name: str, members: Mapping[str, Any]) -> Side:
         version=members.get(f"{name}SchemaVersion"),
         subject=members.get(f"{name}SchemaSubject"),
         references=tuple(
-            Reference(one["name"], one["subject"], one["version"]) for one in members.get(f"{name}SchemaReferences", ())
+            Reference(one["name"], one["subject"], one["version"])
+            for one in members.get(f"{name}SchemaReferences") or ()
         ),
         message=members.get(f"{name}SchemaMessage"),
     )
