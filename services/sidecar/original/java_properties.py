@@ -80,8 +80,10 @@ def translate(given: Mapping[str, Any], place: str) -> Translation:
     if isinstance(further, dict):  # the file's own count first, as in the original
         properties = {**{name: _text(value) for name, value in further.items()}, **properties}
     found = Translation()
+    protocol = properties.get("security.protocol", "").upper()
+    without = tuple(prefix for prefix, used in (("ssl.", protocol in _SSL), ("sasl.", protocol in _SASL)) if not used)
     for name, value in properties.items():
-        if value and not _is_told_elsewhere(name):
+        if value and not _is_told_elsewhere(name) and not name.startswith(without):
             _one(name, value, place, found)
     _login(properties, place, found)
     _trust(properties, place, found)

@@ -3,7 +3,7 @@
 As the original does it (its class ConfigInjection):
 - the environment's name of a key is the key in capitals, with `_` for all that is no letter or digit;
 - `${key:?text}` is refused with the text when nothing gives the key, and so is `${key}`;
-- a value that is no text (a list, a number) takes the place of everything around it;
+- a list takes the place of all the text around it (a number too, in the original; here it becomes a part of it);
 - values of values.yml may have placeholders themselves. `${key:$}` stands for `${key}` as it is written.
 """
 
@@ -17,6 +17,7 @@ PLACEHOLDER = re.compile(r"\$\{(.*?)\}")
 MAX_DEPTH = 10
 """Values that name values; more is a circle."""
 ENCRYPTED = "CRYPT:"
+_CANNOT_READ = "encrypted for the original (CRYPT:...), and cannot be read here; give it plain, in the environment"
 
 _TRUE = {"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}
 _FALSE = {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}
@@ -54,23 +55,17 @@ class Values:
                 return node
 
     def _text(self, text: str, depth: int) -> Any:
+        if text.startswith(ENCRYPTED):
+            raise PlaceholderError(f"a value is {_CANNOT_READ}")
         parts: list[str] = []
         end = 0
         for found in PLACEHOLDER.finditer(text):
             value = self._value(found, depth)
-            if not isinstance(value, str):
+            if found[0] == text or isinstance(value, dict | list):
                 return value
-            parts += [text[end : found.start()], value]
+            parts += [text[end : found.start()], str(value).lower() if isinstance(value, bool) else str(value)]
             end = found.end()
-        filled = "".join([*parts, text[end:]])
-        if filled.startswith(ENCRYPTED):
-            keys = [found[1].partition(":")[0] for found in PLACEHOLDER.finditer(text)]
-            place = f" of {', '.join(keys)}" if keys else ""
-            raise PlaceholderError(
-                f"the value{place} is encrypted for the original (CRYPT:...), and cannot be read here; give it in the "
-                f"environment{f' ({_variable(keys[0])})' if keys else ''}"
-            )
-        return filled
+        return "".join([*parts, text[end:]])
 
     def _value(self, found: re.Match[str], depth: int) -> Any:
         key, separator, default = (part.strip() for part in found[1].partition(":"))
@@ -78,10 +73,12 @@ class Values:
             raise PlaceholderError(f"{found[0]} leads back to itself in values.yml")
         self.asked.add(key)
         variable = _variable(key)
+        given = self._environment.get(variable, self._values.get(key))
+        if isinstance(given, str) and given.startswith(ENCRYPTED):
+            raise PlaceholderError(f"the value of {key} is {_CANNOT_READ}: {variable}")
         if variable in self._environment:
-            return self._environment[variable]
+            return given
         if key in self._values:
-            given = self._values[key]
             return "" if given is None else self._filled(given, depth + 1)
         if default == "$":
             return f"${{{key}}}"
