@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.contract import CONTRACT, operation_of, parameters
 from services.sidecar.api.produce_answers import offsets, verdict
 from services.sidecar.api.produce_requests import HeaderPolicy, produce_request
@@ -48,6 +49,7 @@ class TransactionEndpoints:
         members: list[Mapping[str, Any]] = operation_of(request).body(parsed(request, body))["topics"]
         headers = HeaderWriter(self._headers.of(request.headers))
         topics = [str(one["topic"]) for one in members]
+        caller_of(request).check_writes(topics)
         parts = [
             await self._serializer.serialize(produce_request(topic, one), headers)
             for topic, one in zip(topics, members, strict=True)
