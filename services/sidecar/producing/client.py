@@ -3,8 +3,9 @@
 librdkafka reports each record by a call into Python, which takes the interpreter's lock anew each time. While the event
 loop is busy, that would be a change of threads per record. So there are two ways, and the client changes between them:
 
-1. Little is on the way: a thread waits in librdkafka, and an acknowledgement is seen at once.
+1. Little is on the way: a thread flushes, which sends what lingers and sees an acknowledgement at once.
 2. Much is on the way: the thread rests, and the event loop polls once a millisecond, without a fight over the lock.
+   Records linger, so batches are large.
 """
 
 import asyncio
@@ -21,12 +22,14 @@ from services.sidecar.client_statistics import client_reports
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 
 POLL_SECONDS = 0.2
-"""How long the thread sleeps in librdkafka when nothing happens; also how late it sees that it shall end."""
+"""How long the thread waits when nothing happens; also how late it sees that it shall end."""
+FIRST_FLUSH_SECONDS = 0.01
+"""So late it is seen that the event loop polls now; doubled while nothing is acknowledged, to `POLL_SECONDS`."""
 BUSY_RECORDS = 20
 """More than these on the way, and the event loop polls."""
 TICK_SECONDS = 0.001
 QUIET_TICKS = 50
-"""After so many ticks with nothing on the way, the thread polls again: changing for each batch would cost more."""
+"""After so many ticks with little on the way the thread polls again: changing for each batch would cost more."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,26 +43,29 @@ class ProducerClient:
         self._loop = asyncio.get_running_loop()
         self._loop_polls = False
         self._quiet_ticks = 0
-        self._thread_polls = threading.Event()
-        self._thread_polls.set()
+        self._work = threading.Event()
+        """Something is on the way for the thread to see to."""
         self._ending = threading.Event()
         self._purge_at = float("inf")
         self.producer = Producer({**properties, "error_cb": self._on_error, "stats_cb": client_reports("producer")})
-        self._thread = threading.Thread(target=self._poll, name="producer-poll", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="producer-poll", daemon=True)
         self._thread.start()
 
     def handed_over(self) -> None:
         """Records were given to `producer`."""
-        if not self._loop_polls and not self._ending.is_set() and len(self.producer) > BUSY_RECORDS:
+        if self._loop_polls:
+            return
+        if len(self.producer) <= BUSY_RECORDS or self._ending.is_set():
+            self._work.set()
+        else:
             self._loop_polls = True
-            self._thread_polls.clear()
             self._loop.call_later(TICK_SECONDS, self._tick)
 
     def end(self, timeout: float) -> None:
         """Lets what is on the way arrive, `timeout` seconds at most; then what is left fails."""
         self._purge_at = time.monotonic() + timeout
         self._ending.set()
-        self._thread_polls.set()
+        self._work.set()
 
     def join(self, timeout: float) -> bool:
         self._thread.join(timeout)
@@ -72,30 +78,42 @@ class ProducerClient:
     def _tick(self) -> None:
         if self._ending.is_set():
             return  # the thread sees to the rest
-        self._serve(0)
-        self._quiet_ticks = 0 if len(self.producer) else self._quiet_ticks + 1
+        self._serve(self.producer.poll, 0)
+        self._quiet_ticks = 0 if len(self.producer) > BUSY_RECORDS else self._quiet_ticks + 1
         if self._quiet_ticks < QUIET_TICKS:
             self._loop.call_later(TICK_SECONDS, self._tick)
         else:
             self._loop_polls = False
             self._quiet_ticks = 0
-            self._thread_polls.set()
+            self._work.set()
 
-    def _serve(self, timeout: float) -> None:
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            if self._work.wait(POLL_SECONDS):
+                self._work.clear()
+                self._flush()
+            elif not self._loop_polls:
+                self._serve(self.producer.poll, 0)  # for errors
+        self._flush()
+        if len(self.producer):
+            self.producer.purge()
+        self.producer.close()  # reports what was purged
+
+    def _flush(self) -> None:
+        """Until all is acknowledged, or somebody else sees to it."""
+        patience = FIRST_FLUSH_SECONDS
+        while len(self.producer) and time.monotonic() < self._purge_at:
+            if self._loop_polls and not self._ending.is_set():
+                return
+            self._serve(self.producer.flush, patience)
+            patience = min(2 * patience, POLL_SECONDS)
+
+    def _serve(self, step: Callable[[float], object], timeout: float) -> None:
         """Calls back for what has been acknowledged, or failed."""
         try:
-            self.producer.poll(timeout)
+            step(timeout)
         except CLIENT_FAILURES as failure:
             self._on_error(error_of(failure))
-
-    def _poll(self) -> None:
-        while not self._ending.is_set() or len(self.producer):
-            if self._thread_polls.wait(POLL_SECONDS):
-                self._serve(POLL_SECONDS)
-            if time.monotonic() > self._purge_at:
-                self.producer.purge()
-                break
-        self.producer.close()  # reports what was purged
 
     def _on_error(self, error: KafkaError) -> None:
         metrics.client_errors.labels("producer").inc()

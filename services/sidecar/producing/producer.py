@@ -116,16 +116,10 @@ class RecordProducer:
         produce, acknowledged = self._client.producer.produce, batch.acknowledged
         for index in range(start, end):
             key, value, partition, timestamp, headers = records[index]
+            report = partial(acknowledged, index)
             try:
-                produce(
-                    topic,
-                    value=value,
-                    key=key,
-                    partition=-1 if partition is None else partition,
-                    on_delivery=partial(acknowledged, index),
-                    timestamp=timestamp,
-                    headers=headers,
-                )
+                # by position, in half the time: value, key, partition, callback, its other name, timestamp, headers
+                produce(topic, value, key, -1 if partition is None else partition, report, None, timestamp, headers)
             except KafkaException as error:
                 batch.settle(index, failed(error.args[0]))
             except (BufferError, RuntimeError) as error:  # full, or closed under a request that the stop cut off
