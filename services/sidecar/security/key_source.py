@@ -64,12 +64,12 @@ class KeySource:
     async def find(self, key_id: str | None, algorithm: str) -> Key | None:
         """None when the issuer has no such key. Raises KeysUnavailableError."""
         if self._age() >= self._bounds.max_age:
-            await self._ask()
+            await self._ask(patiently=not (self._fault and self._keys.keys))
         if self._age() >= self._bounds.max_stale or not self._keys.keys:
             raise KeysUnavailableError(self._fault)
         key = self._keys.find(key_id, algorithm)
         if key is None:
-            await self._ask()
+            await self._ask(patiently=True)
             key = self._keys.find(key_id, algorithm)
             if key is None and self._fault:
                 raise KeysUnavailableError(self._fault)
@@ -84,16 +84,16 @@ class KeySource:
     def _age(self) -> float:
         return self._clock() - self._got_at
 
-    async def _ask(self) -> None:
-        """Joins a request that is on its way; makes none within the pause. Who has keys does not wait for an issuer
-        that is known to be away.
+    async def _ask(self, *, patiently: bool) -> None:
+        """Joins a request that is on its way; makes none within the pause. Without patience it is not waited for: keys
+        are there, and the issuer is known to be away.
         """
         if self._asking is None:
             if self._clock() - self._asked_at < self._bounds.pause:
                 return
             self._asked_at = self._clock()
             self._asking = asyncio.create_task(self._ask_once(), name="issuer-keys")
-        if not (self._fault and self._keys.keys):
+        if patiently:
             await asyncio.shield(self._asking)
 
     async def _ask_once(self) -> None:

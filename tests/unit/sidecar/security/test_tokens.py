@@ -266,6 +266,19 @@ async def test_an_issuer_that_is_away_is_left_in_peace(
     await is_taken(verifier, issuer.token())
 
 
+async def test_an_issuer_that_is_back_is_believed_at_once(
+    issuer: TokenIssuer, verifier: TokenVerifier, clock: Clock
+) -> None:
+    await is_taken(verifier, issuer.token())
+    issuer.outage = True
+    clock.ahead = BOUNDS.max_age
+    await is_taken(verifier, issuer.token(jti="1"))
+    issuer.outage = False
+    issuer.rotate("k2")
+    clock.ahead += BOUNDS.pause
+    await is_taken(verifier, issuer.token())
+
+
 async def test_an_issuer_that_does_not_answer_in_time(issuer: TokenIssuer, clock: Clock) -> None:
     issuer.held.clear()
     slow = known(issuer, clock, bounds=KeyBounds(timeout=0.05))
