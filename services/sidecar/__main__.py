@@ -1,5 +1,6 @@
 """`python -m services.sidecar`: one sidecar in the foreground."""
 
+import gc
 import os
 from argparse import ArgumentParser
 
@@ -15,6 +16,9 @@ ORIGINAL_CONFIG = "KAFKA_MESH_SIDECAR_ORIGINAL_CONFIG_DIR"
 
 log = structlog.get_logger(__name__)
 
+COLLECT_AFTER_OBJECTS = 50_000
+"""Requests make many objects and hardly a cycle: to look for cycles as often as Python does would cost a tenth more."""
+
 
 def main(argv: list[str] | None = None) -> None:
     """Runs until it is told to stop."""
@@ -26,6 +30,7 @@ def main(argv: list[str] | None = None) -> None:
         os.environ[ORIGINAL_CONFIG] = folder
     settings = load(SidecarSettings, argv, options=options)
     configure_logging("sidecar", level=settings.log_level)
+    gc.set_threshold(COLLECT_AFTER_OBJECTS, 50, 50)
     for text in settings.original_warnings:
         log.warning("the original's configuration", folder=str(settings.original_config_dir), text=text)
 
