@@ -132,8 +132,6 @@ class Orders:
         finally:
             draining.cancel()
         await self._instances.changed(instance)
-        if instance.standing is not Standing.DRAINED:
-            raise OrderFailed(f"the drain was ended by another order; the instance is {instance.standing.value}")
         if is_committed:
             return "all that it gave was committed; it has left its group until it is resumed", None
         return (

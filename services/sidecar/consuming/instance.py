@@ -78,6 +78,8 @@ class ConsumerInstance:
         self._consumer: GroupConsumer | None = None
         self._open_calls = 0
         self._last_used = time.monotonic()
+        self._drain: object | None = None
+        """The last drain; one that is not the last any more has nothing to say."""
         self._is_interrupted = False
         self._closed = not_found(id_)
         self._reads = asyncio.Lock()
@@ -231,6 +233,7 @@ class ConsumerInstance:
     async def resume(self) -> None:
         """Gives records again, after a pause or a drain."""
         was, self.standing = self.standing, Standing.GIVING
+        self._drain = None
         await self._on_consumer(lambda consumer: consumer.resume())
         if was is Standing.DRAINED:
             await self._follow(self.interest)
@@ -250,13 +253,19 @@ class ConsumerInstance:
         if self.standing is Standing.DRAINED:
             return True
         self.standing = Standing.DRAINING
+        mine = self._drain = object()
         await self._on_consumer(lambda consumer: consumer.pause())
         if self.options.auto_commit:
             await self.commit(None, wait=True)
-        is_committed = await self._comes_true(lambda consumer: consumer.is_committed, timeout)
-        if self.standing is Standing.DRAINING:  # it may have been resumed meanwhile
-            self.standing = Standing.DRAINED
-            await self._on_consumer(lambda consumer: consumer.follow(NOTHING))
+        await self._comes_true(lambda consumer: consumer.is_committed or self._drain is not mine, timeout)
+        if self._drain is not mine:
+            raise Fault(
+                FaultKind.ILLEGAL_CONSUMER_STATE,
+                f"Instance {self.id.instance} was told otherwise while it drained: it is {self.standing.value}",
+            )
+        is_committed = await self._on_consumer(lambda consumer: consumer.is_committed)
+        self.standing = Standing.DRAINED
+        await self._on_consumer(lambda consumer: consumer.follow(NOTHING))
         return is_committed
 
     @property

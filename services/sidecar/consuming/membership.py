@@ -59,7 +59,9 @@ class Membership:
         self._leave()
         try:
             if interest.partitions:
-                self.client.assign([TopicPartition(one.topic, one.partition) for one in interest.partitions])
+                partitions = [TopicPartition(one.topic, one.partition) for one in interest.partitions]
+                self.client.assign(partitions)
+                self.client.resume(partitions)  # the client remembers that a partition rested when it last had it
                 self.assigned_at = time.monotonic()
                 self._may_be_missing = set(interest.partitions)
             elif interest.is_shared:
@@ -251,8 +253,8 @@ class Membership:
             client.incremental_assign(partitions)
         else:
             client.assign(partitions)
-        if self.rests:
-            client.pause(partitions)
+        # the client remembers whether a partition rested when it last had it
+        (client.pause if self.rests else client.resume)(partitions)
         self.assigned_at = time.monotonic()
 
     def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:

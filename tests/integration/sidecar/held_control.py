@@ -31,6 +31,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
         self.open: dict[str, events.SidecarOrder] = {}
         self.outcomes: dict[str, list[events.OrderOutcome]] = {}
         self.takes_reports = True
+        self.refused_reports: dict[str, events.OrderOutcome] = {}
         self._server: grpc.Server | None = None
         self._followers: list[queue.SimpleQueue[events.SidecarOrder | None]] = []
 
@@ -102,6 +103,7 @@ class HeldControl(instances_grpc.InstanceServiceServicer):
 
     def ReportOrder(self, request: instances.ReportOrderRequest, context: Any) -> instances.ReportOrderResponse:
         if not self.takes_reports:
+            self.refused_reports[request.name] = request.outcome
             context.abort(grpc.StatusCode.UNAVAILABLE, "the database is away")
         self.open.pop(request.name, None)
         self.outcomes.setdefault(request.name, []).append(request.outcome)

@@ -60,7 +60,7 @@ def values(records: list[dict[str, object]]) -> list[object]:
 def test_instances_go_on_where_they_were_without_control(kafka: Kafka, orders: str, group: str, tmp_path: Path) -> None:
     by_hand = {"topic": orders, "partition": 1}
     with sidecar_on(tmp_path, kafka.bootstrap) as sidecar:
-        topics = sidecar.create(f"{group}-t", "by.topic", valueFormat="string", responseMinBytes=2)
+        topics = sidecar.create(f"{group}-t", "by.topic", valueFormat="string", responseMinBytes=1)
         pattern = sidecar.create(f"{group}-p", "by pattern")
         assigned = sidecar.create(f"{group}-a", "by-hand", valueFormat="binary")
         idle = sidecar.create(f"{group}-i", "nothing")
