@@ -46,7 +46,7 @@ class OrderFollowing:
         self._sidecars = sidecars
         self._clock = clock
         self._followers: dict[str, _Follower] = {}
-        sidecars.on_younger = self._wake
+        sidecars.on_other_process = self._wake
 
     async def run(self) -> None:
         """For ever."""

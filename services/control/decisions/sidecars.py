@@ -16,6 +16,7 @@ from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.incarnations import EARLIER_RELEASE, Incarnation
 from services.control.domain.instances import Instances
 
+LONGEST_PROBLEM = 1000
 MAX_PARTITIONS = 500_000
 """Of all instances together, for which is kept where they are; about 100 MB."""
 
@@ -45,8 +46,8 @@ class Sidecars:
 
     def __init__(self, known: Callable[[], Instances], clock: Clock = steady_clock) -> None:
         """`known`: instances that are registered; of others nothing is kept."""
-        self.on_younger: Callable[[str], None] = lambda _sidecar: None
-        """Called when a younger process of a sidecar has spoken."""
+        self.on_other_process: Callable[[str], None] = lambda _sidecar: None
+        """Called when another process of a sidecar than before is the one that counts."""
         self._known = known
         self._clock = clock
         self._sidecars: dict[str, _Sidecar] = {}
@@ -64,7 +65,7 @@ class Sidecars:
                 return False
             is_other, last.incarnation = incarnation != last.incarnation, incarnation
             if is_other:
-                self.on_younger(sidecar)
+                self.on_other_process(sidecar)
         last.heard = now
         return True
 
@@ -88,6 +89,7 @@ class Sidecars:
             if instance is not None and instance.sidecar == sidecar:
                 kept = entry.statuses[each.name] = instances.InstanceStatus()
                 kept.CopyFrom(each)
+                kept.problem = each.problem[:LONGEST_PROBLEM]
                 if self._partitions + entry.partitions + len(kept.partitions) > MAX_PARTITIONS:
                     del kept.partitions[:]
                 entry.partitions += len(kept.partitions)

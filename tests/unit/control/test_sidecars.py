@@ -62,7 +62,7 @@ def test_a_control_that_began_anew_takes_the_younger_ones_side_as_soon_as_it_spe
 
 def test_followers_are_told_of_a_younger_process_once(sidecars: Sidecars) -> None:
     told: list[str] = []
-    sidecars.on_younger = told.append
+    sidecars.on_other_process = told.append
     for incarnation in (ELDER, ELDER, YOUNGER, ELDER, YOUNGER):
         sidecars.hear("s1", incarnation)
     assert told == ["s1"]
