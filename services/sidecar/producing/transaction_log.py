@@ -15,7 +15,6 @@ from confluent_kafka.cimpl import NewTopic
 from services.sidecar.producing.idempotency import KeptAnswer
 
 PARTITION = 0
-_BATCH = 500
 
 
 class TransactionLog:
@@ -68,18 +67,18 @@ class TransactionLog:
 
     def _to_the_end(self, consumer: Consumer, deadline: float) -> Iterator[Message]:
         while True:
-            messages = consumer.consume(_BATCH, timeout=max(deadline - time.monotonic(), 0))
-            if not messages:
+            # not `consume`: it waits until it has as many as it was asked for, and the end is only one more message
+            message = consumer.poll(max(deadline - time.monotonic(), 0))
+            if message is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{self.topic} could not be read to its end"))
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    self._next_offset = (message.offset() or 0) + 1
-                    yield message
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    return
-                else:
-                    raise KafkaException(error)
+            error = message.error()
+            if error is None:
+                self._next_offset = (message.offset() or 0) + 1
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return
+            else:
+                raise KafkaException(error)
 
 
 def _kept(message: Message) -> Iterator[tuple[str, KeptAnswer]]:
