@@ -142,11 +142,12 @@ def test_ids_and_trace_of_the_request_are_the_records_but_an_events_own_trace_wi
 def test_what_others_wrote_is_read_as_events(sidecar: SidecarWorld, kafka: Kafka, orders: str) -> None:
     """Events of the SDK in both modes, and records that are none, with their format's value and their place."""
     event = CloudEvent({**PLACED, "id": "A1", "time": datetime.now(UTC)}, {"n": 1})
+    written: list[Json] = []
     for message in (in_kafka.to_binary_event(event), in_kafka.to_structured_event(event)):
         headers = {name: bytes(value) for name, value in message.headers.items()}
-        kafka.write(orders, {"key": message.key, "value": message.value, "headers": headers, "partition": 0})
+        written.append({"key": message.key, "value": message.value, "headers": headers, "partition": 0})
     bob = {"key": b"bob", "value": b'{"n":2}', "headers": {"source": b"web"}, "partition": 1, "timestamp": NOON}
-    kafka.write(orders, bob)
+    kafka.write(orders, *written, bob)
     instance = sidecar.create("events", "others", valueFormat="json")
     instance.subscribe(orders)
     [binary, structured, other] = read_events(instance, 3)
