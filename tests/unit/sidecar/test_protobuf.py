@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.message import Message
 from google.type import date_pb2, money_pb2
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -288,6 +294,32 @@ def test_text_and_descriptors_may_refer_to_each_other() -> None:
     text = 'syntax = "proto3"; import "my/date.proto"; message Day { google.type.Date date = 1; }'
     codec = codec_of(schema(text, {"my/date.proto": in_base64(date)}))
     assert codec.decode(codec.encode({"date": {"year": 2026}})) == {"date": {"year": 2026, "month": 0, "day": 0}}
+
+
+@pytest.mark.parametrize(
+    ("message", "value"),
+    [
+        (health_pb2.HealthCheckResponse(status="SERVING"), {"status": "SERVING"}),
+        (
+            reflection_pb2.ServerReflectionRequest(host="h", file_containing_extension={"extension_number": 3}),
+            {"host": "h", "fileContainingExtension": {"containingType": "", "extensionNumber": 3}},
+        ),
+        (
+            reflection_pb2.ListServiceResponse(service=[{"name": "a"}, {}]),
+            {"service": [{"name": "a"}, {"name": ""}]},
+        ),
+    ],
+)
+def test_confluents_serdes_write_what_is_read_and_read_what_is_written(message: Message, value: dict[str, Any]) -> None:
+    """With their generated classes, and the descriptor that their serializer registers in place of text."""
+    registry = SchemaRegistryClient.new_client({"url": "mock://"})
+    context = SerializationContext(message.DESCRIPTOR.full_name, MessageField.VALUE)
+    theirs = ProtobufSerializer(type(message), registry)(message, context)
+    descriptor = FileDescriptorProto.FromString(message.DESCRIPTOR.file.serialized_pb)
+    codec = codec_of(schema(in_base64(descriptor)), message.DESCRIPTOR.full_name)
+    assert codec.decode(theirs[5:]) == value
+    deserializer = ProtobufDeserializer(type(message), {"use.deprecated.format": False}, registry)
+    assert deserializer(theirs[:5] + codec.encode(value), context) == message
 
 
 def test_two_schemas_may_call_different_messages_by_one_name() -> None:
