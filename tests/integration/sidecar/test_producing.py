@@ -2,6 +2,7 @@
 
 import base64
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -29,6 +30,47 @@ def test_a_record_arrives_with_all_its_members(sidecar: SidecarWorld, kafka: Kaf
     (found,) = kafka.read(orders, 1)
     assert (found.partition, found.key, found.value, found.timestamp) == (1, b"bob", b"v", 1700000000000)
     assert found.headers == [("X-Traceability-Id", b"t-1"), ("X-Correlation-Id", b"c-1"), ("source", b"web")]
+
+
+def test_records_take_the_ids_and_the_trace_of_their_request(sidecar: SidecarWorld, kafka: Kafka, orders: str) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    of_request = {"X-Correlation-Id": "c", "X-Traceability-Id": "t", "traceparent": trace, "tracestate": "vendor=1"}
+    own = [{"key": "traceparent", "value": "b3du"}, {"key": "h", "value": "AP8="}, {"key": "h", "value": "AA=="}]
+    records = [{"partition": 0}, {"partition": 1, "correlationId": "mine", "headers": own}]
+    answer = sidecar.http.post(f"/producers/{orders}", json={"records": records}, headers=of_request)
+    assert answer.status_code == 200
+    first, second = kafka.read(orders, 2)
+    assert first.headers == [
+        ("X-Traceability-Id", b"t"),
+        ("X-Correlation-Id", b"c"),
+        ("traceparent", trace.encode()),
+        ("tracestate", b"vendor=1"),
+    ]
+    assert second.headers == [
+        ("X-Traceability-Id", b"t"),
+        ("X-Correlation-Id", b"mine"),
+        ("traceparent", b"own"),
+        ("h", b"\x00\xff"),
+        ("h", b"\x00"),
+    ]
+
+
+def test_an_unknown_topic_is_told_and_one_that_appears_is_written_to(sidecar: SidecarWorld, kafka: Kafka) -> None:
+    topic = f"appears-{uuid.uuid4().hex[:8]}"
+    answer = sidecar.produce(topic, {"value": 1})
+    assert (answer.status_code, answer.json()) == (
+        404,
+        {"offsets": [{"errorCode": 40401, "error": f"Topic {topic} does not exist"}], "requestStatus": "NOT_FOUND"},
+    )
+    kafka.create(topic)
+    assert sidecar.produce(topic, {"value": 1}).status_code == 200
+
+
+def test_batches_are_packed_as_the_settings_say(kafka: Kafka, orders: str) -> None:
+    with started(kafka.bootstrap, compression_type="lz4", batch_bytes=10_000, linger_ms=5) as sidecar:
+        answer = sidecar.produce(orders, *({"value": "x" * 1000, "partition": 0} for _ in range(100)))
+    assert [one["offset"] for one in answer.json()["offsets"]] == list(range(100))
+    assert len(kafka.read(orders, 100)) == 100
 
 
 def test_keys_go_where_java_clients_put_them(sidecar: SidecarWorld, orders: str) -> None:
