@@ -139,6 +139,20 @@ def test_ids_and_trace_of_the_request_are_the_records_but_an_events_own_trace_wi
     assert (plain["traceparent"], traced["traceparent"]) == (others.encode(), PARENT.encode())
 
 
+def test_an_event_is_written_once_for_an_idempotency_key(sidecar: SidecarWorld, orders: str) -> None:
+    def sent(event_id: str) -> httpx.Response:
+        event = {"ce-specversion": "1.0", "ce-id": event_id, "ce-source": "/s", "ce-type": "t"}
+        headers = {**event, "Idempotency-Key": orders, "Content-Type": "text/plain"}
+        return sidecar.http.post(f"/producers/{orders}", content=b"same", headers=headers)
+
+    first = sent("1")
+    assert sent("1").json() == first.json()
+    assert sent("2").status_code == 422
+    instance = sidecar.create("events", "once")
+    instance.subscribe(orders)
+    assert [event["id"] for event in read_events(instance, 1)] == ["1"]
+
+
 def test_what_others_wrote_is_read_as_events(sidecar: SidecarWorld, kafka: Kafka, orders: str) -> None:
     """Events of the SDK in both modes, and records that are none, with their format's value and their place."""
     event = CloudEvent({**PLACED, "id": "A1", "time": datetime.now(UTC)}, {"n": 1})
