@@ -23,7 +23,7 @@ from services.sidecar.schemas.questions import Question
 from services.sidecar.schemas.schema import RegistryUnavailableError, SchemaError
 
 LOOK_UP_THREADS = 4
-"""They wait more than they work; many requests that wait for one schema need one of them."""
+"""They wait more than they work; all requests that wait for one schema need one of them."""
 MANY_VALUES_WITH_SCHEMA = 100
 """So many take the event loop 1 to 5 ms; more are encoded on a thread."""
 
@@ -98,6 +98,7 @@ class Serializer:
         self._defaults = {"key": key_format, "value": value_format}
         self._schemas = schemas
         self._threads = ThreadPoolExecutor(LOOK_UP_THREADS, "schemas")  # starts none before the first look-up
+        self._look_ups: dict[tuple[Question, str | None], asyncio.Future[SchemaWriter]] = {}
 
     async def serialize(self, request: ProduceRequest, headers: HeaderWriter, *, on_thread: bool = False) -> Serialized:
         """The whole request; on a thread where the caller says that it is large, or this knows.
@@ -138,9 +139,15 @@ class Serializer:
         return SideEncoder(side.name, writer.format, writer.encoder(), writer.schema.id)
 
     async def _found(self, schemas: SchemaFormats, side: Side, question: Question) -> SchemaWriter:
-        loop = asyncio.get_running_loop()
+        message = side.schema.message
+        look_up = self._look_ups.get((question, message))
+        if look_up is None:
+            loop = asyncio.get_running_loop()
+            look_up = loop.run_in_executor(self._threads, schemas.find_writer, question, message)
+            self._look_ups[question, message] = look_up
+            look_up.add_done_callback(lambda ended: self._looked_up((question, message), ended))
         try:
-            return await loop.run_in_executor(self._threads, schemas.find_writer, question, side.schema.message)
+            return await asyncio.shield(look_up)  # one that hangs up leaves it to the others
         except SchemaError as error:
             raise Fault(
                 FaultKind.FAILED_TO_GET_SCHEMA, f"Failed to get schema for {side.name}s ({question}): {error}"
@@ -149,3 +156,8 @@ class Serializer:
             raise Fault(
                 FaultKind.SCHEMA_REGISTRY_UNAVAILABLE, f"Failed to get schema for {side.name}s: {error}; try again"
             ) from None
+
+    def _looked_up(self, key: tuple[Question, str | None], ended: asyncio.Future[SchemaWriter]) -> None:
+        del self._look_ups[key]
+        if not ended.cancelled():
+            ended.exception()  # seen, even if all who asked have hung up

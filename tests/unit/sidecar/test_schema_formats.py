@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -221,4 +222,30 @@ def test_no_look_up_where_the_schema_is_known() -> None:
     for _ in range(3):
         serializer = Serializer(Format.STRING, Format.JSON, schemas)
         serialized({"id": 1}, choice=SchemaChoice(schema_id=7), serializer=serializer)
+    assert told.found == [ById(7)]
+
+
+def test_requests_that_wait_for_one_schema_share_one_look_up_and_one_that_leaves_harms_none() -> None:
+    schemas, told = formats({ById(7): AVRO})
+    may_answer = threading.Event()
+    find = told.find
+
+    def slow(question: Question) -> RegisteredSchema:
+        assert may_answer.wait(30)
+        return find(question)
+
+    told.find = slow  # type: ignore[method-assign]
+
+    async def run() -> list[int | None]:
+        serializer = Serializer(Format.STRING, Format.JSON, schemas)
+        side = Side("value", None, SchemaChoice(schema_id=7))
+        asking = [asyncio.create_task(serializer.encoder("orders", Side("key"), side)) for _ in range(20)]
+        await asyncio.sleep(0)
+        asking[0].cancel()
+        may_answer.set()
+        found = await asyncio.gather(*asking[1:])
+        serializer.close()
+        return [one.value_schema_id for one in found]
+
+    assert asyncio.run(run()) == [7] * 19
     assert told.found == [ById(7)]
