@@ -11,6 +11,9 @@ from services.sidecar import metrics
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import NOWHERE, Kafka, SidecarWorld, started, value_of
 
+HASTY: dict[str, int] = {"unknown_topic_timeout_ms": 100, "drain_timeout_ms": 500}
+"""For sidecars without Kafka: they have nothing to wait for."""
+
 
 def test_a_record_arrives_with_all_its_members(sidecar: SidecarWorld, kafka: Kafka, orders: str) -> None:
     record = {
@@ -144,7 +147,7 @@ def test_no_records_is_fine(sidecar: SidecarWorld, orders: str) -> None:
 
 
 def test_without_kafka_the_answer_says_try_again_in_bounded_time(orders: str) -> None:
-    with started(NOWHERE, delivery_timeout_ms=1000, drain_timeout_ms=1000, health_timeout_ms=500) as sidecar:
+    with started(NOWHERE, **HASTY, delivery_timeout_ms=1000, health_timeout_ms=500) as sidecar:
         answer = sidecar.produce(orders, {"value": 1}, {"value": 2})
         assert (answer.status_code, answer.json()["requestStatus"]) == (503, "SERVICE_UNAVAILABLE")
         assert [one["errorCode"] for one in answer.json()["offsets"]] == [50003, 50003]
@@ -155,9 +158,7 @@ def test_without_kafka_the_answer_says_try_again_in_bounded_time(orders: str) ->
 
 def test_a_full_queue_turns_requests_away(orders: str) -> None:
     with (
-        started(
-            NOWHERE, max_queued_records=1, queue_timeout_ms=100, delivery_timeout_ms=3000, drain_timeout_ms=1000
-        ) as sidecar,
+        started(NOWHERE, **HASTY, max_queued_records=1, queue_timeout_ms=100, delivery_timeout_ms=2000) as sidecar,
         ThreadPoolExecutor() as pool,
     ):
         answers = list(pool.map(lambda value: sidecar.produce(orders, {"value": value}), range(2)))
@@ -176,7 +177,7 @@ def test_what_was_accepted_is_delivered_before_the_sidecar_ends(kafka: Kafka, or
 
 def test_without_kafka_an_open_request_is_answered_when_the_sidecar_ends(orders: str) -> None:
     with ThreadPoolExecutor() as pool:
-        with started(NOWHERE, drain_timeout_ms=500) as sidecar:
+        with started(NOWHERE, **HASTY) as sidecar:
             request = pool.submit(sidecar.produce, orders, {"value": 1})
             wait_until(lambda: value_of(metrics.queued_records), "the record is on its way")
             started_at = time.monotonic()
@@ -192,4 +193,7 @@ def test_health_is_one_word(sidecar: SidecarWorld) -> None:
 
 def test_health_tells_each_check_when_asked_to(kafka: Kafka) -> None:
     with started(kafka.bootstrap, health_json=True) as sidecar:
-        assert sidecar.http.get("/health").json() == {"status": "OK", "checks": {"producer": "OK", "kafka": "OK"}}
+        assert sidecar.http.get("/health").json() == {
+            "status": "OK",
+            "checks": {"producer": "OK", "kafka": "OK", "instances": "OK"},
+        }
