@@ -10,8 +10,6 @@ from services.sidecar.json_text import type_name
 class Binary:
     """Base64 (RFC 4648, with padding) on the HTTP side, the bytes themselves in Kafka."""
 
-    available = True
-
     def encode(self, value: object) -> bytes:
         if not isinstance(value, str):
             raise FormatError(f"{type_name(value)} found, base64 text expected")

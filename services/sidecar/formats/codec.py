@@ -10,9 +10,6 @@ class FormatError(ValueError):
 class Codec(Protocol):
     """One format. Stateless, so one object serves all threads."""
 
-    available: bool
-    """Whether this sidecar can use it."""
-
     def encode(self, value: object) -> bytes:
         """A JSON value as Kafka bytes. FormatError when it does not fit."""
 

@@ -9,8 +9,6 @@ from services.sidecar.formats.codec import FormatError
 class Json:
     """JSON on both sides. What was read from Kafka goes into the answer as it stands, so numbers keep their digits."""
 
-    available = True
-
     def encode(self, value: object) -> bytes:
         try:
             return json_text.dumps(value)

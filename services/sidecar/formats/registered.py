@@ -10,8 +10,6 @@ WHAT_TO_SET = "needs a schema registry: set schema_registry_url (KAFKA_MESH_SIDE
 class NeedsRegistry:
     """Stands for a format whose schemas live in a schema registry."""
 
-    available = False
-
     def encode(self, value: object) -> NoReturn:
         raise FormatError(WHAT_TO_SET)
 

@@ -7,8 +7,6 @@ from services.sidecar.json_text import type_name
 class String:
     """A JSON string; in Kafka its UTF-8 bytes."""
 
-    available = True
-
     def encode(self, value: object) -> bytes:
         if not isinstance(value, str):
             raise FormatError(f"{type_name(value)} found, string expected")
