@@ -77,7 +77,9 @@ class Membership:
         self.interest = interest
 
     def assignment(self) -> list[Partition]:
-        """Partitions that it has."""
+        """Partitions that it has; none while it leaves."""
+        if not self.interest:
+            return []
         return sorted(Partition(given.topic, given.partition) for given in self.client.assignment())
 
     def poll(self, timeout: float) -> Message | None:
@@ -240,7 +242,7 @@ class Membership:
     def _fail(self, error: KafkaError) -> None:
         """The next read says it; after a fatal error, each one."""
         self._fault = Fault(FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, f"Consumer read failed: {error.str()}")
-        self._is_broken = self._is_broken or error.fatal()
+        self._is_broken = self._is_broken or error.fatal() or error.code() == KafkaError._FATAL
 
     def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         metrics.rebalances.labels("assigned").inc()
