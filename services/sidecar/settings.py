@@ -95,7 +95,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     formats avro, jsonschema and protobuf are refused."""
     schema_registry_user_info: SecretStr = SecretStr("")
     schema_registry_token: SecretStr = SecretStr("")
-    """Who the sidecar is for the registry: `user:password`, or a bearer token; each may be ${env:NAME} or ${file:/path}."""
+    """Who the sidecar is for the registry: `user:password`, or a bearer token; may be ${env:NAME} or ${file:/path}."""
     schema_registry_cluster: str = ""
     """What Confluent's cloud calls the logical cluster; sent along with a token."""
     schema_registry_ca_location: str = ""
@@ -103,7 +103,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     schema_registry_key_location: str = ""
     schema_registry_key_password: SecretStr = SecretStr("")
     """Of TLS to the registry, in PEM: who signs its certificate, and what the sidecar shows for itself."""
-    schema_registry_timeout_ms: PositiveInt = 3_000
+    schema_registry_timeout_ms: PositiveInt = 2_000
     schema_registry_attempts: int = Field(default=2, ge=1, le=10)
     """How long one attempt to ask the registry may take, and how many there are."""
     schema_cache_size: PositiveInt = 1_000

@@ -88,6 +88,10 @@ class SchemaFormats:
             raise FormatError(f"written with a schema of format {Format.of_kind(kind).label}, not {format_.label}")
         return codec.decode(payload)
 
+    def close(self) -> None:
+        """The registry is not asked any more; what is known works on."""
+        self._schemas.close()
+
     def _find_reader(self, prefix: bytes) -> tuple[SchemaKind, SchemaCodec]:
         question = question_of(prefix)
         try:

@@ -123,6 +123,8 @@ class Serializer:
     def close(self) -> None:
         """Look-ups that run end by themselves, soon; nobody waits for them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._schemas is not None:
+            self._schemas.close()
 
     async def _side_encoder(self, side: Side, question: Question | None) -> SideEncoder:
         if question is None:

@@ -74,6 +74,10 @@ class KnownSchemas:
         except TimeoutError:
             raise RegistryUnavailableError(f"the schema registry takes too long; needed is {question}") from None
 
+    def close(self) -> None:
+        """Nobody is asked any more."""
+        self._registry.close()
+
     def _find(self, question: Question, reading: "_Reading") -> RegisteredSchema:
         seconds = self._limits.latest_seconds if isinstance(question, Latest) else float("inf")
         return self._cache.get(question, lambda: self._look_up(question, reading), seconds)

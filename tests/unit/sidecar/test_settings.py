@@ -37,6 +37,29 @@ def test_default_formats_that_need_a_registry_are_refused(monkeypatch: pytest.Mo
         SidecarSettings()
 
 
+def test_where_there_is_a_registry_they_may_be_defaults() -> None:
+    settings = SidecarSettings(schema_registry_url="https://registry.example/apis", value_format=Format.AVRO)
+    assert settings.value_format is Format.AVRO
+
+
+@pytest.mark.parametrize(
+    "url", ["registry.example", "https://user:password@registry.example", "ftp://registry.example"]
+)
+def test_a_registry_is_an_address_without_secrets(url: str) -> None:
+    with pytest.raises(ValidationError, match="schema_registry_url"):
+        SidecarSettings(schema_registry_url=url)
+
+
+def test_the_sidecar_is_one_caller_for_the_registry() -> None:
+    with pytest.raises(ValidationError, match="exclude each other"):
+        SidecarSettings.model_validate({"schema_registry_user_info": "a:b", "schema_registry_token": "t"})
+
+
+def test_secrets_of_the_registry_do_not_show() -> None:
+    secrets = {"schema_registry_user_info": "a:hunter2", "schema_registry_key_password": "hunter2"}
+    assert "hunter2" not in repr(SidecarSettings.model_validate(secrets))
+
+
 def test_secrets_of_kafka_properties_do_not_show() -> None:
     settings = SidecarSettings.model_validate({"kafka_properties": {"sasl.password": "hunter2"}})
     assert "hunter2" not in repr(settings)
