@@ -137,7 +137,12 @@ SERVICES: tuple[Service, ...] = (
     _mesh_service(
         "sidecar",
         "sidecar, HTTP",
-        settings={"NAME": "sidecar-1", "BOOTSTRAP_SERVERS": "{gateway}", "CONTROL_ADDRESS": "{control}"},
+        settings={
+            "NAME": "sidecar-1",
+            "BOOTSTRAP_SERVERS": "{gateway}",
+            "CONTROL_ADDRESS": "{control}",
+            "STATE_DIR": "{state}/sidecar",
+        },
         needs=("example", "gateway", "control"),
     ),
 )
