@@ -19,6 +19,9 @@ refused_calls = Counter(
     "Calls turned away before they were served: for want of a valid token or a scope, or at a bound.",
     ["reason"],
 )
+remembered_tokens = Gauge(
+    "kafka_mesh_sidecar_remembered_tokens", "Verified tokens that are not verified again at once."
+)
 token_key_requests = Counter(
     "kafka_mesh_sidecar_token_key_requests_total", "Requests to issuers of tokens for their keys.", ["outcome"]
 )

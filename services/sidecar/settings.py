@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
-from mesh.server_certificate import TlsFiles
+from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_port
 from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.formats import Format
@@ -173,7 +173,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     request_max_bytes: PositiveInt = 102_400
     """Keys and values of one read; a larger record still comes, alone."""
     max_poll_records: PositiveInt = 500
-    prefetch_bytes: PositiveInt = 4 * 1024 * 1024
+    prefetch_bytes: PositiveInt = 1024 * 1024
     """What an instance fetches ahead, at most."""
     commit_timeout_ms: PositiveInt = 10_000
     session_timeout_ms: PositiveInt = 10_000
@@ -182,7 +182,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """
     stream_window: PositiveInt = 500
     max_stream_window: PositiveInt = 10_000
-    """Records of one stream that may wait for their acknowledgement, unless the stream says otherwise; and the bound."""
+    """Records of one stream that may wait for their acknowledgement, unless the stream says otherwise; and its bound."""
     stream_heartbeat_ms: PositiveInt = 15_000
     """How often a stream that has nothing to say shows that it lives."""
     public_url: str = Field(default="", pattern=r"^(https?://[^/\s?#]+(/[^\s?#]*)?)?$")
@@ -288,6 +288,8 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
             raise ValueError("tls without tls_certificate makes one of its own: it needs state_dir to keep it in")
         if self.tls_client_ca is not None and not self.serves_tls:
             raise ValueError("tls_client_ca is for TLS: set tls, or tls_certificate and tls_key")
+        if self.tls_files is not None:
+            load(self.tls_files)  # what cannot be served is said before anything else begins
         return self
 
     @model_validator(mode="after")

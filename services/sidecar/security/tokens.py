@@ -16,6 +16,7 @@ from typing import Any
 
 import jwt
 
+from services.sidecar import metrics
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.security.callers import EXPIRED, Caller
 from services.sidecar.security.key_source import KeySource, KeysUnavailableError
@@ -78,6 +79,7 @@ class TokenVerifier:
         self._remembered.move_to_end(digest)
         if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
+        metrics.remembered_tokens.set(len(self._remembered))
 
     async def _verified(self, token: str) -> _Remembered:
         if len(token) > MAX_TOKEN_BYTES:

@@ -45,6 +45,14 @@ def test_scopes_that_only_look_like_ours(scope: str) -> None:
         Caller.of("shop", [scope]).check_scopes(frozenset({"kafka:w"}))
 
 
+def test_who_only_reads_may_make_an_instance_by_a_scope_for_no_topic() -> None:
+    reader = Caller.of("shop", ["kafka:r:orders.*", "kafka:w:"])
+    reader.check_scopes(frozenset({"kafka:w"}))
+    reader.check_reads(["orders.new"])
+    with pytest.raises(Fault):
+        reader.check_writes(["orders.new"])
+
+
 def test_the_plain_scope_counts_beside_a_narrowed_one() -> None:
     Caller.of("shop", ["kafka:w:orders", "kafka:w"]).check_writes(["payments"])
 
