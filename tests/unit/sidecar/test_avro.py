@@ -146,6 +146,36 @@ def test_an_enum_takes_its_symbols_and_a_string_the_rest() -> None:
     assert back(schema, "rosy") == {"string": "rosy"}
 
 
+BASKET = {
+    "type": "record",
+    "name": "Basket",
+    "fields": [
+        {"name": "one", "type": ["null", "boolean", "long", "double", "string"]},
+        {"name": "many", "type": {"type": "array", "items": ["string", "null", {"type": "map", "values": "long"}]}},
+        {"name": "by_name", "type": {"type": "map", "values": ["double", {"type": "array", "items": "string"}]}},
+    ],
+}
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+LONGS = st.integers(-(2**63), 2**63 - 1)
+DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "one": st.none() | st.booleans() | LONGS | DOUBLES | TEXT,
+            "many": st.lists(TEXT | st.none() | st.dictionaries(TEXT, LONGS, max_size=2), max_size=3),
+            "by_name": st.dictionaries(TEXT, DOUBLES | st.lists(TEXT, max_size=2), max_size=3),
+        }
+    )
+)
+def test_unions_of_all_shapes_are_the_bytes_that_fastavro_writes_of_plain_values(value: dict[str, Any]) -> None:
+    one = codec(BASKET, tagged=False)
+    written = one.encode(value)
+    assert written == fastavro_bytes(fastavro.parse_schema(BASKET), value)
+    assert one.decode(written) == value
+
+
 # --- defaults, names, recursion
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
+from prometheus_client import REGISTRY
 
 from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
 from services.sidecar.schemas.questions import ByGuid, ById, ByText, ByVersion, Latest, Question
@@ -200,3 +201,17 @@ def test_many_references_of_a_slow_registry_end_in_time_and_go_on_where_they_wer
         world.schemas.find(Latest("crate"))
     world.now += 1
     assert len(world.schemas.find(Latest("crate")).references) == 3
+
+
+def test_hits_misses_and_failures_are_counted() -> None:
+    def count(outcome: str) -> float:
+        labels = {"by": "latest", "outcome": outcome}
+        return REGISTRY.get_sample_value("kafka_mesh_sidecar_schema_lookups_total", labels) or 0.0
+
+    before = {outcome: count(outcome) for outcome in ("hit", "miss", "failed")}
+    world = World()
+    world.registry.put("fruit", '"string"')
+    for _ in range(3):
+        world.schemas.find(Latest("fruit"))
+    world.error(Latest("other"))
+    assert {outcome: count(outcome) - before[outcome] for outcome in before} == {"hit": 2, "miss": 1, "failed": 1}
