@@ -182,7 +182,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """
     stream_window: PositiveInt = 500
     max_stream_window: PositiveInt = 10_000
-    """Records of one stream that may wait for their acknowledgement, unless the stream says otherwise; and its bound."""
+    """Records of one stream that may wait for their acknowledgement, unless the stream says otherwise; its bound."""
     stream_heartbeat_ms: PositiveInt = 15_000
     """How often a stream that has nothing to say shows that it lives."""
     public_url: str = Field(default="", pattern=r"^(https?://[^/\s?#]+(/[^\s?#]*)?)?$")
@@ -265,9 +265,10 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
         return issuers
 
     @model_validator(mode="after")
-    def _reads_end_in_time(self) -> "SidecarSettings":
-        if self.max_read_ms >= self.max_call_ms:
-            raise ValueError(f"max_read_ms {self.max_read_ms} has to be less than max_call_ms {self.max_call_ms}")
+    def _calls_have_time(self) -> "SidecarSettings":
+        for name in ("max_read_ms", "stream_heartbeat_ms", "stream_idle_timeout_ms"):
+            if getattr(self, name) >= self.max_call_ms:
+                raise ValueError(f"{name} {getattr(self, name)} has to be less than max_call_ms {self.max_call_ms}")
         return self
 
     @model_validator(mode="after")

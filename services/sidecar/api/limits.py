@@ -19,6 +19,8 @@ from services.sidecar.faults import Fault, FaultKind
 
 LINES = "application/x-ndjson"
 """A body of this type comes line by line, for as long as the caller likes."""
+MOVE_SECONDS = 1.0
+"""How often a stream moves its deadline."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,13 +69,14 @@ class Limits:
             text = f"{bound} {kind.value} requests are being served (max_open_{_SETTING[kind]}); try again in a moment"
             raise Fault(FaultKind.TOO_MANY_OPEN_REQUESTS, text)
         self._open[kind] += 1
-        metrics.open_calls.labels(kind.value).set(self._open[kind])
+        _GAUGES[kind].inc()
 
     def leave(self, kind: Kind) -> None:
         self._open[kind] -= 1
-        metrics.open_calls.labels(kind.value).set(self._open[kind])
+        _GAUGES[kind].dec()
 
 
+_GAUGES = {kind: metrics.open_calls.labels(kind.value) for kind in Kind}
 _SETTING = {Kind.PRODUCE: "produces", Kind.READ: "reads", Kind.OTHER: "calls"}
 
 
@@ -89,73 +92,78 @@ class _Limited:
         bounds = self._limits.bounds
         _check_head(scope, bounds.head_bytes)
         self._limits.enter(self._kind)
-        answer = _Answer(send, bounds.call_seconds)
+        watched = _Watched(scope, receive, send, bounds)
         try:
-            async with asyncio.timeout(bounds.call_seconds) as answer.deadline:
-                await self._app(scope, _body(scope, receive, bounds.body_seconds), answer.send)
+            async with watched.deadline:
+                await self._app(scope, watched.receive, watched.send)
         except TimeoutError:
-            if not answer.deadline.expired():
+            if not watched.deadline.expired():
                 raise
-            if answer.has_begun:
+            if watched.has_begun:
                 log.warning(
-                    "a caller takes no answer; the exchange ends", path=scope["path"], seconds=bounds.call_seconds
+                    "a caller takes nothing; the exchange ends", path=scope["path"], seconds=bounds.call_seconds
                 )
                 return
-            text = f"No answer within {bounds.call_seconds:g} s (max_call_ms); what was asked for may still be done"
-            raise Fault(FaultKind.REQUEST_TOOK_TOO_LONG, text) from None
+            raise watched.fault() from None
         finally:
             self._limits.leave(self._kind)
 
 
 def _check_head(scope: Scope, most: int) -> None:
-    size = sum(len(name) + len(value) for name, value in scope["headers"]) + len(scope["query_string"])
+    size = len(scope["query_string"]) + sum([len(name) + len(value) for name, value in scope["headers"]])
     if size > most:
         text = f"The headers and the query have {size} bytes, more than {most} (max_header_bytes)"
         raise Fault(FaultKind.REQUEST_HEADERS_TOO_LARGE, text)
 
 
-class _Answer:
-    """Whoever is sent an answer has to take it: what does not go away in time ends the exchange. A stream that has
-    nothing to say does not.
+class _Watched:
+    """One exchange, with one deadline that goes on as the exchange does: first the body has to come, whole; then the
+    answer; and once that has begun, whatever is sent has to be taken. A stream counts as alive while it sends.
     """
 
-    deadline: asyncio.Timeout
-
-    def __init__(self, send: Send, seconds: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: RequestBounds) -> None:
         self.has_begun = False
+        self._receive = receive
         self._send = send
-        self._seconds = seconds
+        self._bounds = bounds
+        self._loop = asyncio.get_running_loop()
+        self._awaits_body = _has_body(scope)
+        self._began = self._moved = self._loop.time()
+        seconds = min(bounds.body_seconds, bounds.call_seconds) if self._awaits_body else bounds.call_seconds
+        self.deadline = asyncio.timeout_at(self._began + seconds)
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if self._awaits_body and not (message["type"] == "http.request" and message.get("more_body", False)):
+            self._awaits_body = False
+            self._move(self._began + self._bounds.call_seconds)
+        return message
 
     async def send(self, message: Message) -> None:
-        self._until(asyncio.get_running_loop().time() + self._seconds)
         self.has_begun = True
+        now = self._loop.time()
+        if self._awaits_body or now - self._moved > MOVE_SECONDS:
+            self._awaits_body = False  # an answer before the end of the body is a stream's, or a refusal
+            self._moved = now
+            self._move(now + self._bounds.call_seconds)
         await self._send(message)
-        self._until(None)
 
-    def _until(self, when: float | None) -> None:
+    def fault(self) -> Fault:
+        """What to tell the caller of an exchange that has not begun to answer."""
+        if self._awaits_body:
+            text = f"The body did not come within {self._bounds.body_seconds:g} s (max_body_ms)"
+            return Fault(FaultKind.REQUEST_TOO_SLOW, text)
+        text = f"No answer within {self._bounds.call_seconds:g} s (max_call_ms); what was asked for may still be done"
+        return Fault(FaultKind.REQUEST_TOOK_TOO_LONG, text)
+
+    def _move(self, when: float) -> None:
         if not self.deadline.expired():
             self.deadline.reschedule(when)
 
 
-def _body(scope: Scope, receive: Receive, seconds: float) -> Receive:
-    """The body, whole within its time; Fault otherwise. After it, whatever comes, whenever it comes."""
-    if Headers(scope=scope).get("content-type", "").startswith(LINES):
-        return receive
-    loop = asyncio.get_running_loop()
-    ends_at: float | None = loop.time() + seconds
-
-    async def bounded() -> Message:
-        nonlocal ends_at
-        if ends_at is None:
-            return await receive()
-        try:
-            async with asyncio.timeout_at(ends_at):
-                message = await receive()
-        except TimeoutError:
-            text = f"The body did not come within {seconds:g} s (max_body_ms)"
-            raise Fault(FaultKind.REQUEST_TOO_SLOW, text) from None
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            ends_at = None
-        return message
-
-    return bounded
+def _has_body(scope: Scope) -> bool:
+    """Whether there is one that has to come whole."""
+    headers = Headers(scope=scope)
+    if headers.get("content-type", "").startswith(LINES):
+        return False
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"

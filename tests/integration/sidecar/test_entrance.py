@@ -116,7 +116,8 @@ def test_reads_that_wait_keep_nobody_from_producing(
 
 
 def test_an_answer_that_takes_too_long(kafka: Kafka, topic: str) -> None:
-    with started(kafka.bootstrap, max_call_ms=SOON_MS, max_read_ms=1, unknown_topic_timeout_ms=60_000) as hasty:
+    hurry = {"max_call_ms": SOON_MS, "max_read_ms": 1, "stream_heartbeat_ms": 1, "stream_idle_timeout_ms": 1}
+    with started(kafka.bootstrap, unknown_topic_timeout_ms=60_000, **hurry) as hasty:
         answer = hasty.produce(topic, {"value": "v"}, valueFormat="string")
     assert (answer.status_code, answer.json()["code"]) == (503, "ERR12942")
     assert "may still be done" in answer.json()["description"]
