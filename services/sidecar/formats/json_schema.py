@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 import jsonschema
 import orjson
 from jsonschema.exceptions import SchemaError as NoJsonSchemaError
-from jsonschema.exceptions import ValidationError
+from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.protocols import Validator
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
@@ -81,6 +81,8 @@ class JsonSchemaCodec:
     def encode(self, value: Any) -> bytes:
         try:
             misfit = next(self._validator.iter_errors(value), None)
+            if misfit is not None:  # now the time may be taken to look for what says most: within an anyOf, for example
+                misfit = best_match(self._validator.iter_errors(value))
         except Unresolvable as error:
             raise FormatError(f"the schema refers to {error.ref}, which is not among its references") from None
         except RecursionError:

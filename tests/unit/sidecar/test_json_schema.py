@@ -66,6 +66,14 @@ def test_the_place_and_the_reason_are_named(value: object, message: str) -> None
     assert misfit(codec(COUNT), value) == message
 
 
+def test_of_several_ways_the_one_that_was_meant_is_explained() -> None:
+    apple = {"properties": {"kind": {"const": "apple"}, "weight": {"type": "integer"}}, "required": ["kind", "weight"]}
+    stone = {"type": "string"}
+    assert misfit(codec({"anyOf": [stone, apple]}), {"kind": "apple", "weight": "100 g"}) == (
+        "#/weight: expected type: Integer, found: String"
+    )
+
+
 @pytest.mark.parametrize(
     ("draft", "fits", "fits_not"),
     [
