@@ -30,6 +30,7 @@ WRAPPED_TYPE = "kafka.mesh.record"
 KafkaHeaders = Sequence[tuple[str, bytes | None]]
 _PREFIX = "ce_"
 _STRUCTURED = "application/cloudevents"
+_LAST_TIMESTAMP = 253_402_300_799_999
 
 
 def events_in(
@@ -82,8 +83,9 @@ def wrapped(record: Consumed, key: bytes | None, shown_as: Format) -> object:
         "source": f"/topics/{record.topic}",
         "id": f"partition:{record.partition}/offset:{record.offset}",
         "subject": f"partition:{record.partition}#{record.offset}",
-        "time": _time(record.timestamp),
     }
+    if 0 <= record.timestamp <= _LAST_TIMESTAMP:  # writers may give any; events have no words for times after 9999
+        event["time"] = _time(record.timestamp)
     named = [(_in_names(name), content) for name, content in record.headers]
     further = [("partitionkey", key), *((f"kafkaheader{name}", content) for name, content in named if name)]
     for name, content in further:
@@ -125,4 +127,4 @@ def _text(content: bytes | None) -> str | None:
 
 def _time(timestamp: int) -> str:
     """Milliseconds since the epoch, as events write times."""
-    return datetime.fromtimestamp(max(timestamp, 0) / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"

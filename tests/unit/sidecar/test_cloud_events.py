@@ -289,6 +289,15 @@ class TestInKafka:
             event: Any = orjson.loads(orjson.dumps(event_in(list(message.headers.items()), message.value)))
             assert (event["subject"], event["data"]) == ("s", {"n": 1})
 
+    @pytest.mark.parametrize("charset", ["undefined", "unicode_escape", "utf-7", "idna", "hex"])
+    def test_what_only_python_takes_for_a_charset_is_none(self, charset: str) -> None:
+        """Readers would never get past such a record."""
+        content_type = f"text/plain; charset={charset}"
+        event = CloudEvent({**REQUIRED, "datacontenttype": content_type}, b"+2AA-\\ud800")
+        assert json_text.loads(json_text.dumps(cloud_event.to_json(event)))["data_base64"]
+        with pytest.raises(Fault, match="unknown charset"):
+            structured({**REQUIRED, "datacontenttype": content_type, "data": "x"})
+
     @given(st.binary(max_size=40), st.sampled_from(["application/json", "text/plain", "a/b", "text/x;charset=x", None]))
     def test_data_of_any_bytes_comes_back(self, data: bytes, content_type: str | None) -> None:
         attributes = REQUIRED if content_type is None else {**REQUIRED, "datacontenttype": content_type}
@@ -354,6 +363,11 @@ class TestOtherRecords:
     ) -> None:
         event = wrapped(Consumed("apples", 0, 0, -1, None, None, headers, size=0), key, Format.JSON)
         assert isinstance(cloud_event.from_json(event), CloudEvent)
+
+    @pytest.mark.parametrize("timestamp", [253_402_300_800_000, 2**63 - 1, -1])
+    def test_a_time_that_events_cannot_say_is_left_out(self, timestamp: int) -> None:
+        event: Any = wrapped(Consumed("apples", 0, 0, timestamp, None, 1, [], size=0), None, Format.JSON)
+        assert "time" not in event
 
     def test_integers_of_any_length_reach_the_reader(self) -> None:
         record = Consumed("apples", 0, 0, 0, None, 10**30, [], size=0)
