@@ -30,14 +30,16 @@ MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_MESSAGE_CHARACTERS = 1000
 """Of what the compiler says."""
 
-_PATH = re.compile(r"[A-Za-z0-9_@+][A-Za-z0-9_@+.\-]{0,199}(/[A-Za-z0-9_@+][A-Za-z0-9_@+.\-]{0,199}){0,30}")
+_SEGMENT = r"[A-Za-z0-9_@+][A-Za-z0-9_@+.\-]{0,199}"
+_PATH = re.compile(rf"(?!@){_SEGMENT}(/{_SEGMENT}){{0,30}}")
+"""The compiler would take an argument `@file` for a file of more arguments, such as where to write."""
 _LOG_LINE = re.compile(r"^(WARNING: All log messages|[IWEF]\d{4} ).*\n?", re.MULTILINE)
 
 _turn = threading.BoundedSemaphore(MAX_AT_ONCE)
 
 
 def is_import_path(name: str) -> bool:
-    """Whether a file may be called so: segments that neither hide nor lead upwards."""
+    """Whether a file may be called so: segments that neither hide nor lead upwards, and no option."""
     return _PATH.fullmatch(name) is not None
 
 
