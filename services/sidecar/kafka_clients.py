@@ -9,6 +9,9 @@ from pydantic import SecretStr
 from mesh.secret_references import resolve_property
 from services.sidecar.settings import SidecarSettings
 
+FULL_QUEUE_MS = 10
+"""How soon a client looks again for room for what it fetches ahead: with so little of it, its own second is long."""
+
 
 def client_properties(settings: SidecarSettings) -> dict[str, Any]:
     """librdkafka properties that all clients of this sidecar share."""
@@ -46,11 +49,15 @@ def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
 
 
 def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
+    given = {**client_properties(settings), **_resolved(settings.consumer_properties)}
     return {
         "statistics.interval.ms": settings.statistics_interval_ms,
         "session.timeout.ms": settings.session_timeout_ms,
-        **client_properties(settings),
-        **_resolved(settings.consumer_properties),
+        # one answer of a broker must not be many times what is to be fetched ahead; the client wants room for a record
+        "fetch.max.bytes": max(settings.prefetch_bytes, int(given.get("message.max.bytes", 1_000_000))),
+        "max.partition.fetch.bytes": max(settings.prefetch_bytes // 4, 1),
+        "fetch.queue.backoff.ms": FULL_QUEUE_MS,
+        **given,
         "queued.max.messages.kbytes": max(settings.prefetch_bytes // 1024, 1),
         "allow.auto.create.topics": False,
     }

@@ -46,6 +46,7 @@ from services.sidecar.consuming.records import (
     Seek,
 )
 from services.sidecar.consuming.seeking import ends_of, positions_of
+from services.sidecar.consuming.spare_memory import spare_memory
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
 
@@ -53,6 +54,8 @@ SLICE_SECONDS = 0.1
 """How long one `advance` waits for records: so late others are served, and a read sees that it was interrupted."""
 REST_AFTER_SECONDS = 1.0
 """A backend that reads in a loop comes back sooner; resting costs it what was fetched ahead."""
+KEEP_ANSWER_SECONDS = 5.0
+"""An answer so old has reached the backend, or was taken back. Its messages hold on to all that came with them."""
 OFFSETS_SECONDS = 5.0
 """Bound of a question for committed offsets."""
 SEEK_SECONDS = 5.0
@@ -92,6 +95,7 @@ class GroupConsumer:
         self._held = HeldRecords()
         self._handed: list[Message] = []  # the last answer, as it came from Kafka,
         self._answer: list[Consumed] = []  # and as the backend got it
+        self._is_streaming = False
         self._unacknowledged: Unacknowledged | None = None
         self._progress = Progress()
         self._is_paused = False
@@ -169,7 +173,7 @@ class GroupConsumer:
 
     def open_stream(self, unacknowledged: Unacknowledged | None, starts: dict[Partition, int]) -> None:
         """A stream begins, at these offsets; what it gives is kept until it is acknowledged."""
-        self._unacknowledged = unacknowledged
+        self._is_streaming, self._unacknowledged = True, unacknowledged
         mine = set(self.assignment())
         self._membership.starts = {place: offset for place, offset in starts.items() if place not in mine}
         if known := [Position(place, offset) for place, offset in starts.items() if place in mine]:
@@ -178,6 +182,7 @@ class GroupConsumer:
     def close_stream(self) -> None:
         """What was not acknowledged comes again."""
         unacknowledged, self._unacknowledged = self._unacknowledged, None
+        self._is_streaming = False
         self._membership.starts.clear()
         if unacknowledged is not None:
             self._hold_again(unacknowledged.take_back())
@@ -240,9 +245,7 @@ class GroupConsumer:
     def status(self) -> tuple[PartitionStatus, ...]:
         """Where it is in each partition. Kafka is asked rarely, and not for long; in between, what it said last."""
         partitions = self.assignment()[:MAX_STATUS_PARTITIONS]
-        now = time.monotonic()
-        if partitions and now - self._last_status >= STATUS_EVERY_SECONDS:
-            self._last_status = now
+        if partitions and time.monotonic() - self._last_status >= STATUS_EVERY_SECONDS:
             self._ask_for_status(partitions)
         bounds = {one: bound for one in partitions if (bound := self._bounds(one)) is not None}
         return self._progress.status(partitions, bounds)
@@ -258,8 +261,15 @@ class GroupConsumer:
 
     def keep_alive(self) -> None:
         """Serves the group while the backend does not read; also one that is being left."""
-        if time.monotonic() - self._last_read >= REST_AFTER_SECONDS:
+        quiet_seconds = time.monotonic() - self._last_read
+        if quiet_seconds >= REST_AFTER_SECONDS:
+            if not self._membership.rests:
+                spare_memory.freed()
             self._serve_group(0)
+        if self._handed and quiet_seconds >= KEEP_ANSWER_SECONDS and not self._is_streaming:
+            self._handed = []
+            spare_memory.freed()
+        spare_memory.tidy()
 
     def close(self) -> None:
         """Leaves the group."""
@@ -349,6 +359,7 @@ class GroupConsumer:
         self._membership.client.store_offsets(offsets=offsets)
 
     def _ask_for_status(self, partitions: list[Partition]) -> None:
+        self._last_status = time.monotonic()
         unknown = [one for one in partitions if one not in self._progress.committed]
         try:
             self._progress.commits(self._membership.committed(unknown, STATUS_SECONDS) if unknown else [])
