@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
-from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.faults import Fault, FaultKind, invalid
 
 MAX_ANSWER_BYTES = 1_000_000
 
@@ -52,8 +53,9 @@ class BackendLoggers:
         if self._framework is BackendFramework.LIGHT4J:
             body = [{"name": one.name, "level": one.level} for one in wanted]
             return _loggers(await self._call("POST", "/adm/logger", body))
-        for one in wanted:
-            await self._call("POST", f"/actuator/loggers/{one.name}", {"configuredLevel": one.level})
+        paths = [_spring_path(one.name) for one in wanted]  # all of them, before the first is set
+        for path, one in zip(paths, wanted, strict=True):
+            await self._call("POST", path, {"configuredLevel": one.level})
         return wanted
 
     async def close(self) -> None:
@@ -77,6 +79,13 @@ class BackendLoggers:
             return httpx.Response(answer.status_code, content=content).json()
         except ValueError:
             raise _failed(f"{path} answers no JSON") from None
+
+
+def _spring_path(logger: str) -> str:
+    """Of a logger, whatever it is called: no name leads to another part of the backend, such as its shutdown."""
+    if not logger.strip("."):
+        raise invalid("", f"{logger!r} is no name of a logger")
+    return f"/actuator/loggers/{quote(logger, safe='')}"
 
 
 def _loggers(found: object) -> list[LoggerLevel]:

@@ -12,6 +12,8 @@ import httpx
 import pytest
 
 from services.sidecar import log_levels
+from services.sidecar.admin.backend_loggers import BackendFramework, BackendLoggers, LoggerLevel
+from services.sidecar.faults import Fault
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import WITHIN_SECONDS, Json, Kafka, SidecarWorld, started
@@ -27,9 +29,11 @@ class Backend:
     loggers: list[Json] = field(default_factory=lambda: [{"name": "ROOT", "level": "WARN"}])
     health: int = 200
     pushed: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     address: str = ""
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        self.asked.append(f"{method} {path}")
         match method, path.partition("?")[0]:
             case "GET", "/health":
                 return self.health, "OK"
@@ -38,6 +42,8 @@ class Backend:
             case "POST", "/adm/logger":
                 self.loggers = json.loads(body)
                 return 200, self.loggers
+            case "POST", spring if spring.startswith("/actuator/"):
+                return 204, None
             case "POST", "/api/v2/write":
                 self.pushed.append(body.decode())
                 return 204, None
@@ -141,6 +147,18 @@ def test_calls_on_loggers_go_on_to_the_backend(admin: httpx.Client, backend: Bac
     wanted = [{"name": "com.shop", "level": "DEBUG"}]
     assert admin.post("/adm/logger", json=wanted, headers=through).json() == wanted
     assert backend.loggers == wanted
+
+
+async def test_a_name_of_a_logger_leads_nowhere_else_in_the_backend(backend: Backend) -> None:
+    loggers = BackendLoggers(backend.address, BackendFramework.SPRING_BOOT, WITHIN_SECONDS)
+    try:
+        await loggers.set([LoggerLevel("com.shop", "DEBUG"), LoggerLevel("../shutdown?now", "DEBUG")])
+        with pytest.raises(Fault, match="no name of a logger"):
+            await loggers.set([LoggerLevel("com.shop", "INFO"), LoggerLevel("..", "INFO")])
+    finally:
+        await loggers.close()
+    asked = [one for one in backend.asked if "actuator" in one]
+    assert asked == ["POST /actuator/loggers/com.shop", "POST /actuator/loggers/..%2Fshutdown%3Fnow"]
 
 
 def test_log_lines_are_found_by_logger_level_and_time(admin: httpx.Client) -> None:
