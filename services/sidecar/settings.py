@@ -24,6 +24,7 @@ from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.original.translation import original_config
 from services.sidecar.security.trust import TokenIssuer, is_loopback
 
+HTTP_ADDRESS = r"^https?://([^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?([/?][^\s#]*)?$"
 DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 
 
@@ -105,7 +106,8 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """Of TLS to the registry, in PEM: who signs its certificate, and what the sidecar shows for itself."""
     schema_registry_timeout_ms: PositiveInt = 2_000
     schema_registry_attempts: int = Field(default=2, ge=1, le=10)
-    """How long one attempt to ask the registry may take, and how many there are."""
+    """How long one attempt to ask the registry may take, and how many there are. Together less than the 5 s that a read
+    waits for its consumer, or that says that it is busy, in place of what is the matter."""
     schema_cache_size: PositiveInt = 1_000
     """Schemas that are kept, each with what reads and writes its values."""
     schema_latest_ttl_ms: PositiveInt = 300_000
@@ -203,7 +205,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     config_reload_enabled: bool = True
     logging_downstream_enabled: bool = False
     """Whether calls on loggers with `X-Adm-PassThrough: true` go to the backend."""
-    downstream_host: str = "http://localhost:8081"
+    downstream_host: str = Field(default="http://localhost:8081", pattern=HTTP_ADDRESS)
     """The backend beside this sidecar."""
     downstream_framework: BackendFramework = BackendFramework.LIGHT4J
     """Whose way of asking for loggers the backend speaks: Light4j or SpringBoot."""
@@ -212,7 +214,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """Whether faults on purpose can be set."""
     statistics_interval_ms: int = Field(default=15_000, ge=0)
     """How often Kafka clients report librdkafka's own statistics, for the metrics; 0 is never."""
-    influx_url: str = ""
+    influx_url: str = Field(default="", pattern=f"^$|{HTTP_ADDRESS}")
     """Where metrics are pushed to, as line protocol: http://HOST:8086/api/v2/write?org=O&bucket=B; empty: nowhere."""
     influx_token: SecretStr = SecretStr("")
     influx_interval_ms: PositiveInt = 60_000
