@@ -7,7 +7,7 @@ from services.sidecar.formats.avro import codec_of as avro_codec_of
 from services.sidecar.formats.json_schema import codec_of as json_codec_of
 from services.sidecar.formats.schema_formats import CodecFactory, SchemaFormats
 from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
-from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry
+from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry, load_client
 from services.sidecar.schemas.schema import SchemaKind
 from services.sidecar.settings import SidecarSettings
 
@@ -32,6 +32,7 @@ def schema_formats(settings: SidecarSettings) -> SchemaFormats | None:
     """The formats with schemas; None when no registry is configured."""
     if not settings.schema_registry_url:
         return None
+    load_client()
     schemas = KnownSchemas(
         SchemaRegistry(registry_access(settings)),
         KeepingLimits(settings.schema_cache_size, settings.schema_latest_ttl_ms / 1000),
