@@ -85,6 +85,8 @@ class Sidecar:
             *self._entrance.tasks(),
             *self._administration.start(),
         ]
+        for _, bound in self._servers:
+            bound.listen()  # from now on nobody is refused; the servers themselves begin in a moment
         self._serving = [
             asyncio.create_task(server.serve(sockets=[bound]), name="http") for server, bound in self._servers
         ]

@@ -191,7 +191,11 @@ class Membership:
         return self._fault.description if self._fault is not None else "; ".join(self._missing_topics.values())
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leaves the group; a static member stays in it for its session."""
+        if self.interest.is_shared and self.assigned_at is None:
+            # a subscription that librdkafka has put off until it has left the one before would end this process
+            # (assertion in rd_kafka_cgrp_destroy_final, librdkafka 2.16)
+            self.client.unsubscribe()
         self.client.close()
 
     def _leave(self) -> None:

@@ -108,3 +108,11 @@ def test_an_operator_reads_its_log_lines_and_ends_it(kafka: Kafka) -> None:
             answer = http.request("DELETE", "/adm/shutdown")
             assert answer.json().keys() == {"time", "serviceId", "tag"}
         assert running.wait(WITHIN_SECONDS) == 0
+
+
+def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with process(free_block(2), bootstrap_servers=NOWHERE, state_dir=str(tmp_path / "taken")) as running:
+        assert running.wait(WITHIN_SECONDS) == 1
+        assert running.stderr is not None
+        assert f"cannot keep instances in {tmp_path / 'taken'} (state_dir)" in running.stderr.read()

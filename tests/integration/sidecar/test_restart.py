@@ -1,6 +1,5 @@
 """Consumer instances outlive their sidecar: the process ends, another one begins, the backend goes on."""
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Iterator
@@ -15,8 +14,6 @@ import structlog
 from mesh.rpc import events
 from services.sidecar import metrics
 from services.sidecar.control import link
-from services.sidecar.process import running
-from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.held_control import HeldControl
@@ -231,35 +228,29 @@ def test_a_younger_process_elsewhere_is_given_way_to_when_control_hears_it(
     assert '"c1"' in kept(tmp_path)
 
 
-def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
-    settings = SidecarSettings.model_validate(
-        {"listen": "127.0.0.1:0", "state_dir": tmp_path / "taken", "control_address": "", "bootstrap_servers": NOWHERE}
-    )
-
-    async def life() -> None:
-        async with running(settings):
-            raise AssertionError("it began")
-
-    with pytest.raises(OSError, match=r"cannot keep instances in .*taken \(state_dir\).*set state_dir empty"):
-        asyncio.run(life())
+def open_files(folder: Path) -> list[str]:
+    """The files of a folder that this process has open."""
+    links = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return sorted(each.name for each in links if each.is_relative_to(folder))
 
 
-def test_restarts_leave_no_file_open(kafka: Kafka, orders: str, group: str, tmp_path: Path) -> None:
-    def open_files() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
+def test_of_the_state_folder_only_the_lock_is_held_open(kafka: Kafka, group: str, tmp_path: Path) -> None:
+    for number in range(3):
+        with sidecar_on(tmp_path, kafka.bootstrap) as sidecar:
+            sidecar.create(group, f"c{number}")
+            assert open_files(tmp_path) == ["lock"]
+            assert value_of(metrics.instances) == number + 1
+    assert open_files(tmp_path) == []
 
-    def life(bootstrap: str) -> None:
-        with sidecar_on(tmp_path, bootstrap) as sidecar:
-            assert value_of(metrics.instances) == 3
-            assert subscriptions(instance, sidecar).status_code == 200
 
-    with sidecar_on(tmp_path, kafka.bootstrap) as sidecar:
-        for name in ("c1", "c2", "c3"):
-            instance = sidecar.create(group, name)
-            instance.subscribe(orders)
-    life(kafka.bootstrap)
-    before = open_files()
-    for _ in range(2):
-        life(kafka.bootstrap)
-    wait_until(lambda: open_files() <= before, "no more files are open than before")
+def test_an_instance_that_has_just_subscribed_anew_is_closed(
+    sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str
+) -> None:
+    """The client has put the second subscription off until it has left the first."""
+    instance = sidecar.create(group, "c1")
+    instance.subscribe(orders)
+    kafka.write(orders, {"value": "1"})
+    instance.read_all(1, timeout=5_000)
+    instance.subscribe(orders)
+    assert instance.delete().status_code == 204
+    assert sidecar.http.get("/health/liveness").text == "OK"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,25 +179,40 @@ def backend(address: str) -> httpx.Client:
     return httpx.Client(base_url=address, timeout=WITHIN_SECONDS, event_hooks={"response": [conformance.check]})
 
 
+def settings_of(bootstrap: str, **settings: object) -> SidecarSettings:
+    """What sidecars of tests have in common."""
+    return SidecarSettings.model_validate(
+        {
+            "listen": "127.0.0.1:0",
+            "bootstrap_servers": bootstrap,
+            "control_address": "",
+            "state_dir": "",
+            "name": "sidecar-test",
+            "request_timeout_ms": 10_000,
+            **settings,
+        }
+    )
+
+
+@contextlib.asynccontextmanager
+async def started_here(bootstrap: str, **settings: object) -> AsyncIterator[SidecarWorld]:
+    """A sidecar on this loop, beside another service; call it from other threads."""
+    async with running(settings_of(bootstrap, **settings)) as sidecar:
+        with httpx.Client(base_url=f"http://127.0.0.1:{sidecar.port}", timeout=WITHIN_SECONDS) as http:
+            yield SidecarWorld(sidecar, http)
+
+
 @contextlib.contextmanager
 def started(bootstrap: str, **settings: object) -> Iterator[SidecarWorld]:
     """A sidecar that serves within the context; when it ends, it has stopped as the process does."""
-    chosen = {
-        "listen": "127.0.0.1:0",
-        "bootstrap_servers": bootstrap,
-        "control_address": "",
-        "state_dir": "",
-        "name": "sidecar-test",
-        "request_timeout_ms": 10_000,
-        **settings,
-    }
+    chosen = settings_of(bootstrap, **settings)
     loop = asyncio.new_event_loop()
     up = threading.Event()
     sidecars: list[Sidecar] = []
     stopping = asyncio.Event()
 
     async def life() -> None:
-        async with running(SidecarSettings.model_validate(chosen)) as sidecar:
+        async with running(chosen) as sidecar:
             sidecars.append(sidecar)
             up.set()
             await stopping.wait()
