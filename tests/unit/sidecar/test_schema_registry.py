@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from services.sidecar.schema_registry import registry_access, schema_formats
+from services.sidecar.schemas.questions import ById
 from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry
 from services.sidecar.schemas.schema import (
     Reference,
@@ -18,6 +20,7 @@ from services.sidecar.schemas.schema import (
     SchemaKind,
     UnknownSchemaError,
 )
+from services.sidecar.settings import SidecarSettings
 from tests.fixtures.certificates import Authority
 from tests.fixtures.small_registry import SmallRegistry
 
@@ -192,3 +195,32 @@ def test_tls_both_ways(tmp_path: Path) -> None:
 def test_a_certificate_that_is_not_there_is_no_surprise(small: SmallRegistry) -> None:
     with pytest.raises(RegistryUnavailableError, match="cannot be asked"):
         asking(small.url, ca_location="/nowhere/ca.pem").by_id(3)
+
+
+def test_all_of_it_is_settings(small: SmallRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_MESH_SIDECAR_SCHEMA_REGISTRY_URL", small.url)
+    monkeypatch.setenv("KAFKA_MESH_SIDECAR_SCHEMA_REGISTRY_USER_INFO", "${env:REGISTRY_LOGIN}")
+    monkeypatch.setenv("REGISTRY_LOGIN", "sidecar:hunter2")
+    small.schemas[3], small.user_info = STRING, "sidecar:hunter2"
+    formats = schema_formats(SidecarSettings(schema_registry_timeout_ms=30_000))
+    assert formats is not None
+    assert formats.find_writer(ById(3), None).encoder()("k") == b"\x00\x00\x00\x00\x03\x02k"
+
+
+def test_each_setting_has_its_place() -> None:
+    names = {
+        "ca_location": "ca.pem",
+        "certificate_location": "own.pem",
+        "key_location": "own.key",
+        "key_password": "${env:KEY_PASSWORD}",
+        "token": "${file:/token}",
+        "cluster": "lsrc-1",
+    }
+    given = {f"schema_registry_{name}": value for name, value in names.items()}
+    settings = SidecarSettings.model_validate({"schema_registry_url": "https://registry.example", **given})
+    access = registry_access(settings)
+    assert {name: getattr(access, name) for name in names} == names
+
+
+def test_no_address_no_formats() -> None:
+    assert schema_formats(SidecarSettings()) is None
