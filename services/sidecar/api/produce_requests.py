@@ -19,6 +19,7 @@ from services.sidecar.producing.records import (
     Side,
 )
 from services.sidecar.schemas.schema import Reference
+from services.sidecar.security.callers import Caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,18 @@ class HeaderPolicy:
         )
 
 
-def produce_request(topic: str, members: Mapping[str, Any]) -> ProduceRequest:
-    """A body, validated before, as a request."""
-    return ProduceRequest(
+def produce_request(topic: str, members: Mapping[str, Any], caller: Caller) -> ProduceRequest:
+    """A body, validated before, as a request. Fault when it registers what is not for the caller to register."""
+    request = ProduceRequest(
         topic=topic,
         key=_side("key", members),
         value=_side("value", members),
         records=[record_request(given) for given in members["records"]],
     )
+    for side in (request.key, request.value):
+        if side.schema.raw is not None and side.schema.subject is not None:
+            caller.check_registers(side.schema.subject)
+    return request
 
 
 def _side(name: str, members: Mapping[str, Any]) -> Side:

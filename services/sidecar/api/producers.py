@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.cloud_events import carries_events, event_records, said_beside_body
 from services.sidecar.api.contract import CONTRACT, operation_of, parameters
 from services.sidecar.api.produce_answers import Verdict, answer, produce_answer, produce_body, verdict
@@ -114,4 +115,5 @@ def transaction_answer(answered: Answered) -> Response:
 
 
 def _asked(request: Request, body: bytes) -> ProduceRequest:
-    return produce_request(request.path_params["topic"], operation_of(request).body(parsed(request, body)))
+    members = operation_of(request).body(parsed(request, body))
+    return produce_request(request.path_params["topic"], members, caller_of(request))

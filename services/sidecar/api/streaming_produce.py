@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from services.sidecar import json_text, metrics
+from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.contract import Operation, operation_of, parameters
 from services.sidecar.api.lines import Lines
 from services.sidecar.api.produce_answers import outcome, produce_answer
@@ -135,6 +136,7 @@ class _Stream:
         limits: StreamLimits,
     ) -> None:
         self._topic: str = request.path_params["topic"]
+        self._caller = caller_of(request)
         self._operation: Operation = operation_of(request)
         self._chunks = request.stream()
         self._formats = {name: value for name, value in parameters(request).items() if name in _FORMATS}
@@ -167,10 +169,13 @@ class _Stream:
         why = ""
         try:
             async for lines in self._arriving():
+                self._caller.check_goes_on()
                 await self._take(lines)
-        except Fault as fault:  # of the head
-            self.begun.set_exception(fault)
-            return
+        except Fault as fault:
+            if not self.begun.done():  # of the head
+                self.begun.set_exception(fault)
+                return
+            why = fault.description
         except ClientDisconnect:
             pass
         except TimeoutError:
@@ -255,7 +260,7 @@ class _Stream:
     async def _begin(self, head: dict[str, Any]) -> BatchEncoder:
         """Fault, for the whole request, when this is no way to write records."""
         members = self._operation.body({**self._formats, **head, "records": []})
-        request = produce_request(self._topic, members)
+        request = produce_request(self._topic, members, self._caller)
         encoder = await self._serializer.encoder(self._topic, request.key, request.value)
         self.begun.set_result(None)
         return encoder

@@ -49,9 +49,10 @@ class TransactionEndpoints:
         members: list[Mapping[str, Any]] = operation_of(request).body(parsed(request, body))["topics"]
         headers = HeaderWriter(self._headers.of(request.headers))
         topics = [str(one["topic"]) for one in members]
-        caller_of(request).check_writes(topics)
+        caller = caller_of(request)
+        caller.check_writes(topics)
         parts = [
-            await self._serializer.serialize(produce_request(topic, one), headers)
+            await self._serializer.serialize(produce_request(topic, one, caller), headers)
             for topic, one in zip(topics, members, strict=True)
         ]
 

@@ -129,7 +129,11 @@ class Caller:
             text = f"Not every topic that fits {expression!r} may be read by this token, only {self.reads}"
             raise _mismatch(f"{text}; an expression has to begin as they do, with dots written \\\\.")
 
-    def check_goes_on(self, topics: Iterable[str]) -> None:
+    def check_registers(self, subject: str) -> None:
+        """Fault when a subject of the schema registry is named after a topic that this caller may not write to."""
+        self.check_writes([subject.removesuffix("-value").removesuffix("-key")])
+
+    def check_goes_on(self, topics: Iterable[str] = ()) -> None:
         """As `check_reads`, for what is given to a caller who has come some time ago: the token may have expired."""
         if self.expires_at <= time.time():
             raise Fault(FaultKind.AUTH_TOKEN_EXPIRED, EXPIRED)

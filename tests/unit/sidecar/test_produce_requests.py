@@ -11,13 +11,14 @@ from services.sidecar.formats import Format
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.records import Outgoing
 from services.sidecar.producing.serializing import Serializer
+from services.sidecar.security.callers import ANYONE
 
 PRODUCE = CONTRACT.operations["produce"]
 STRINGS = Serializer(Format.STRING, Format.STRING)
 
 
 def records_of(body: object) -> list[Outgoing]:
-    asked = produce_request("apples", PRODUCE.body(body))
+    asked = produce_request("apples", PRODUCE.body(body), ANYONE)
     return asyncio.run(STRINGS.serialize(asked, HeaderWriter(RequestHeaders()))).records
 
 
