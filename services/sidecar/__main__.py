@@ -9,6 +9,7 @@ import structlog
 from mesh.lifecycle import Lifecycle, run
 from mesh.settings import load
 from mesh.telemetry import configure_logging
+from services.sidecar import log_levels
 from services.sidecar.process import serve
 from services.sidecar.settings import SidecarSettings
 
@@ -30,6 +31,7 @@ def main(argv: list[str] | None = None) -> None:
         os.environ[ORIGINAL_CONFIG] = folder
     settings = load(SidecarSettings, argv, options=options)
     configure_logging("sidecar", level=settings.log_level)
+    log_levels.quieten()
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 50, 50)
     for text in settings.original_warnings:
         log.warning("the original's configuration", folder=str(settings.original_config_dir), text=text)

@@ -1,6 +1,7 @@
-"""Whether this sidecar can do its work, check by check: acknowledgements are read, Kafka answers, the backend answers."""
+"""Whether this sidecar can do its work, check by check: acknowledgements are read, Kafka and the backend answer."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,17 +19,34 @@ Check = Callable[[], Awaitable[str | None]]
 
 
 class BackendProbe:
-    """Asks the backend beside this sidecar for its own health."""
+    """Asks the backend beside this sidecar for its own health: once a second, however many ask."""
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
+        self._clock = clock
         self._timeout = timeout
+        self._client = httpx.AsyncClient(timeout=timeout)
+        self._lock = asyncio.Lock()
+        self._asked_at = -math.inf
+        self._fault: str | None = None
 
     async def fault(self) -> str | None:
         """Why it is not well; None when it is."""
+        async with self._lock:
+            if self._clock() - self._asked_at >= FRESH_SECONDS:
+                self._fault = await self._ask()
+                self._asked_at = self._clock()
+            return self._fault
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _ask(self) -> str | None:
         try:
-            async with httpx.AsyncClient(timeout=self._timeout) as client, client.stream("GET", self._url) as answer:
+            async with asyncio.timeout(self._timeout), self._client.stream("GET", self._url) as answer:
                 status = answer.status_code
+        except TimeoutError:
+            return f"the backend does not answer within {self._timeout:g} s"
         except httpx.HTTPError as error:
             return f"the backend does not answer: {str(error) or type(error).__name__}"
         return None if status < httpx.codes.BAD_REQUEST else f"the backend's health answers {status}"
@@ -49,15 +67,20 @@ class Health:
         self._producer = producer
         self._timeout = timeout
         self._lock = asyncio.Lock()
-        self._asked_at = -FRESH_SECONDS
+        self._asked_at = -math.inf
         self._fault: str | None = None
         self._checks: dict[str, Check] = {"kafka": self.kafka_fault}
+        self._backend = backend
         if backend is not None:
             self._checks["backend"] = backend.fault
 
     def add(self, name: str, check: Check) -> None:
         """One more thing that readiness rests on."""
         self._checks[name] = check
+
+    async def close(self) -> None:
+        if self._backend is not None:
+            await self._backend.close()
 
     def liveness(self) -> dict[str, str | None]:
         """What only a restart can cure, by check."""

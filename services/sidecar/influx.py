@@ -18,7 +18,7 @@ from services.sidecar import metrics
 
 PREFIX = "kafka_mesh_sidecar_"
 PUSH_SECONDS = 10.0
-"""Bound of one push."""
+"""Bound of one request."""
 MAX_LINES_PER_PUSH = 5_000
 """A body stays below what servers take; the rest goes into the next request of the same push."""
 _TAG_ESCAPES = str.maketrans({",": r"\,", "=": r"\=", " ": r"\ ", "\n": r"\ "})
@@ -59,9 +59,8 @@ class InfluxPush:
         for start in range(0, len(found), MAX_LINES_PER_PUSH):
             body = "\n".join(found[start : start + MAX_LINES_PER_PUSH]) + "\n"
             try:
-                answer = await self._client.post(self._url, content=body.encode())
-                answer.raise_for_status()
-            except httpx.HTTPError as error:
+                await self._send(body.encode())
+            except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
                 metrics.influx_pushes.labels("failed").inc()
                 log.warning("metrics were not pushed", reason=_reason(error))
                 return
@@ -70,8 +69,13 @@ class InfluxPush:
     async def close(self) -> None:
         await self._client.aclose()
 
+    async def _send(self, body: bytes) -> None:
+        """What the server has to say beyond its status is not read: it has no bound."""
+        async with asyncio.timeout(PUSH_SECONDS), self._client.stream("POST", self._url, content=body) as answer:
+            answer.raise_for_status()
 
-def _reason(error: httpx.HTTPError) -> str:
+
+def _reason(error: Exception) -> str:
     """Without the address: credentials may be in it."""
     if isinstance(error, httpx.HTTPStatusError):
         return f"status {error.response.status_code}"

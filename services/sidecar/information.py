@@ -27,7 +27,8 @@ ANYWHERE = ("192.0.2.1", 9)
 """An address for examples (RFC 5737): connecting a datagram socket sends nothing, and shows the way out."""
 
 _SECRET_NAME = re.compile(r"password|secret|token|credential|private|jaas|api_?key", re.IGNORECASE)
-_LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_LOGIN_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)|(?<=[?&]p=)[^&\s]+|(?<=[?&]u=)[^&\s]+")
+"""Before the host, or as InfluxDB 1 takes it: `?u=NAME&p=PASSWORD`."""
 _STARTED = time.time()
 
 

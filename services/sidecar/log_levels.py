@@ -12,6 +12,9 @@ MAX_LOGGERS = 1_000
 """Python never forgets a logger, so levels are given to so many at most."""
 MAX_NAME_LENGTH = 200
 
+QUIET = ("httpx", "httpx2")
+"""They log the address of each request at INFO, and an address may hold a login."""
+
 _LEVELS = {
     "DEBUG": logging.DEBUG,
     "INFO": logging.INFO,
@@ -28,6 +31,12 @@ _WORDS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 class UnknownLevelError(ValueError):
     """A level or a logger that cannot be; says which, and what can."""
+
+
+def quieten() -> None:
+    """Libraries that say too much say it only when they are told to, by name."""
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def levels() -> dict[str, str]:

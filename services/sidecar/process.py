@@ -106,6 +106,7 @@ class Sidecar:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._continuity.close()
         await self._administration.close()
+        await self.health.close()
         await self._entrance.close()
         self._serializer.close()
 

@@ -84,7 +84,9 @@ class GroupLag(Collector):
         self._sources.append(source)
 
     def remove(self, source: LagSource) -> None:
-        self._sources.remove(source)
+        """One that was never added is none to remove."""
+        if source in self._sources:
+            self._sources.remove(source)
 
     def collect(self) -> Iterable[Metric]:
         sums: dict[tuple[str, str], int] = {}

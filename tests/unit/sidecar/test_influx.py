@@ -2,9 +2,11 @@
 
 import math
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from services.sidecar.influx import lines
+from services.sidecar import metrics
+from services.sidecar.influx import InfluxPush, lines
 
 
 def test_each_sample_is_a_line_with_its_tags_and_time() -> None:
@@ -28,3 +30,13 @@ def test_metrics_of_other_parts_stay_here() -> None:
     registry = CollectorRegistry()
     Gauge("python_info", "-", registry=registry).set(1)
     assert list(lines(registry, {}, 17)) == []
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:1/write", "nowhere"])
+async def test_a_push_that_fails_is_counted_and_ends_nothing(url: str) -> None:
+    push = InfluxPush(url, interval_seconds=1, token="", tags={})
+    failed = metrics.influx_pushes.labels("failed")
+    [before] = [each.samples[0].value for each in failed.collect()]
+    await push.push()
+    await push.close()
+    assert [each.samples[0].value for each in failed.collect()] == [before + 1]

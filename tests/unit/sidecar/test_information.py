@@ -21,7 +21,7 @@ class Registry(BaseModel):
 class Settings(BaseModel):
     value_format: Format = Format.JSON
     queue_ms: int = 5
-    servers: tuple[str, ...] = ("a:1", "ssl://mesh:s3cret@b:2")
+    servers: tuple[str, ...] = ("a:1", "ssl://mesh:s3cret@b:2", "http://c/write?db=d&u=mesh&p=s3cret&n=1")
     kafka_properties: dict[str, SecretStr] = {"sasl.password": SecretStr("s3cret"), "empty": SecretStr("")}
     registry: Registry = Registry()
     extra: dict[str, str] = {"client_secret": "s3cret", "acks": "all"}
@@ -32,7 +32,7 @@ def test_settings_are_shown_without_their_secrets() -> None:
     assert shown == {
         "value_format": "json",
         "queue_ms": 5,
-        "servers": ["a:1", "ssl://*@b:2"],
+        "servers": ["a:1", "ssl://*@b:2", "http://c/write?db=d&u=*&p=*&n=1"],
         "kafka_properties": {"sasl.password": "*", "empty": ""},
         "registry": {
             "url": "https://*@registry:8081",

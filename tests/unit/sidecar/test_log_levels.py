@@ -53,3 +53,10 @@ def test_all_are_set_or_none(wanted: dict[str, str], said: str) -> None:
     with pytest.raises(UnknownLevelError, match=said):
         set_levels(wanted)
     assert log_levels.levels()[APPLES] == "INFO"
+
+
+def test_libraries_that_log_addresses_are_quiet_until_they_are_named() -> None:
+    log_levels.quieten()
+    log_levels.set_levels({"ROOT": "DEBUG"})
+    assert log_levels.level_of("httpx") == log_levels.level_of("httpx2") == "WARNING"
+    assert log_levels.set_levels({"httpx": "INFO"})["httpx"] == "INFO"

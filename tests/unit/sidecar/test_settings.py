@@ -121,3 +121,17 @@ def test_issuers_are_told_apart() -> None:
 def test_tls_that_is_not_whole_is_refused(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         SidecarSettings.model_validate(settings)
+
+
+@pytest.mark.parametrize("address", ["localhost:8081", "http://[", "ftp://backend", "http://a b", "http://"])
+@pytest.mark.parametrize("name", ["influx_url", "downstream_host"])
+def test_what_is_asked_over_http_has_an_address(name: str, address: str) -> None:
+    with pytest.raises(ValidationError, match=name):
+        SidecarSettings.model_validate({name: address})
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[::1]:8086/api/v2/write?org=o&bucket=b", "https://u:p@influx.example/write?db=d"]
+)
+def test_addresses_have_ports_paths_and_queries(address: str) -> None:
+    assert SidecarSettings(influx_url=address).influx_url == address
