@@ -59,7 +59,8 @@ class Administration:
             backend=self._backend,
             shut_down=shut_down,
         )
-        self._kafka = AdminKafkaEndpoints(settings, instances, Topics(client_properties(settings)))
+        self._topics = Topics(client_properties(settings))
+        self._kafka = AdminKafkaEndpoints(settings, instances, self._topics)
         self._lags = partial(_lags, instances)
 
     def routes(self) -> list[Route]:
@@ -78,6 +79,7 @@ class Administration:
         group_lag.remove(self._lags)
         logging.getLogger().removeHandler(self._log_memory)
         await self._held_memory.end()
+        self._topics.close()
         if self._backend is not None:
             await self._backend.close()
         if self._influx is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -51,18 +52,22 @@ class TopicsUnavailableError(Exception):
 
 
 class Topics:
-    """Asks Kafka, with a client that is made when somebody first asks."""
+    """Asks Kafka, with a client that is made when somebody first asks.
+
+    On a thread of its own: while Kafka is away questions wait, and whatever else needs a thread must not wait for them.
+    """
 
     def __init__(self, properties: dict[str, Any]) -> None:
-        self._properties = properties
+        self._properties = {**properties, "allow.auto.create.topics": False}  # a question makes no topic
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="topics")
 
     async def all(self) -> list[TopicSummary]:
-        found = await _asked(lambda: self._admin.list_topics(timeout=LIST_SECONDS).topics)
+        found = await self._asked(lambda: self._admin.list_topics(timeout=LIST_SECONDS).topics)
         return [TopicSummary(name, len(topic.partitions)) for name, topic in sorted(found.items())]
 
     async def one(self, name: str) -> TopicDetail | None:
         """None when there is none of this name."""
-        found: dict[str, TopicMetadata] = await _asked(lambda: self._admin.list_topics(name, LIST_SECONDS).topics)
+        found: dict[str, TopicMetadata] = await self._asked(lambda: self._admin.list_topics(name, LIST_SECONDS).topics)
         topic = found.get(name)
         if topic is None or (topic.error is not None and topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
             return None
@@ -80,13 +85,17 @@ class Topics:
             ],
         )
 
+    def close(self) -> None:
+        """What was asked is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
     @cached_property
     def _admin(self) -> AdminClient:
         return AdminClient(self._properties)
 
     async def _offsets(self, topic: str, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(topic, one): spec for one in partitions}
-        futures = await _asked(lambda: self._admin.list_offsets(asked, request_timeout=LIST_SECONDS))
+        futures = await self._asked(lambda: self._admin.list_offsets(asked, request_timeout=LIST_SECONDS))
         results = await asyncio.gather(*map(asyncio.wrap_future, futures.values()), return_exceptions=True)
         return {
             place.partition: result.offset
@@ -94,10 +103,9 @@ class Topics:
             if not isinstance(result, BaseException)
         }
 
-
-async def _asked(question: Callable[[], T]) -> T:
-    """Asked on a thread: the client blocks until it is answered."""
-    try:
-        return await asyncio.to_thread(question)
-    except KafkaException as error:
-        raise TopicsUnavailableError(f"Kafka does not answer: {error.args[0].str()}") from None
+    async def _asked(self, question: Callable[[], T]) -> T:
+        """The client blocks until it is answered."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, question)
+        except KafkaException as error:
+            raise TopicsUnavailableError(f"Kafka does not answer: {error.args[0].str()}") from None
