@@ -1,5 +1,6 @@
 """Puts together what writes to Kafka: one producer for all, transactions beside it, and who takes requests for them."""
 
+import time
 from functools import partial
 
 from starlette.routing import Route
@@ -73,6 +74,7 @@ class Production:
 
     async def stop(self, timeout: float) -> None:
         """Waits for what is on the way; what is not acknowledged after `timeout` seconds fails."""
+        until = time.monotonic() + timeout
         await self._transactions.stop(timeout)
-        await self.producer.stop(timeout)
+        await self.producer.stop(max(until - time.monotonic(), 0))
         await self._audit.stop(0)

@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from prometheus_client import REGISTRY
 
+from services.sidecar.producing.client import ProducerClient
 from services.sidecar.producing.delivery import failed
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.records import DeliveryError, Failed, Outgoing
@@ -68,6 +69,24 @@ async def test_after_a_fatal_error_a_new_client_takes_over() -> None:
     assert sender.is_alive
     await sender.stop(0.1)
     await again
+
+
+@pytest.mark.parametrize("inside_a_callback", [False, True])
+async def test_a_fatal_error_that_breaks_out_of_a_poll_is_not_missed(inside_a_callback: bool) -> None:
+    """So does the client with fatal errors, whatever call serves events just then."""
+    told: list[str] = []
+    client = ProducerClient(NOWHERE, lambda: told.append("fatal"))
+    fatal = KafkaException(KafkaError(KafkaError._FATAL, "fenced", fatal=True))
+
+    def poll(timeout: float) -> None:
+        if inside_a_callback:
+            raise SystemError("returned a result with an exception set") from fatal
+        raise fatal
+
+    client._serve(poll, 0)
+    assert told == ["fatal"]
+    client.end(0)
+    assert client.join(10)
 
 
 @pytest.mark.parametrize("name", ["", "bad topic", "a/b", "..", "x" * 250])
