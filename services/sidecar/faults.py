@@ -88,7 +88,7 @@ class Violation:
 
 
 def refused(violations: Sequence[Violation]) -> Fault:
-    """The contract's own wording for a request that does not fit its schema: the first violation in words, all as data."""
+    """The contract's own wording for a request that does not fit: the first violation in words, all as data."""
     first = violations[0]
     return Fault(
         FaultKind.VALIDATOR_SCHEMA,
