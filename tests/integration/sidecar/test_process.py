@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 
+from services.sidecar.identity import Claim, Incarnation
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import NOWHERE, WITHIN_SECONDS, Instance, Kafka
@@ -116,3 +117,17 @@ def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         assert running.wait(WITHIN_SECONDS) == 1
         assert running.stderr is not None
         assert f"cannot keep instances in {tmp_path / 'taken'} (state_dir)" in running.stderr.read()
+
+
+def test_nobody_is_served_before_the_instances_are_back(kafka: Kafka, tmp_path: Path) -> None:
+    """Here because another process of the name does not give way yet."""
+    port = free_block(2)
+    elder = Claim(tmp_path / "sidecar-1", Incarnation(1, "elder"))
+    elder.stake()
+    assert elder.lock()
+    with process(port, bootstrap_servers=kafka.bootstrap, state_dir=str(tmp_path), takeover_timeout_ms="60000"):
+        wait_until(lambda: page(f"http://127.0.0.1:{port + 1}/ready") == "starting\n", "it starts")
+        wait_until(elder.is_lost, "it claims the folder")
+        assert page(f"http://127.0.0.1:{port}/health/liveness") == ""
+        elder.let_go()
+        wait_until(lambda: page(f"http://127.0.0.1:{port + 1}/ready") == "ready\n", "it is ready")
