@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client import Counter, Gauge
@@ -63,9 +63,7 @@ class Kafka:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.auto.commit": False})
         try:
             partitions = consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions
-            ends = {
-                one: consumer.get_watermark_offsets(TopicPartition(topic, one), WITHIN_SECONDS)[1] for one in partitions
-            }
+            ends = {one: _end(consumer, TopicPartition(topic, one)) for one in partitions}
             assert sum(ends.values()) == count
             consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
             messages = consumer.consume(count, timeout=WITHIN_SECONDS) if count else []
@@ -93,6 +91,18 @@ class Kafka:
             return int(found.offset)
         finally:
             consumer.close()
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    """Where the next record would go. The leader of a new topic may not know yet that it is one."""
+    deadline = time.monotonic() + WITHIN_SECONDS
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, WITHIN_SECONDS)[1])
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 @dataclass(frozen=True)
