@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,10 +18,9 @@ from services.sidecar.admin.backend_loggers import BackendLoggers, LoggerLevel
 from services.sidecar.admin.log_memory import LogMemory, LogQuery
 from services.sidecar.admin.modules import Modules
 from services.sidecar.api.contract import CONTRACT, operation_of, parameters
-from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.requests import body_of, checked_body, parsed
 from services.sidecar.api.status import json_response
 from services.sidecar.faults import Fault, FaultKind, invalid
-from services.sidecar.information import information
 from services.sidecar.settings import SidecarSettings
 
 PASS_THROUGH = "X-Adm-PassThrough"
@@ -38,6 +39,7 @@ class AdminEndpoints:
         modules: Modules,
         assaults: Assaults,
         backend: BackendLoggers | None,
+        information: Callable[[], Mapping[str, Any]],
         shut_down: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -45,6 +47,7 @@ class AdminEndpoints:
         self._modules = modules
         self._assaults = assaults
         self._backend = backend
+        self._information = information
         self._shut_down = shut_down
 
     def routes(self) -> list[Route]:
@@ -63,7 +66,7 @@ class AdminEndpoints:
     async def get_server_info(self, request: Request) -> Response:
         if not self._settings.info_enabled:
             raise Fault(FaultKind.SERVER_INFO_DISABLED, "Server info is disabled (info_enabled).")
-        return json_response(information(self._settings))
+        return json_response(await asyncio.to_thread(self._information))
 
     async def get_loggers(self, request: Request) -> Response:
         self._check_loggers_enabled()
@@ -111,9 +114,8 @@ class AdminEndpoints:
 
     async def reload_modules(self, request: Request) -> Response:
         self._check_reload_enabled()
-        body = await body_of(request, self._settings.max_request_bytes)
-        asked = operation_of(request).body(parsed(request, body)) if body else []
-        return json_response(await self._modules.reload(asked))
+        asked = await checked_body(request, self._settings.max_request_bytes)
+        return json_response(await self._modules.reload(asked or []))
 
     async def shutdown(self, request: Request) -> Response:
         self._shut_down()
@@ -131,7 +133,7 @@ class AdminEndpoints:
         known = self._assaults.shown()
         if name not in known:
             raise invalid("/assault", f"{name[:100]!r} is none of {', '.join(known)}")
-        given = operation_of(request).body(parsed(request, await body_of(request, self._settings.max_request_bytes)))
+        given = await checked_body(request, self._settings.max_request_bytes)
         try:
             return json_response(self._assaults.set(name, given).shown())
         except ValueError as error:

@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import asdict
 from typing import Any
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from services.sidecar.admin.topics import Topics, TopicsUnavailableError
 from services.sidecar.api.consumers import epoch_ms
-from services.sidecar.api.contract import CONTRACT, operation_of, parameters
-from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.contract import CONTRACT, parameters
+from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.records import AtOffset, AtTime, Edge, Place, SeekTarget
+from services.sidecar.control.messages import resource_name
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.orders import Orders
 from services.sidecar.settings import SidecarSettings
 
 DEFAULT_DRAIN_MS = 30_000
+
+log = structlog.get_logger(__name__)
 
 
 class AdminKafkaEndpoints:
     """What this sidecar does with Kafka."""
 
-    def __init__(self, settings: SidecarSettings, instances: Instances, topics: Topics) -> None:
+    def __init__(self, settings: SidecarSettings, instances: Instances, orders: Orders, topics: Topics) -> None:
         self._settings = settings
         self._instances = instances
+        self._orders = orders
         self._topics = topics
+        self._open: set[asyncio.Task[Any]] = set()
 
     def routes(self) -> list[Route]:
         return CONTRACT.routes(
@@ -64,29 +72,32 @@ class AdminKafkaEndpoints:
 
     async def pause_consumer(self, request: Request) -> Response:
         instance = self._named(request)
-        await instance.pause()
-        return await self._changed(instance)
+        return await self._ordered("pause", instance, self._orders.pause(resource_name(instance.id)))
 
     async def resume_consumer(self, request: Request) -> Response:
         instance = self._named(request)
-        await instance.resume()
-        return await self._changed(instance)
+        return await self._ordered("resume", instance, self._orders.resume(resource_name(instance.id)))
 
     async def seek_consumer(self, request: Request) -> Response:
+        asked = await checked_body(request, self._settings.max_request_bytes)
         instance = self._named(request)
-        asked = operation_of(request).body(parsed(request, await body_of(request, self._settings.max_request_bytes)))
-        await instance.seek(SeekTarget(_place(asked), asked.get("topic", ""), asked.get("partition")))
-        return json_response(await _detail(instance))
+        to = SeekTarget(_place(asked), asked.get("topic", ""), asked.get("partition"))
+        return await self._ordered("seek", instance, self._orders.seek(resource_name(instance.id), to))
 
     async def drain_consumer(self, request: Request) -> Response:
+        asked = await checked_body(request, self._settings.max_request_bytes) or {}
         instance = self._named(request)
-        body = await body_of(request, self._settings.max_request_bytes)
-        asked = operation_of(request).body(parsed(request, body)) if body else {}
-        await instance.drain(asked.get("timeoutMs", DEFAULT_DRAIN_MS) / 1000)
-        return await self._changed(instance)
+        patience = (asked.get("timeoutMs") or DEFAULT_DRAIN_MS) / 1000
+        return await self._ordered("drain", instance, self._orders.drain(resource_name(instance.id), patience))
 
-    async def _changed(self, instance: ConsumerInstance) -> Response:
-        await self._instances.changed(instance)
+    async def _ordered(self, command: str, instance: ConsumerInstance, work: Coroutine[Any, Any, object]) -> Response:
+        """Carried out to its end, even if that comes after the time that a call may take."""
+        task = asyncio.create_task(work, name=f"order {command}")
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may be gone
+        await asyncio.shield(task)
+        log.info("an operator's order over HTTP", command=command, target=resource_name(instance.id))
         return json_response(await _detail(instance))
 
     def _named(self, request: Request) -> ConsumerInstance:

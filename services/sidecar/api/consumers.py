@@ -10,9 +10,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from services.sidecar.api.authentication import caller_of, check_may_use
-from services.sidecar.api.contract import CONTRACT, operation_of, parameters
+from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.public_address import public_address
-from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
@@ -85,8 +85,8 @@ class ConsumerEndpoints:
     # what is read
 
     async def subscribe(self, request: Request) -> Response:
-        instance = self._instance(request)
         asked = await self._body(request)
+        instance = self._instance(request)
         topics: list[str] | None = asked.get("topics")
         if topics:
             caller_of(request).check_reads(topics)
@@ -109,8 +109,9 @@ class ConsumerEndpoints:
         return no_content()
 
     async def assign(self, request: Request) -> Response:
+        partitions = await self._partitions(request)
         instance = self._instance(request)
-        await instance.assign(tuple(dict.fromkeys(await self._partitions(request))))
+        await instance.assign(tuple(dict.fromkeys(partitions)))
         await self._instances.changed(instance)
         return no_content()
 
@@ -121,8 +122,8 @@ class ConsumerEndpoints:
     # where it goes on
 
     async def seek(self, request: Request) -> Response:
-        instance = self._instance(request)
         asked = await self._body(request)
+        instance = self._instance(request)
         seeks = [Seek(_partition(one), AtOffset(one["offset"])) for one in asked.get("offsets", ())]
         seeks += [
             Seek(_partition(one), AtTime(epoch_ms(one["timestamp"], f"/timestamps/{index}/timestamp")))
@@ -140,8 +141,8 @@ class ConsumerEndpoints:
         return await self._seek_to(request, Edge.LAST)
 
     async def _seek_to(self, request: Request, edge: Place) -> Response:
-        instance = self._instance(request)
         partitions = await self._partitions(request)
+        instance = self._instance(request)
         if partitions:
             await instance.move([Seek(partition, edge) for partition in partitions])
         else:
@@ -151,17 +152,17 @@ class ConsumerEndpoints:
     # how far the group is
 
     async def commit_offsets(self, request: Request) -> Response:
+        asked = await self._body(request)
         instance = self._instance(request)
         wait = not parameters(request).get("async", False)
-        body = await body_of(request, self._settings.max_request_bytes)
-        asked = operation_of(request).body(parsed(request, body)).get("offsets") if body else None
-        done = None if asked is None else consumptions(asked)
+        done = None if asked is None or "offsets" not in asked else consumptions(asked["offsets"])
         check_reads(request, (one.partition for one in done or ()))
         commits = await instance.commit(done, wait=wait)
         return json_response([committed(one, known=wait) for one in commits])
 
     async def get_committed_offsets(self, request: Request) -> Response:
-        commits = await self._instance(request).committed(await self._partitions(request))
+        partitions = await self._partitions(request)
+        commits = await self._instance(request).committed(partitions)
         offsets = [
             {
                 "topic": one.partition.topic,
@@ -179,8 +180,7 @@ class ConsumerEndpoints:
         return instance
 
     async def _body(self, request: Request) -> Any:
-        given = parsed(request, await body_of(request, self._settings.max_request_bytes))
-        return operation_of(request).body(given)
+        return await checked_body(request, self._settings.max_request_bytes)
 
     async def _partitions(self, request: Request) -> list[Partition]:
         partitions = [_partition(one) for one in (await self._body(request)).get("partitions", ())]

@@ -8,10 +8,10 @@ from starlette.routing import Route
 
 from services.sidecar.api.authentication import caller_of, check_may_use
 from services.sidecar.api.consumers import check_available, check_reads, committed, consumptions, instance_id
-from services.sidecar.api.contract import CONTRACT, operation_of, parameters
+from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.hanging_up import caller
 from services.sidecar.api.record_text import event_batch, record_array
-from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.api.streaming_records import AnswerKind, RecordStreamResponse
 from services.sidecar.consuming.cursor import CursorError, positions_in
@@ -42,9 +42,8 @@ class RecordEndpoints:
         return await self._read(request, instance, kind)
 
     async def acknowledge(self, request: Request) -> Response:
+        asked = await checked_body(request, self._settings.max_request_bytes)
         instance = self._instance(request)
-        body = parsed(request, await body_of(request, self._settings.max_request_bytes))
-        asked = operation_of(request).body(body)
         done = consumptions(asked.get("offsets", []))
         if "cursor" in asked:
             done += [Consumption(place, at - 1) for place, at in _positions(asked["cursor"], "/cursor").items() if at]
