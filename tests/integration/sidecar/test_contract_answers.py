@@ -121,6 +121,12 @@ def test_each_code_has_one_status_and_each_is_promised_somewhere() -> None:
     }
 
 
+@pytest.mark.parametrize("operation", ["subscribe", "assign", "seek", "seek_to_first", "acknowledge", "commit_offsets"])
+def test_the_contract_is_asked_before_the_instance(sidecars: Sidecars, operation: str) -> None:
+    answer = sidecars.call(sidecars.wide, operation, body=5, path={"instance": "nobody"})
+    assert (answer.status_code, answer.json()["code"]) == (400, "ERR11004")
+
+
 def test_too_many_calls_on_one_instance(sidecars: Sidecars) -> None:
     """Each waits for Kafka, which is away."""
     instance, _ = sidecars.instance(sidecars.lonely)
