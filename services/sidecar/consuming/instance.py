@@ -8,13 +8,13 @@ exclude each other.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import KafkaException
 
+from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, ConsumerThread
 from services.sidecar.consuming.group_consumer import OFFSETS_SECONDS, SEEK_SECONDS, GroupConsumer, ReadLimits
 from services.sidecar.consuming.reading import Reading
 from services.sidecar.consuming.records import (
@@ -35,16 +35,11 @@ from services.sidecar.consuming.records import (
     Standing,
 )
 from services.sidecar.consuming.seeking import ASK_SECONDS
-from services.sidecar.consuming.serial import MAX_WAITING_CALLS, SerialThread, TooManyCallsError
 from services.sidecar.consuming.streaming import RecordStream, StreamRequest
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
 
 T = TypeVar("T")
-GRACE_SECONDS = 5.0
-"""What a call may take beyond its own bound: another call that runs before it, a client that is being closed."""
-IDLE_POLL_SECONDS = 0.2
-"""How often an instance that nobody reads from serves its group."""
 JOIN_SECONDS = 10.0
 """How long a seek waits for the group to be joined."""
 TAKE_OVER_SECONDS = 1.0
@@ -75,17 +70,13 @@ class ConsumerInstance:
         """What operators made of it. Interest and standing survive a restart: see `restore`."""
         self._limits = limits
         self._reader = reader
-        self._consumer: GroupConsumer | None = None
-        self._open_calls = 0
-        self._last_used = time.monotonic()
+        self._thread = ConsumerThread(id_)
         self._drain: object | None = None
         """The last drain; one that is not the last any more has nothing to say."""
         self._is_interrupted = False
-        self._closed = not_found(id_)
         self._reads = asyncio.Lock()
         self._stream: RecordStream | None = None
         self._last_status = InstanceStatus(InstanceState.IDLE, (), time.time())
-        self._thread = SerialThread(f"instance-{id_.instance}", self._keep_alive, IDLE_POLL_SECONDS)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -96,11 +87,9 @@ class ConsumerInstance:
 
     async def open(self, properties: dict[str, Any]) -> None:
         """Makes the consumer. Fault when its configuration is refused."""
-
-        def make() -> None:
-            self._consumer = GroupConsumer(self.id.group, properties, self.options, self._limits.read, self._reader)
-
-        await self._call(make, GRACE_SECONDS)
+        await self._thread.open(
+            lambda: GroupConsumer(self.id.group, properties, self.options, self._limits.read, self._reader)
+        )
 
     async def restore(self, interest: Interest, standing: Standing, idle_seconds: float) -> None:
         """Goes on as it was before its sidecar ended, idle for so long already; `open` comes first."""
@@ -109,7 +98,7 @@ class ConsumerInstance:
             await self._on_consumer(lambda consumer: consumer.pause())
         if interest:
             await self._follow(interest)
-        self._last_used = time.monotonic() - idle_seconds
+        self._thread.touch(idle_seconds)
 
     # what is read
 
@@ -175,7 +164,7 @@ class ConsumerInstance:
                 yield stream
             finally:
                 self._stream = None
-                self._post(lambda consumer: consumer.close_stream())
+                self._thread.post(lambda consumer: consumer.close_stream())
 
     async def acknowledge(self, asked: list[Consumption]) -> list[Commit]:
         """Commits what a stream gave, up to these offsets, and opens its window. Fault when there is no stream."""
@@ -285,10 +274,9 @@ class ConsumerInstance:
             if state is None:
                 joined = InstanceState.READING if consumer.is_joined else InstanceState.JOINING
                 state = joined if self.interest else InstanceState.IDLE
-            return InstanceStatus(state, consumer.status(), self._last_use_time(), consumer.problem)
+            return InstanceStatus(state, consumer.status(), time.time() - self.idle_seconds, consumer.problem)
 
-        with contextlib.suppress(TimeoutError, TooManyCallsError):
-            self._last_status = await self._thread.call(lambda: self._run(look), GRACE_SECONDS)
+        self._last_status = await self._thread.look(look) or self._last_status
         return self._last_status
 
     # life
@@ -304,31 +292,22 @@ class ConsumerInstance:
 
         Calls that come too late hear the reason; without one, that there is no such instance.
         """
-        self._closed = because or self._closed
         self.interrupt()
-        try:
-            await self._call(self._close, timeout)
-        except (TimeoutError, TooManyCallsError):
-            log.warning(
-                "consumer instance closes slowly", group=self.id.group, instance=self.id.instance, seconds=timeout
-            )
-        finally:
-            self._thread.end()
+        await self._thread.close(timeout, because)
 
     def touch(self) -> None:
         """The backend still uses it."""
-        self._last_used = time.monotonic()
+        self._thread.touch()
 
-    def is_idle(self, now: float) -> bool:
-        return not self._open_calls and now - self._last_used > self._limits.idle_seconds
+    @property
+    def is_idle(self) -> bool:
+        """Whether the backend has not used it for so long that it is to be closed."""
+        return self.idle_seconds > self._limits.idle_seconds
 
     @property
     def idle_seconds(self) -> float:
         """How long the backend has not used it."""
-        return 0.0 if self._open_calls else time.monotonic() - self._last_used
-
-    def _last_use_time(self) -> float:
-        return time.time() if self._open_calls else time.time() - (time.monotonic() - self._last_used)
+        return self._thread.idle_seconds
 
     def _refuse_if_assigned(self) -> None:
         if self.interest.partitions:
@@ -354,9 +333,8 @@ class ConsumerInstance:
     @contextlib.asynccontextmanager
     async def _alone(self, patience: float) -> AsyncIterator[None]:
         """One read, or one stream, at a time."""
-        if self._open_calls >= MAX_WAITING_CALLS:
-            raise self._busy()
-        with self._in_use():
+        self._thread.refuse_if_busy()
+        with self._thread.in_use():
             try:
                 async with asyncio.timeout(patience):
                     await self._reads.acquire()
@@ -382,7 +360,7 @@ class ConsumerInstance:
                     return answer
         except BaseException:
             reading.is_given_up = True
-            self._post(lambda consumer: consumer.abandon(reading))
+            self._thread.post(lambda consumer: consumer.abandon(reading))
             raise
 
     async def _joined(self) -> None:
@@ -400,7 +378,7 @@ class ConsumerInstance:
 
     async def _committing(self, function: Callable[[GroupConsumer], list[Commit]]) -> list[Commit]:
         try:
-            return await self._on_consumer(function, self._limits.commit_seconds, says_itself=True)
+            return await self._thread.call(function, self._limits.commit_seconds)
         except TimeoutError:
             raise Fault(
                 FaultKind.FAILED_TO_COMMIT_OFFSETS,
@@ -408,72 +386,11 @@ class ConsumerInstance:
                 "it may still happen",
             ) from None
 
-    def _close(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is None:
-            return
+    async def _on_consumer(self, function: Callable[[GroupConsumer], T], timeout: float = GRACE_SECONDS) -> T:
         try:
-            consumer.close()
-        except (KafkaException, RuntimeError) as error:
-            log.warning("consumer instance did not close cleanly", instance=self.id.instance, reason=str(error))
-
-    def _keep_alive(self) -> None:
-        if self._consumer is not None:
-            self._consumer.keep_alive()
-
-    def _run(self, function: Callable[[GroupConsumer], T]) -> T:
-        if self._consumer is None:  # closed while this call waited
-            raise Fault(self._closed.kind, self._closed.description)
-        return function(self._consumer)
-
-    def _post(self, function: Callable[[GroupConsumer], object]) -> None:
-        """Has it done after all that waits, and does not wait for it."""
-
-        def run() -> None:
-            if self._consumer is not None:
-                function(self._consumer)
-
-        self._thread.post(run)
-
-    async def _on_consumer(
-        self, function: Callable[[GroupConsumer], T], timeout: float = GRACE_SECONDS, *, says_itself: bool = False
-    ) -> T:
-        try:
-            return await self._call(lambda: self._run(function), timeout)
-        except TooManyCallsError:
-            raise self._busy() from None
+            return await self._thread.call(function, timeout)
         except TimeoutError:
-            if says_itself:
-                raise
             raise Fault(
                 FaultKind.CONSUMER_INSTANCE_BUSY,
                 f"The consumer of instance {self.id.instance} did not answer within {timeout:g} s; try again later",
             ) from None
-
-    def _busy(self) -> Fault:
-        return Fault(
-            FaultKind.CONSUMER_INSTANCE_BUSY,
-            f"Too many calls wait for instance {self.id.instance} of group {self.id.group}; "
-            "wait for an answer before the next call, or use more instances",
-        )
-
-    async def _call(self, function: Callable[[], T], timeout: float) -> T:
-        with self._in_use():
-            return await self._thread.call(function, timeout)
-
-    @contextlib.contextmanager
-    def _in_use(self) -> Iterator[None]:
-        self._open_calls += 1
-        try:
-            yield
-        finally:
-            self._open_calls -= 1
-            self.touch()
-
-
-def not_found(id_: InstanceId) -> Fault:
-    """The contract's own sentence."""
-    return Fault(
-        FaultKind.CONSUMER_INSTANCE_NOT_FOUND,
-        f"Consumer instance not found for group {id_.group} and instance {id_.instance}",
-    )

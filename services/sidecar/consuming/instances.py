@@ -21,7 +21,8 @@ import structlog
 
 from services.sidecar import metrics
 from services.sidecar.consuming.client_properties import instance_properties
-from services.sidecar.consuming.instance import GRACE_SECONDS, ConsumerInstance, InstanceLimits, not_found
+from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, not_found
+from services.sidecar.consuming.instance import ConsumerInstance, InstanceLimits
 from services.sidecar.consuming.instance_store import KeptInstance, Ledger, Source, encoded
 from services.sidecar.consuming.records import EndCause, InstanceId, InstanceOptions
 from services.sidecar.faults import Fault, FaultKind
@@ -129,7 +130,7 @@ class Instances:
         while True:
             await asyncio.sleep(REAP_SECONDS)
             now = time.monotonic()
-            await asyncio.gather(*(self._end(one, EndCause.IDLE) for one in self if one.is_idle(now)))
+            await asyncio.gather(*(self._end(one, EndCause.IDLE) for one in self if one.is_idle))
             if self._writer is not None and self._instances and now - written_at >= clock_seconds:
                 written_at = now
                 self._writer.soon()
