@@ -111,8 +111,7 @@ class TransactionalClient:
             raise Lost(error_of(failure), certain=True) from None
         written = self._sent(entries, deadline)
         if seal is not None:
-            made = seal(written)
-            self._sent([TopicRecords(made.topic, [Outgoing(made.key, made.value, None, 0, [])])], deadline)
+            self._seal(seal(written), entries, deadline)
         try:
             self._until(deadline, self._producer.commit_transaction, certain=False)
         except _MustAbort as refused:
@@ -163,6 +162,14 @@ class TransactionalClient:
         if any(len(one) < len(entry.records) for one, entry in zip(found, entries, strict=True)):
             self._give_up(entries, outcomes, errors[0] if errors else self._reason())
         return found
+
+    def _seal(self, seal: Seal, entries: Sequence[TopicRecords], deadline: float) -> None:
+        """Writes it; if it cannot be written, that is the outcome of all records."""
+        try:
+            self._sent([TopicRecords(seal.topic, [Outgoing(seal.key, seal.value, None, 0, [])])], deadline)
+        except NotWritten as refused:
+            shared = Failed(refused.cause.error, f"not written, as {seal.topic} was not: {refused.cause.text}")
+            raise NotWritten(shared, [[shared] * len(entry.records) for entry in entries]) from None
 
     def _flush(self) -> int:
         """How many records are still on their way."""

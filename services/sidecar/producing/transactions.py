@@ -173,7 +173,7 @@ class Transactions:
             try:
                 answered = await lane.write(work, self._limits.seconds)
             except Elsewhere as refused:
-                told = str(refused)
+                told = f"{', '.join(refused.topics)}: {refused}"
                 for topic in work.topics:
                     if self._homes.get(topic) is lane:
                         del self._homes[topic]

@@ -172,6 +172,15 @@ def test_what_a_killed_process_left_open_is_ended(kafka: Kafka, new_topic: Calla
     assert read_committed(kafka.bootstrap, apples) == ["a"]
 
 
+def test_an_answer_that_is_too_large_to_be_kept_writes_nothing(kafka: Kafka, new_topic: Callable[[], str]) -> None:
+    apples = new_topic()
+    with started(kafka.bootstrap, name=f"large-{uuid.uuid4().hex[:8]}", max_record_bytes=1500) as world:
+        answer = Writing(world, kafka.bootstrap, "").once(apples, apples, *map(str, range(100)))
+    assert (answer.status_code, len(answer.json()["offsets"])) == (500, 100)
+    assert {one["errorCode"] for one in answer.json()["offsets"]} == {50002}
+    assert read_committed(kafka.bootstrap, apples) == []
+
+
 def test_there_is_no_answer_yet_that_could_be_kept(writing: Writing, new_topic: Callable[[], str]) -> None:
     topic = new_topic()
     answer = writing.sidecar.http.post(
