@@ -353,9 +353,22 @@ def test_wrong_queries_are_named(reader: Instance, query: dict[str, object], tex
 
 def test_every_call_on_an_unknown_instance_is_not_found(sidecar: SidecarWorld, group: str) -> None:
     path = f"/consumers/{group}/instances/nope"
-    calls = [("DELETE", ""), ("POST", "/subscriptions"), ("GET", "/subscriptions"), ("DELETE", "/subscriptions")]
-    calls += [("GET", "/assignments"), ("GET", "/records"), ("POST", "/offsets"), ("PUT", "/offsets")]
-    for method, end in calls:
-        answer = sidecar.http.request(method, path + end)
+    calls: list[tuple[str, str, Json | None]] = [
+        ("DELETE", "", None),
+        ("POST", "/subscriptions", {}),
+        ("GET", "/subscriptions", None),
+        ("DELETE", "/subscriptions", None),
+        ("POST", "/assignments", {"partitions": []}),
+        ("GET", "/assignments", None),
+        ("GET", "/records", None),
+        ("POST", "/acknowledgements", {}),
+        ("POST", "/positions", {}),
+        ("POST", "/positions/first", {}),
+        ("POST", "/positions/last", {}),
+        ("POST", "/offsets", None),
+        ("PUT", "/offsets", {"partitions": []}),
+    ]
+    for method, end, body in calls:
+        answer = sidecar.http.request(method, path + end, json=body)
         assert (answer.status_code, answer.json()["code"]) == (404, "ERR12200"), (method, end)
         assert answer.json()["description"] == f"Consumer instance not found for group {group} and instance nope"
