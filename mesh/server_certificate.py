@@ -8,6 +8,7 @@ Theory of operation
 """
 
 import asyncio
+import hashlib
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +88,20 @@ class ServerCertificate:
         while True:
             await asyncio.sleep(LOOK_S)
             await asyncio.to_thread(self._look_again)
+
+    async def reload(self) -> None:
+        """Now, whether files look changed or not. TlsFilesError: the last ones serve."""
+        self._current = await asyncio.to_thread(load, self._files)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate in the file, in hexadecimal; empty while there is none to be read."""
+        try:
+            text = self._files.certificate.read_text(encoding="ascii", errors="replace")
+            first = text[text.index(ssl.PEM_HEADER) : text.index(ssl.PEM_FOOTER) + len(ssl.PEM_FOOTER)]
+            return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).hexdigest()
+        except (OSError, ValueError):
+            return ""
 
     def _look_again(self) -> None:
         seen = _look(self._files)

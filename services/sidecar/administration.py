@@ -6,8 +6,9 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any
 
 from starlette.middleware import Middleware
 from starlette.routing import Route
@@ -16,7 +17,7 @@ from services.sidecar.admin.assaults import Assaults
 from services.sidecar.admin.backend_loggers import BackendLoggers
 from services.sidecar.admin.log_memory import LogMemory
 from services.sidecar.admin.memory import HeldMemory
-from services.sidecar.admin.modules import Modules
+from services.sidecar.admin.modules import Modules, Reload
 from services.sidecar.admin.topics import Topics
 from services.sidecar.api.admin import AdminEndpoints
 from services.sidecar.api.admin_kafka import AdminKafkaEndpoints
@@ -24,15 +25,24 @@ from services.sidecar.api.chaos import Chaos
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.influx import InfluxPush
 from services.sidecar.kafka_clients import client_properties
+from services.sidecar.orders import Orders
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.topic_metrics import group_lag
 
 
 class Administration:
-    """One for a sidecar. `modules` takes whoever can be reloaded."""
+    """One for a sidecar."""
 
-    def __init__(self, settings: SidecarSettings, instances: Instances, shut_down: Callable[[], None]) -> None:
-        self.modules = Modules()
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        instances: Instances,
+        orders: Orders,
+        modules: Mapping[str, Reload],
+        information: Callable[[], Mapping[str, Any]],
+        shut_down: Callable[[], None],
+    ) -> None:
+        """`modules`: what can be reloaded, by name."""
         self._log_memory = LogMemory()
         if settings.log_content_enabled:
             logging.getLogger().addHandler(self._log_memory)
@@ -54,13 +64,14 @@ class Administration:
         self._endpoints = AdminEndpoints(
             settings,
             log_memory=self._log_memory,
-            modules=self.modules,
+            modules=Modules(modules),
             assaults=self._assaults,
             backend=self._backend,
+            information=information,
             shut_down=shut_down,
         )
         self._topics = Topics(client_properties(settings))
-        self._kafka = AdminKafkaEndpoints(settings, instances, self._topics)
+        self._kafka = AdminKafkaEndpoints(settings, instances, orders, self._topics)
         self._lags = partial(_lags, instances)
 
     def routes(self) -> list[Route]:

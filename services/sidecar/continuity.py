@@ -58,7 +58,7 @@ class Continuity:
             outcomes = StateFile(folder / OUTCOMES, is_lost=self._claim.is_lost)
         self.instances = instances(self._file)
         self._outcomes = Outcomes(outcomes)
-        self._orders = Orders(self.instances, checks, information)
+        self.orders = Orders(self.instances, checks, information)
         self._connection: Connection | None = None
         self._link: ControlLink | None = None
         self._follower: OrderFollower | None = None
@@ -136,7 +136,7 @@ class Continuity:
         self._link = ControlLink(
             self._connection, self.instances, listen=settings.listen, superseded=self.instances.give_up
         )
-        self._follower = OrderFollower(self._connection, self._orders, self._outcomes, self.instances.give_up)
+        self._follower = OrderFollower(self._connection, self.orders, self._outcomes, self.instances.give_up)
         self.instances.on_change = self._link.changed
 
     async def _claim_lost(self) -> None:

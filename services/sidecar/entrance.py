@@ -4,7 +4,7 @@ One entrance for all ports of a sidecar, so that what is bounded is bounded once
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 import uvicorn
@@ -69,6 +69,20 @@ class Entrance:
         if self._certificate is None:
             return []
         return [asyncio.create_task(self._certificate.follow_files(), name="certificate")]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the certificate that callers are shown; empty without TLS."""
+        return "" if self._certificate is None else self._certificate.fingerprint
+
+    def modules(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What can be read again while it serves, by name."""
+        modules: dict[str, Callable[[], Awaitable[None]]] = {}
+        if self._certificate is not None:
+            modules["certificate"] = self._certificate.reload
+        if self._verifier is not None:
+            modules["token-keys"] = self._verifier.reload
+        return modules
 
     async def close(self) -> None:
         if self._verifier is not None:

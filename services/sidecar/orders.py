@@ -21,9 +21,9 @@ from mesh.rpc import events
 from services.sidecar import log_levels, metrics
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.consuming.records import EndCause, Position, Standing
+from services.sidecar.consuming.records import EndCause, Position, SeekTarget, Standing
 from services.sidecar.control.messages import resource_name, seek_target
-from services.sidecar.faults import Fault
+from services.sidecar.faults import Fault, FaultKind
 
 ORDER_SECONDS = 30.0
 """What an order may take; a drain, beyond what it waits for."""
@@ -79,13 +79,15 @@ class Orders:
         said = order.command
         match command:
             case "pause":
-                return await self._pause(order.target)
+                return await self.pause(order.target), None
             case "resume":
-                return await self._resume(order.target)
+                return await self.resume(order.target), None
             case "seek":
-                return await self._seek(order.target, said.seek)
+                positions = await self.seek(order.target, seek_target(said.seek))
+                description = f"it goes on elsewhere in {len(positions)} partition{'s' * (len(positions) != 1)}"
+                return description, [_shown(one) for one in positions]
             case "drain":
-                return await self._drain(order.target, said.drain.timeout_ms / 1000 or USUAL_DRAIN_SECONDS)
+                return await self.drain(order.target, said.drain.timeout_ms / 1000 or USUAL_DRAIN_SECONDS), None
             case "remove":
                 return await self._remove(order.target)
             case "set_log_levels":
@@ -98,31 +100,31 @@ class Orders:
                 return "", await asyncio.to_thread(self._information)
         raise OrderFailed("this release of the sidecar does not know such an order; start it with a newer one")
 
-    async def _pause(self, target: str) -> tuple[str, object]:
+    # what operators also order over HTTP; each says what it did. Fault when it cannot be done
+
+    async def pause(self, target: str) -> str:
         async with self._turn(target):
             instance = self._instance(target)
             await instance.pause()
             await self._instances.changed(instance)
             if instance.standing is not Standing.PAUSED:
-                return f"it gives nothing already: it is {instance.standing.value}", None
-        return "it gives nothing until it is resumed, and stays in its group", None
+                return f"it gives nothing already: it is {instance.standing.value}"
+        return "it gives nothing until it is resumed, and stays in its group"
 
-    async def _resume(self, target: str) -> tuple[str, object]:
+    async def resume(self, target: str) -> str:
         async with self._turn(target):
             instance = self._instance(target)
             was = instance.standing
             await instance.resume()
             await self._instances.changed(instance)
-        return f"it gives records; it was {was.value}", None
+        return f"it gives records; it was {was.value}"
 
-    async def _seek(self, target: str, said: events.SeekInstance) -> tuple[str, object]:
+    async def seek(self, target: str, to: SeekTarget) -> list[Position]:
+        """Where it goes on."""
         async with self._turn(target):
-            instance = self._instance(target)
-            positions = await instance.seek(seek_target(said))
-        description = f"it goes on elsewhere in {len(positions)} partition{'s' * (len(positions) != 1)}"
-        return description, [_shown(one) for one in positions]
+            return await self._instance(target).seek(to)
 
-    async def _drain(self, target: str, patience: float) -> tuple[str, object]:
+    async def drain(self, target: str, patience: float) -> str:
         async with self._turn(target):
             instance = self._instance(target)
             draining = asyncio.create_task(instance.drain(patience))
@@ -133,18 +135,17 @@ class Orders:
             draining.cancel()
         await self._instances.changed(instance)
         if is_committed:
-            return "all that it gave was committed; it has left its group until it is resumed", None
+            return "all that it gave was committed; it has left its group until it is resumed"
         return (
             f"not all that it gave was committed within {patience:g} s, and comes again to whoever reads next; "
-            "it has left its group until it is resumed",
-            None,
+            "it has left its group until it is resumed"
         )
 
     async def _remove(self, target: str) -> tuple[str, object]:
         async with self._turn(target):
             try:
                 instance = self._instance(target)
-            except OrderFailed:
+            except Fault:
                 return "there is no such instance any more", None
             await self._instances.delete(instance.id, EndCause.ORDERED)
         return "it is closed and forgotten", None
@@ -161,7 +162,7 @@ class Orders:
         for instance in self._instances:
             if resource_name(instance.id) == target:
                 return instance
-        raise OrderFailed(f"this sidecar holds no instance {target!r}")
+        raise Fault(FaultKind.CONSUMER_INSTANCE_NOT_FOUND, f"this sidecar holds no instance {target!r}")
 
     @contextlib.asynccontextmanager
     async def _turn(self, target: str) -> AsyncIterator[None]:

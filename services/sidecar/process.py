@@ -11,6 +11,7 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import structlog
 from starlette.routing import Route
@@ -54,6 +55,7 @@ class Sidecar:
         self.port: int = self._socket.getsockname()[1]
         self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
+        self._entrance = Entrance(settings)
         self._production = Production(settings)
         schemas = schema_formats(settings)
         self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
@@ -67,12 +69,14 @@ class Sidecar:
             settings,
             lambda file: _instances(settings, file, RecordReader(schemas)),
             self.health.readiness,
-            lambda: information(settings),
+            self._information,
         )
         self._instances = self._continuity.instances
         self.health.add("instances", self._continuity.fault)
-        self._entrance = Entrance(settings)
-        self._administration = Administration(settings, self._instances, shut_down)
+        modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
+        self._administration = Administration(
+            settings, self._instances, self._continuity.orders, modules, self._information, shut_down
+        )
         self._servers = self._made_servers()
         self._serving: list[asyncio.Task[None]] = []
         self._background: list[asyncio.Task[None]] = []
@@ -113,6 +117,9 @@ class Sidecar:
     def background_failures(self) -> list[asyncio.Task[None]]:
         """Tasks that have ended though they never should."""
         return [task for task in (*self._background, *self._serving) if task.done()]
+
+    def _information(self) -> dict[str, Any]:
+        return information(self._settings, fingerprint=self._entrance.fingerprint)
 
     def _made_servers(self) -> list[tuple[Server, socket.socket]]:
         """The backend's, and the operators' if they have one of their own."""

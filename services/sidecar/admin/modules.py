@@ -1,10 +1,12 @@
-"""Parts of the sidecar that can read their sources again while it runs: certificates, keys, schemas, settings files."""
+"""Parts of the sidecar that can read their sources again while it runs: certificates, keys, schemas."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
+
+from services.sidecar.security.key_source import KeysUnavailableError
 
 ALL = "ALL"
 Reload = Callable[[], Awaitable[None]]
@@ -15,11 +17,8 @@ log = structlog.get_logger(__name__)
 class Modules:
     """Who can be told to reload, by name."""
 
-    def __init__(self) -> None:
-        self._reloads: dict[str, Reload] = {}
-
-    def add(self, name: str, reload: Reload) -> None:
-        self._reloads[name] = reload
+    def __init__(self, reloads: Mapping[str, Reload]) -> None:
+        self._reloads = dict(reloads)
 
     @property
     def names(self) -> list[str]:
@@ -32,7 +31,7 @@ class Modules:
         for name in wanted:
             try:
                 await self._reloads[name]()
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, KeysUnavailableError) as error:
                 log.warning("module keeps what it has: it could not be reloaded", module=name, reason=str(error))
                 continue
             log.info("module reloaded", module=name)

@@ -88,6 +88,12 @@ class SchemaFormats:
             raise FormatError(f"written with a schema of format {Format.of_kind(kind).label}, not {format_.label}")
         return codec.decode(payload)
 
+    async def reload(self) -> None:
+        """The registry is asked again for each schema, and what cannot be used is tried again."""
+        self._schemas.forget()
+        self._codecs.clear()
+        self._readers.clear()
+
     def close(self) -> None:
         """The registry is not asked any more; what is known works on."""
         self._schemas.close()

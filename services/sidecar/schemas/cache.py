@@ -118,6 +118,11 @@ class SingleFlightCache(Generic[K, V]):
         with self._lock:
             self._entries.pop(key, None)
 
+    def clear(self) -> None:
+        """Nothing is known any more; what is being looked up comes."""
+        with self._lock:
+            self._entries.clear()
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -74,6 +74,10 @@ class KnownSchemas:
         except TimeoutError:
             raise RegistryUnavailableError(f"the schema registry takes too long; needed is {question}") from None
 
+    def forget(self) -> None:
+        """All is asked for again."""
+        self._cache.clear()
+
     def close(self) -> None:
         """Nobody is asked any more."""
         self._registry.close()

@@ -75,6 +75,13 @@ class KeySource:
                 raise KeysUnavailableError(self._fault)
         return key
 
+    async def reload(self) -> None:
+        """Asks now, however lately it was asked. Raises KeysUnavailableError; the last keys serve on."""
+        self._asked_at = float("-inf")
+        await self._ask(patiently=True)
+        if self._fault:
+            raise KeysUnavailableError(self._fault)
+
     async def close(self) -> None:
         if self._asking is not None:
             self._asking.cancel()

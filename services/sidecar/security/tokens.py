@@ -6,6 +6,7 @@ that the issuer did not vouch for.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import time
@@ -69,6 +70,15 @@ class TokenVerifier:
         if remembered.caller.expires_at <= self._clock():
             raise Fault(FaultKind.AUTH_TOKEN_EXPIRED, EXPIRED)
         return remembered.caller
+
+    async def reload(self) -> None:
+        """The keys of all issuers. Raises KeysUnavailableError when one of them is away; its last keys serve on."""
+        found = await asyncio.gather(
+            *(issuer.keys.reload() for issuer in self._issuers.values()), return_exceptions=True
+        )
+        for problem in found:
+            if isinstance(problem, BaseException):
+                raise problem
 
     async def close(self) -> None:
         for issuer in self._issuers.values():

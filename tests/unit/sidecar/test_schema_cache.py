@@ -163,3 +163,10 @@ def test_who_waits_for_another_does_not_wait_for_ever() -> None:
     finally:
         may_end.set()
         first.join(WITHIN_SECONDS)
+
+
+def test_what_is_cleared_is_looked_up_again() -> None:
+    world = World()
+    assert world.get("a", "old") == world.get("a", "new") == "old"
+    world.cache.clear()
+    assert world.get("a", "new") == "new"

@@ -21,11 +21,7 @@ def modules(reloaded: list[str]) -> Modules:
     async def broken() -> None:
         raise OSError("no such file")
 
-    modules = Modules()
-    modules.add("tls", certificate)
-    modules.add("security", keys)
-    modules.add("settings", broken)
-    return modules
+    return Modules({"tls": certificate, "security": keys, "settings": broken})
 
 
 async def test_named_ones_are_reloaded_and_unknown_ones_left_out(modules: Modules, reloaded: list[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.security.key_source import KeyBounds, KeySource
+from services.sidecar.security.key_source import KeyBounds, KeySource, KeysUnavailableError
 from services.sidecar.security.tokens import MAX_TOKEN_BYTES, Issuer, TokenVerifier
 from tests.fixtures.token_issuer import AUDIENCE, HOUR, TokenIssuer
 
@@ -310,3 +310,18 @@ async def test_an_issuer_without_a_name_speaks_for_all_others(issuer: TokenIssue
     verifier = TokenVerifier([known(issuer, clock, name="")], clock_skew=0)
     await is_taken(verifier, issuer.token(iss="https://whoever"))
     await is_taken(verifier, issuer.token(iss=None))
+
+
+async def test_an_operator_has_keys_asked_for_at_once(
+    issuer: TokenIssuer, verifier: TokenVerifier, clock: Clock
+) -> None:
+    await is_taken(verifier, issuer.token())
+    withdrawn = issuer.token()
+    issuer.rotate("k2")
+    await verifier.reload()
+    await is_taken(verifier, issuer.token())
+    await is_refused(verifier, withdrawn, "no such key")
+    issuer.outage = True
+    with pytest.raises(KeysUnavailableError, match="503"):
+        await verifier.reload()
+    await is_taken(verifier, issuer.token())
