@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -90,6 +91,7 @@ def world(kafka_c1: KafkaCluster, backend: Backend) -> Iterator[SidecarWorld]:
         "influx_url": f"{backend.address}/api/v2/write?org=o&bucket=b",
         "influx_interval_ms": 100,
         "influx_token": "t0p-secret",
+        "schema_registry_url": f"{backend.address}/registry",
         "statistics_interval_ms": 100,
     }
     with started(kafka_c1.bootstrap, **settings) as world:
@@ -174,6 +176,7 @@ def test_log_lines_are_found_by_logger_level_and_time(admin: httpx.Client) -> No
 
 def test_modules_are_listed_and_reloaded(admin: httpx.Client) -> None:
     names = admin.get("/adm/modules").json()
+    assert names == ["schemas"]
     assert admin.post("/adm/modules", json=["com.networknt.kafka.common.KafkaConsumerConfig"]).json() == []
     assert admin.post("/adm/modules", json=["ALL"]).json() == names
 
@@ -209,8 +212,9 @@ def test_health_tells_check_by_check_and_a_sick_backend_does_not_restart_the_sid
     )
     backend.health = 500
     try:
+        wait_until(lambda: admin.get("/health").status_code == 400, "the backend is asked again")
         sick = admin.get("/health")
-        assert (sick.status_code, sick.json()["status"]) == (400, "ERROR")
+        assert sick.json()["status"] == "ERROR"
         assert "500" in sick.json()["checks"]["backend"]
         assert admin.get("/health/liveness").status_code == 200
     finally:
@@ -255,6 +259,32 @@ def test_instances_are_watched_paused_moved_and_drained(
     assert (gone.status_code, gone.json()["code"]) == (404, "ERR12200")
     unclear = admin.post(f"/adm/kafka/consumers/{name}/seek", json={"offset": 1})
     assert unclear.status_code in (400, 404)
+
+
+def test_what_an_operator_orders_lasts_beyond_the_call_and_the_process(
+    kafka: Kafka, orders: str, group: str, tmp_path: Path
+) -> None:
+    kafka.write(orders, {"value": "a", "partition": 0})
+    shortly = dict.fromkeys(("max_read_ms", "request_timeout_ms", "stream_heartbeat_ms", "stream_idle_timeout_ms"), 900)
+    patience = {**shortly, "max_call_ms": 2_000}
+    name = f"/adm/kafka/consumers/{group}.c1"
+
+    def state(world: SidecarWorld) -> str:
+        [shown] = world.http.get("/adm/kafka/consumers").json()
+        return str(shown["state"])
+
+    with started(kafka.bootstrap, state_dir=tmp_path, **patience) as world:
+        instance = world.create(group, "c1", valueFormat="string")
+        instance.subscribe(orders)
+        instance.read_all(1)
+        given_up = world.http.post(f"{name}/drain", json={"timeoutMs": 600_000})
+        assert (given_up.status_code, state(world)) == (503, "draining")
+        assert instance.commit().status_code == 200
+        wait_until(lambda: state(world) == "drained", "the drain has come to its end")
+        assert world.http.post(f"{name}/resume").status_code == 200
+        assert world.http.post(f"{name}/pause").json()["state"] == "paused"
+    with started(kafka.bootstrap, state_dir=tmp_path, **patience) as world:
+        assert state(world) == "paused"
 
 
 def test_metrics_reach_influx_by_topic_and_of_the_kafka_clients(
