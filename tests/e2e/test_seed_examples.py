@@ -22,6 +22,7 @@ from services.sidecar.original.folder import SHIPPED
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.schema_registry import SchemaRegistry
 from tests.fixtures.toolchains import need
+from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import WITHIN_SECONDS, Kafka, started
 
 HOOKS = [f"com.networknt.mesh.kafka.{part}StartupHook" for part in ("Producer", "ActiveConsumer")]
@@ -238,11 +239,11 @@ def test_the_operations_of_its_document_one_after_the_other(start: Start, group:
 
 
 def test_health_asks_the_backend_as_health_yml_says(start: Start) -> None:
-    answers = [200, 500]
+    status = 200
 
     class Backend(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(answers.pop(0) if self.path == "/health" else 404)
+            self.send_response(status if self.path == "/health" else 404)
             self.end_headers()
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Backend) as backend:
@@ -252,5 +253,7 @@ def test_health_asks_the_backend_as_health_yml_says(start: Start) -> None:
             **{"health.downstreamHost": f"http://localhost:{backend.server_port}", **STRING_VALUES},
         )
         assert shell.call("GET", "/health/com.networknt.kafka-sidecar-1.0.0") == (200, "OK")
-        assert shell.call("GET", "/health/com.networknt.kafka-sidecar-1.0.0") == (400, "ERROR")
+        status = 500
+        path = "/health/com.networknt.kafka-sidecar-1.0.0"
+        wait_until(lambda: shell.call("GET", path) == (400, "ERROR"), "health says that the backend is sick")
         backend.shutdown()

@@ -223,6 +223,18 @@ def at_once(all_: Sidecars, operation: str) -> httpx.Response:
     return next(one for one in answers if one.json()["code"] == "ERR12952")
 
 
+def resumed_meanwhile(all_: Sidecars, operation: str) -> httpx.Response:
+    """It has read, and not committed, so a drain of it waits."""
+    made, names = all_.instance(all_.wide, requestWaitMs=10_000)
+    all_.wide.produce(all_.topic, {"value": 1, "partition": 0})
+    made.read()
+    with ThreadPoolExecutor(1) as calls:
+        drain = calls.submit(all_.call, all_.wide, operation, path=names, body={"timeoutMs": 10_000})
+        while not drain.done():
+            all_.call(all_.wide, "resume_consumer", path=names)
+        return drain.result()
+
+
 def standing_still(all_: Sidecars, operation: str) -> httpx.Response:
     health = all_.closed.sidecar.health
     with mock.patch.object(health, "liveness", lambda: {"producer": "stands still"}):
@@ -260,6 +272,7 @@ PROVOKED: dict[Answer, Way] = {
     ("subscribe", 409, "ERR12904"): in_state("assigned"),
     ("assign", 409, "ERR12904"): in_state("subscribed"),
     ("acknowledge", 409, "ERR12904"): in_state("assigned"),
+    ("drain_consumer", 409, "ERR12904"): resumed_meanwhile,
     (ANY, 409, "ERR12904"): elsewhere,
     (ANY, 400, "ERR12205"): without_kafka,
     ("commit_offsets", 400, "ERR12207"): of_no_topic,
