@@ -48,6 +48,7 @@ class Administration:
             logging.getLogger().addHandler(self._log_memory)
         self._assaults = Assaults(enabled=settings.chaos_monkey_enabled)
         self._held_memory = HeldMemory()
+        self._assaults.on_change = self._held_memory.changed
         self._backend: BackendLoggers | None = None
         if settings.logging_downstream_enabled:
             self._backend = BackendLoggers(

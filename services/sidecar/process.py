@@ -131,7 +131,10 @@ class Sidecar:
             return [(self._entrance.server(routes, middleware), self._socket)]
         return [
             (self._entrance.server([*self._routes(), *health.routes()], middleware), self._socket),
-            (self._entrance.server([*health.routes(), *operators]), self._admin_socket),
+            (
+                self._entrance.server([*health.routes(), *DocumentEndpoints().routes(), *operators]),
+                self._admin_socket,
+            ),
         ]
 
     def _routes(self) -> list[Route]:

@@ -7,6 +7,7 @@ strikes while `chaos_monkey_enabled` is off, which is the default.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
@@ -21,8 +22,12 @@ class Assault:
     level: int = 10
     """One request in so many is struck, at random; 1 is every request."""
 
+    @property
+    def is_armed(self) -> bool:
+        return self.enabled and not self.bypass
+
     def strikes(self, chance: random.Random) -> bool:
-        return self.enabled and not self.bypass and chance.randrange(self.level) == 0
+        return self.is_armed and chance.randrange(self.level) == 0
 
     def shown(self) -> dict[str, Any]:
         """Its JSON form."""
@@ -31,7 +36,9 @@ class Assault:
     def with_members(self, given: dict[str, Any]) -> Self:
         """A new one; what is not given has its default. ValueError, naming the member, when it makes no sense."""
         known = {_json_name(one.name): one.name for one in fields(self)}
-        changed = replace(type(self)(), **{known[name]: value for name, value in given.items() if name in known})
+        if others := given.keys() - known.keys():
+            raise ValueError(f"{', '.join(sorted(others))}: no member of this assault, which has {', '.join(known)}")
+        changed = replace(type(self)(), **{known[name]: value for name, value in given.items()})
         changed.check()
         return changed
 
@@ -113,6 +120,8 @@ class Assaults:
         self.enabled = enabled
         """Whether assaults can be set at all."""
         self._set = dict(DEFAULTS)
+        self.on_change: Callable[[Assault], None] = lambda assault: None
+        """Called with what was set."""
         self.any_armed = False
         """Whether one of them may strike: the one comparison that a request pays."""
 
@@ -123,7 +132,8 @@ class Assaults:
     def set(self, name: str, given: dict[str, Any]) -> Assault:
         """Replaces one. KeyError for an unknown name; ValueError, naming the member, when it makes no sense."""
         self._set[name] = assault = self._set[name].with_members(given)
-        self.any_armed = any(one.enabled and not one.bypass for one in self._set.values())
+        self.any_armed = any(one.is_armed for one in self._set.values())
+        self.on_change(assault)
         return assault
 
     def striking(self, chance: random.Random) -> list[Assault]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from services.sidecar.admin.assaults import MemoryAssault
+from services.sidecar.admin.assaults import Assault, MemoryAssault
 
 CEILING_BYTES = 1024 * 1024 * 1024
 """Whatever fractions are asked for: enough to be felt, not enough to take the machine down."""
@@ -34,6 +34,11 @@ class HeldMemory:
     def begin(self, assault: MemoryAssault) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._hold(assault), name="memory assault")
+
+    def changed(self, assault: Assault) -> None:
+        """Other orders: a memory assault that is put away gives all back."""
+        if isinstance(assault, MemoryAssault) and not assault.is_armed and self._task is not None:
+            self._task.cancel()
 
     async def end(self) -> None:
         """Gives all back now."""

@@ -90,6 +90,8 @@ def _strict(schema: Any) -> Any:
             twin[name] = [one for one in value if one is not None]
         elif name == "const":
             twin["enum"] = [value]
+        elif name == "dependentRequired":
+            twin["dependencies"] = value
         elif name == "propertyNames":
             twin["patternProperties"] = {value["pattern"]: _strict(schema.get("additionalProperties", {}))}
         elif name not in _ANNOTATIONS and not name.startswith("x-"):

@@ -117,6 +117,7 @@ def levels() -> Iterator[None]:
 def test_management_is_served_on_its_own_port_and_nowhere_else(world: SidecarWorld, admin: httpx.Client) -> None:
     assert admin.get("/adm/server/info").status_code == 200
     assert admin.get("/health").status_code == 200
+    assert "openapi" in admin.get("/spec.yaml").text
     for elsewhere in (world.http.base_url.join("/adm/server/info"), admin.base_url.join("/consumers/g/instances/c")):
         refused = httpx.get(elsewhere, timeout=WITHIN_SECONDS)
         assert (refused.status_code, refused.json()["code"]) == (404, "ERR10048")
@@ -257,8 +258,9 @@ def test_instances_are_watched_paused_moved_and_drained(
 
     gone = admin.post(f"/adm/kafka/consumers/{name}/pause")
     assert (gone.status_code, gone.json()["code"]) == (404, "ERR12200")
-    unclear = admin.post(f"/adm/kafka/consumers/{name}/seek", json={"offset": 1})
-    assert unclear.status_code in (400, 404)
+    for unclear in ({"offset": 1}, {"to": "first", "offset": 1}, {"to": "last", "partition": 0}, {}):
+        refused = admin.post(f"/adm/kafka/consumers/{name}/seek", json=unclear)
+        assert (refused.status_code, refused.json()["code"]) == (400, "ERR11004"), unclear
 
 
 def test_what_an_operator_orders_lasts_beyond_the_call_and_the_process(

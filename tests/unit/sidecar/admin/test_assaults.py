@@ -1,10 +1,12 @@
 """Faults on purpose: how they are set, and when they strike."""
 
+import asyncio
 import random
 from typing import Any
 
 import pytest
 
+from services.sidecar.admin import memory
 from services.sidecar.admin.assaults import DEFAULTS, Assaults, LatencyAssault, MemoryAssault
 
 LATENCY = "com.networknt.chaos.LatencyAssaultHandler"
@@ -74,3 +76,26 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(name: str, members: di
     with pytest.raises(ValueError, match=wrong):
         assaults.set(name, members)
     assert assaults[name] == DEFAULTS[name]
+
+
+def test_members_of_other_assaults_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="memoryFillTargetFraction: no member of this assault"):
+        Assaults(enabled=True).set(LATENCY, {"memoryFillTargetFraction": 0.5})
+
+
+async def test_memory_is_given_back_when_its_assault_is_put_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)
+    assaults, held = Assaults(enabled=True), memory.HeldMemory()
+    assaults.on_change = held.changed
+    armed = assaults.set(MEMORY, {"enabled": True, "bypass": False, "memoryMillisecondsWaitNextIncrease": 0})
+    assert isinstance(armed, MemoryAssault)
+    held.begin(armed)
+    async with asyncio.timeout(30):
+        while held.bytes < 250_000:
+            await asyncio.sleep(0)
+        assaults.set(LATENCY, {"enabled": True})
+        assert held.bytes == 250_000
+        assaults.set(MEMORY, {})
+        while held.bytes:
+            await asyncio.sleep(0)
+    await held.end()
