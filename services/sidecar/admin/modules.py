@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
-from services.sidecar.security.key_source import KeysUnavailableError
-
 ALL = "ALL"
 Reload = Callable[[], Awaitable[None]]
 
@@ -31,7 +29,7 @@ class Modules:
         for name in wanted:
             try:
                 await self._reloads[name]()
-            except (OSError, ValueError, KeysUnavailableError) as error:
+            except (OSError, ValueError) as error:
                 log.warning("module keeps what it has: it could not be reloaded", module=name, reason=str(error))
                 continue
             log.info("module reloaded", module=name)

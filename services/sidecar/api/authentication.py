@@ -6,7 +6,10 @@ Which topics a caller may touch is seen here where a path says it, and known els
 request: endpoints ask `caller_of(request)`, and `check_may_use` for whatever an instance reads.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
@@ -16,7 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from services.sidecar.api.contract import CONTRACT
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.security.callers import ADMIN, ANYONE, WRITE, Caller
-from services.sidecar.security.tokens import TokenVerifier
+
+if TYPE_CHECKING:
+    from services.sidecar.security.tokens import TokenVerifier
+
 
 _CALLER = "kafka_mesh.caller"
 

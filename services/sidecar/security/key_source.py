@@ -27,7 +27,7 @@ LARGEST_ANSWER = 256 * 1024
 log = structlog.get_logger(__name__)
 
 
-class KeysUnavailableError(Exception):
+class KeysUnavailableError(OSError):
     """The issuer's keys can't be had; the reason is for a log."""
 
 
