@@ -156,7 +156,7 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """As whom transactions are written: the first whose home cluster has the topics; empty for one, made of the
     sidecar's name. Each has its topic `<id>.idempotency` on its home."""
     max_waiting_transactions: PositiveInt = 100
-    transaction_timeout_ms: PositiveInt = 30_000
+    transaction_timeout_ms: int = Field(default=30_000, ge=1_000)
     """How long one transaction may take, from its turn to its commit; also how long a request waits for its turn."""
     idempotency_keep_ms: PositiveInt = 86_400_000
     idempotency_max_keys: PositiveInt = 10_000

@@ -15,8 +15,8 @@ from services.sidecar.api.contract import DOCUMENT
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.sidecar.world import SidecarWorld, started
 
-EXAMPLES = 4
-"""Of each operation, besides those that cover the bounds of its schema; all of them take about ten seconds."""
+EXAMPLES = 2
+"""Of each operation, besides those that cover the bounds of its schema; all of them take a few seconds."""
 NOT_OURS = [
     checks.unsupported_method,  # wants 405; the original answers 404 ERR10048 to unknown paths and methods alike
     checks.positive_data_acceptance,  # what fits may still not fit a topic, a format or an instance's state

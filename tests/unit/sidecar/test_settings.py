@@ -135,3 +135,8 @@ def test_what_is_asked_over_http_has_an_address(name: str, address: str) -> None
 )
 def test_addresses_have_ports_paths_and_queries(address: str) -> None:
     assert SidecarSettings(influx_url=address).influx_url == address
+
+
+def test_a_transaction_shorter_than_kafka_takes_is_refused() -> None:
+    with pytest.raises(ValidationError, match="transaction_timeout_ms"):
+        SidecarSettings(transaction_timeout_ms=999)
