@@ -54,6 +54,7 @@ def sidecars(kafka: Kafka, topic: str) -> Iterator[Sidecars]:
     kafka.write(topic, {"value": b"\0\0\0\0\1\2", "partition": 1})
     common: Any = {"request_timeout_ms": 100, "max_request_bytes": MAX_BODY, "health_timeout_ms": 200}
     common |= {
+        "producer_properties": {"allow.auto.create.topics": "false"},  # brokers of tests may make topics by themselves
         "delivery_timeout_ms": 1_000,
         "unknown_topic_timeout_ms": 100,
         "commit_timeout_ms": 500,
