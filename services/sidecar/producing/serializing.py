@@ -17,7 +17,7 @@ from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.formats.schema_formats import SchemaFormats, SchemaWriter
 from services.sidecar.producing.headers import HeaderWriter
-from services.sidecar.producing.records import Outgoing, ProduceRequest, RecordRequest, Side
+from services.sidecar.producing.records import Outgoing, ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.producing.schema_choice import question_of
 from services.sidecar.schemas.questions import Question
 from services.sidecar.schemas.schema import RegistryUnavailableError, SchemaError
@@ -105,20 +105,25 @@ class Serializer:
 
         Fault when formats and schemas do not go together, no schema is to be had, or a record does not fit.
         """
-        encoder = await self.encoder(request.topic, request.key, request.value)
+        encoder = await self.encoder(request.topic, request.key, request.value, request.records)
         if on_thread or encoder.takes_long(request.records):
             records = await asyncio.to_thread(encoder.encode, request.records, headers)
         else:
             records = encoder.encode(request.records, headers)
         return Serialized(records, encoder.key_schema_id, encoder.value_schema_id)
 
-    async def encoder(self, topic: str, key: Side, value: Side) -> BatchEncoder:
-        """How records of such a request are written; without waiting where everything about it is known."""
+    async def encoder(
+        self, topic: str, key: Side, value: Side, records: Sequence[RecordRequest] | None = None
+    ) -> BatchEncoder:
+        """How records of such a request are written; without waiting where everything about it is known.
+
+        `records`, if they are known, are all that it will be used for.
+        """
         sides = (
             (key, question_of(key, topic, self._defaults["key"])),
             (value, question_of(value, topic, self._defaults["value"])),
         )
-        return BatchEncoder(*[await self._side_encoder(side, question) for side, question in sides])
+        return BatchEncoder(*[await self._side_encoder(side, question, records) for side, question in sides])
 
     def close(self) -> None:
         """Look-ups that run end by themselves, soon; nobody waits for them."""
@@ -126,9 +131,11 @@ class Serializer:
         if self._schemas is not None:
             self._schemas.close()
 
-    async def _side_encoder(self, side: Side, question: Question | None) -> SideEncoder:
+    async def _side_encoder(
+        self, side: Side, question: Question | None, records: Sequence[RecordRequest] | None
+    ) -> SideEncoder:
+        format_ = side.format or self._defaults[side.name]
         if question is None:
-            format_ = side.format or self._defaults[side.name]
             return SideEncoder(side.name, format_, format_.codec.encode)
         if self._schemas is None:
             raise Fault(
@@ -137,7 +144,12 @@ class Serializer:
             )
         writer = self._schemas.known_writer(question, side.schema.message)
         if writer is None:
-            writer = await self._found(self._schemas, side, question)
+            try:
+                writer = await self._found(self._schemas, side, question)
+            except Fault:
+                if not _needs_no_schema(side, records):
+                    raise
+                return SideEncoder(side.name, format_, format_.codec.encode)
         return SideEncoder(side.name, writer.format, writer.encoder(), writer.schema.id)
 
     async def _found(self, schemas: SchemaFormats, side: Side, question: Question) -> SchemaWriter:
@@ -163,3 +175,13 @@ class Serializer:
         del self._look_ups[key]
         if not ended.cancelled():
             ended.exception()  # seen, even if all who asked have hung up
+
+
+def _needs_no_schema(side: Side, records: Sequence[RecordRequest] | None) -> bool:
+    """Whether nothing is to be written but nulls, which are the same in every format, and no schema was named.
+
+    Records without keys are written where the default format of keys has schemas, and no topic has one for its keys.
+    """
+    if records is None or side.schema != SchemaChoice():
+        return False
+    return all((record.key if side.name == "key" else record.value) is None for record in records)

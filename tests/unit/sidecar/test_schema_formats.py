@@ -20,7 +20,7 @@ from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.records import ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.producing.serializing import Serialized, Serializer
 from services.sidecar.schemas.known import KeepingLimits, KnownSchemas
-from services.sidecar.schemas.questions import ByGuid, ById, Question
+from services.sidecar.schemas.questions import ByGuid, ById, Latest, Question
 from services.sidecar.schemas.registry import RegistryAccess, SchemaRegistry
 from services.sidecar.schemas.schema import (
     RegisteredSchema,
@@ -180,6 +180,21 @@ def test_values_are_written_behind_the_id_of_their_schema() -> None:
     assert [record.value for record in made.records] == [b"\x00\x00\x00\x00\x07\x04", None]
     assert (made.key_schema_id, made.value_schema_id) == (None, 7)
     assert serialized({"id": 2}, choice=SchemaChoice(schema_id=8)).records[0].value == b'\x00\x00\x00\x00\x08{"id":2}'
+
+
+@pytest.mark.parametrize("answer", [UnknownSchemaError("no such"), RegistryUnavailableError("away")])
+def test_nothing_but_nulls_needs_no_schema_unless_one_is_named(answer: Exception) -> None:
+    def written(*values: object, choice: SchemaChoice | None = None) -> Serialized:
+        schemas = formats({Latest("orders-value"): answer, Latest("fruit"): answer, ById(7): answer})[0]
+        serializer = Serializer(Format.STRING, Format.AVRO, schemas)
+        return serialized(*values, choice=choice or SchemaChoice(), serializer=serializer)
+
+    made = written(None, None)
+    assert ([record.value for record in made.records], made.value_schema_id) == ([None, None], None)
+    assert written().records == []
+    fault(lambda: written(None, {"id": 1}))
+    fault(lambda: written(None, choice=SchemaChoice(schema_id=7)))
+    fault(lambda: written(None, choice=SchemaChoice(subject="fruit")))
 
 
 def test_the_language_of_the_schema_takes_the_place_of_the_format() -> None:
