@@ -12,6 +12,7 @@ import structlog
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from services.sidecar import metrics
+from services.sidecar.client_complaints import Complaints
 from services.sidecar.consuming.records import Commit, GroupProtocol, InstanceOptions, Interest, Partition, Position
 from services.sidecar.faults import Fault, FaultKind
 
@@ -43,6 +44,7 @@ class Membership:
         self._may_be_missing: set[Partition] = set()
         """Assigned by hand, and not known to be there: the client says nothing about a partition that is not."""
         self._fault: Fault | None = None
+        self._complaints = Complaints("consumer")
         self._is_broken = False
         self._is_incremental = options.group_protocol is GroupProtocol.CONSUMER or "cooperative" in str(
             properties.get("partition.assignment.strategy", "")
@@ -280,8 +282,7 @@ class Membership:
         log.warning("commit failed", error=error.str(), partitions=len(partitions))
 
     def _on_error(self, error: KafkaError) -> None:
-        metrics.client_errors.labels("consumer").inc()
-        log.warning("consumer reports an error", error=error.str(), code=error.name())
+        self._complaints(error)
         if error.fatal():
             self._fail(error)
 

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaError, Producer
 
-from services.sidecar import metrics
+from services.sidecar.client_complaints import Complaints
 from services.sidecar.client_statistics import client_reports
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 
@@ -39,6 +39,7 @@ class ProducerClient:
 
     def __init__(self, properties: dict[str, Any], on_fatal: Callable[[], object]) -> None:
         self._on_fatal = on_fatal
+        self._complaints = Complaints("producer")
         self._fatal = False
         self._loop = asyncio.get_running_loop()
         self._loop_polls = False
@@ -116,8 +117,7 @@ class ProducerClient:
             self._on_error(error_of(failure))
 
     def _on_error(self, error: KafkaError) -> None:
-        metrics.client_errors.labels("producer").inc()
-        log.warning("producer reports an error", error=error.str(), code=error.name())
+        self._complaints(error)
         if error.fatal() and not self._fatal:
             self._fatal = True
             self._on_fatal()

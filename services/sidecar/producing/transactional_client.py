@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from services.sidecar import metrics
+from services.sidecar.client_complaints import Complaints
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, failed
 from services.sidecar.producing.records import Delivered, Delivery, Failed, Outgoing
 
@@ -85,7 +85,7 @@ class TransactionalClient:
     """One producer with one transactional id. All of it belongs to one thread."""
 
     def __init__(self, properties: dict[str, Any]) -> None:
-        self._producer = Producer({**properties, "error_cb": self._on_error})
+        self._producer = Producer({**properties, "error_cb": Complaints("transactions")})
         self._interrupted = threading.Event()
 
     def interrupt(self) -> None:
@@ -225,10 +225,6 @@ class TransactionalClient:
 
     def _is_over(self, deadline: float) -> bool:
         return time.monotonic() >= deadline or self._interrupted.is_set()
-
-    def _on_error(self, error: KafkaError) -> None:
-        metrics.client_errors.labels("transactions").inc()
-        log.warning("transactional producer reports an error", error=error.str(), code=error.name())
 
 
 class _MustAbort(Exception):  # noqa: N818

@@ -1,0 +1,42 @@
+"""What Kafka clients complain of, counted each time and logged seldom: one that is cut off complains every second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+from confluent_kafka import KafkaError
+
+from services.sidecar import metrics
+
+REPEAT_SECONDS = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class Complaints:
+    """Of one client. Any of its threads may call."""
+
+    def __init__(self, client: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """`client`: what it is, for metrics and log."""
+        self._client = client
+        self._clock = clock
+        self._logged_at: dict[int, float] = {}
+        self._silenced: dict[int, int] = {}
+
+    def __call__(self, error: KafkaError) -> None:
+        """One line for each kind of error, and another one only after a while, which says how many came between."""
+        metrics.client_errors.labels(self._client).inc()
+        code, now = error.code(), self._clock()
+        if now - self._logged_at.get(code, -REPEAT_SECONDS) < REPEAT_SECONDS:
+            self._silenced[code] = self._silenced.get(code, 0) + 1
+            return
+        self._logged_at[code] = now
+        log.warning(
+            "a Kafka client reports an error",
+            client=self._client,
+            error=error.str(),
+            code=error.name(),
+            repeated=self._silenced.pop(code, 0),
+        )
