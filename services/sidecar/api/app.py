@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from services.sidecar.api.exchange import Exchange
-from services.sidecar.api.status import on_fault, on_http_exception, on_surprise
+from services.sidecar.api.status import on_fault, on_hang_up, on_http_exception, on_surprise
 from services.sidecar.faults import Fault
 
 
@@ -17,7 +18,12 @@ def build_app(routes: Sequence[Route], middleware: Sequence[Middleware] = ()) ->
     app = Starlette(
         routes=list(routes),
         middleware=[Middleware(Exchange), *middleware],
-        exception_handlers={Fault: on_fault, HTTPException: on_http_exception, Exception: on_surprise},
+        exception_handlers={
+            Fault: on_fault,
+            HTTPException: on_http_exception,
+            ClientDisconnect: on_hang_up,
+            Exception: on_surprise,
+        },
     )
     app.router.redirect_slashes = False  # a path that is not in the contract is none
     return app

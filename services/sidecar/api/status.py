@@ -124,6 +124,11 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     return status_response(Fault(FaultKind.PATH_NOT_IMPLEMENTED, text))
 
 
+async def on_hang_up(request: Request, error: Exception) -> Response:
+    """To nobody: the caller went before its body was whole. The status is for the metrics; proxies use the same."""
+    return Response(status_code=499)
+
+
 async def on_surprise(request: Request, error: Exception) -> Response:
     """The traceback is in the log; the caller gets no inside knowledge."""
     return status_response(Fault(FaultKind.RUNTIME_EXCEPTION, "Unexpected runtime exception"))

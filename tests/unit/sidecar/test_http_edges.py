@@ -5,10 +5,15 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Message
 
 from services.sidecar.api.app import build_app
 from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.producers import ProducerEndpoints
+from services.sidecar.api.requests import body_of
 from services.sidecar.api.streaming_produce import ProduceStreams, StreamLimits
 from services.sidecar.formats import Format
 from services.sidecar.producing.auditing import Audit
@@ -104,6 +109,25 @@ async def test_a_body_over_the_bound_that_did_not_say_its_length(http: httpx.Asy
 
     answer = await http.post("/producers/apples", content=parts(), headers={"Content-Type": "application/json"})
     assert code(answer) == (400, "ERR12901")
+
+
+async def test_a_caller_that_hangs_up_in_its_body_is_no_error_of_ours() -> None:
+    async def read(request: Request) -> Response:
+        await body_of(request, MAX_BODY)
+        raise AssertionError("half a body was taken for a whole one")
+
+    coming: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"{", "more_body": True}]
+    answered: list[Message] = []
+
+    async def receive() -> Message:
+        return coming.pop()
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    await build_app([Route("/", read, methods=["POST"])])(scope, receive, send)  # raises nothing
+    assert answered[0]["status"] == 499
 
 
 @pytest.mark.parametrize(
