@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from services.sidecar import metrics
 from services.sidecar.client_complaints import Complaints
 from services.sidecar.consuming.records import Commit, GroupProtocol, InstanceOptions, Interest, Partition, Position
-from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.faults import Fault, FaultKind, invalid
 
 METADATA_SECONDS = 2.0
 """Bound of the question which partitions there are."""
@@ -72,10 +72,7 @@ class Membership:
                     topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
                 )
         except KafkaException as error:
-            raise Fault(
-                FaultKind.VALIDATOR_SCHEMA,
-                f"Schema Validation Error - /topic_pattern: cannot subscribe: {error.args[0].str()}",
-            ) from None
+            raise invalid("/topic_pattern", f"cannot subscribe: {error.args[0].str()}") from None
         self.interest = interest
 
     def assignment(self) -> list[Partition]:
