@@ -4,6 +4,7 @@ pytest_plugins = [
     "tests.fixtures.clusters",
     "tests.fixtures.databases",
     "tests.fixtures.kerberos",
+    "tests.fixtures.logging",
     "tests.fixtures.meshes",
     "tests.fixtures.names",
     "tests.fixtures.older_kafka",
