@@ -197,7 +197,7 @@ def settings_of(bootstrap: str, **settings: object) -> SidecarSettings:
             "bootstrap_servers": bootstrap,
             "control_address": "",
             "state_dir": "",
-            "producer_properties": {"allow.auto.create.topics": "false"},  # brokers of tests may make topics by themselves
+            "producer_properties": {"allow.auto.create.topics": "false"},  # brokers of tests make topics
             "name": "sidecar-test",
             "request_timeout_ms": 10_000,
             **settings,
