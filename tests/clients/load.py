@@ -51,7 +51,7 @@ class Journal:
     async def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Returns when the condition over this journal holds; fails at once when the client has reported an error."""
         try:
-            async with asyncio.timeout(OPERATION_TIMEOUT_SECONDS):
+            async with asyncio.timeout(3 * OPERATION_TIMEOUT_SECONDS):
                 while not condition():
                     assert not self.errors, f"{self.client} reported {self.errors}"
                     self._changed.clear()

@@ -14,6 +14,7 @@ MOVES = ("c2", "c1")  # there, and back to a log that the producer has written t
 PARTITIONS = 3
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.feature(Feature.RULE_CHANGE)
 @pytest.mark.parametrize("name", CLIENTS)
 async def test_a_topic_moves_under_load(name: str, world: World) -> None:
