@@ -56,9 +56,9 @@ class Sidecar:
         self._admin_socket = bound_socket(settings.admin_listen) if settings.admin_listen else None
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
         self._entrance = Entrance(settings)
-        self._production = Production(settings)
         schemas = schema_formats(settings)
         self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
+        self._production = Production(settings, self._serializer)
         self.health = Health(
             client_properties(settings),
             self._production.producer,
@@ -125,28 +125,21 @@ class Sidecar:
         """The backend's, and the operators' if they have one of their own."""
         middleware = [self._administration.middleware()]
         health = HealthEndpoints(self.health, as_json=self._settings.health_json)
+        everywhere = [*health.routes(), *DocumentEndpoints().routes()]
         operators = [*self._administration.routes(), *health.admin_routes()]
         if self._admin_socket is None:
-            routes = [*self._routes(), *health.routes(), *operators]
+            routes = [*self._routes(), *everywhere, *operators]
             return [(self._entrance.server(routes, middleware), self._socket)]
         return [
-            (self._entrance.server([*self._routes(), *health.routes()], middleware), self._socket),
-            (
-                self._entrance.server([*health.routes(), *DocumentEndpoints().routes(), *operators]),
-                self._admin_socket,
-            ),
+            (self._entrance.server([*self._routes(), *everywhere], middleware), self._socket),
+            (self._entrance.server([*everywhere, *operators]), self._admin_socket),
         ]
 
     def _routes(self) -> list[Route]:
         settings = self._settings
         consumers = ConsumerEndpoints(self._instances, settings)
         records = RecordEndpoints(self._instances, settings)
-        return [
-            *self._production.routes(self._serializer),
-            *consumers.routes(),
-            *records.routes(),
-            *DocumentEndpoints().routes(),
-        ]
+        return [*self._production.routes(), *consumers.routes(), *records.routes()]
 
 
 @contextlib.asynccontextmanager

@@ -20,8 +20,9 @@ from services.sidecar.settings import SidecarSettings
 class Production:
     """One for a sidecar, made within a running loop."""
 
-    def __init__(self, settings: SidecarSettings) -> None:
+    def __init__(self, settings: SidecarSettings, serializer: Serializer) -> None:
         self._settings = settings
+        self._serializer = serializer
         self.producer = RecordProducer(
             producer_properties(settings),
             ProducerLimits(
@@ -44,33 +45,36 @@ class Production:
             ),
         )
         self._audit = Audit(self.producer, service=settings.name, topic=settings.audit_topic)
-        self._streams: ProduceStreams | None = None
-
-    def routes(self, serializer: Serializer) -> list[Route]:
-        settings = self._settings
-        headers = HeaderPolicy(settings.forward_authorization, settings.caller_id)
-        limits = StreamLimits(
-            settings.max_produce_streams, settings.max_line_bytes, settings.stream_idle_timeout_ms / 1000
-        )
-        self._streams = ProduceStreams(self.producer, serializer, headers, limits)
-        producers = ProducerEndpoints(
+        self._headers = HeaderPolicy(settings.forward_authorization, settings.caller_id)
+        self._streams = ProduceStreams(
             self.producer,
             serializer,
+            self._headers,
+            StreamLimits(settings.max_produce_streams, settings.max_line_bytes, settings.stream_idle_timeout_ms / 1000),
+        )
+
+    def routes(self) -> list[Route]:
+        producers = ProducerEndpoints(
+            self.producer,
+            self._serializer,
             self._transactions,
             self._streams,
             self._audit,
-            max_request_bytes=settings.max_request_bytes,
-            headers=headers,
+            max_request_bytes=self._settings.max_request_bytes,
+            headers=self._headers,
         )
         transactions = TransactionEndpoints(
-            self.producer, serializer, self._transactions, max_request_bytes=settings.max_request_bytes, headers=headers
+            self.producer,
+            self._serializer,
+            self._transactions,
+            max_request_bytes=self._settings.max_request_bytes,
+            headers=self._headers,
         )
         return [*producers.routes(), *transactions.routes()]
 
     def interrupt(self) -> None:
         """Streams take no more lines, answer what they have, and end."""
-        if self._streams is not None:
-            self._streams.interrupt()
+        self._streams.interrupt()
 
     async def stop(self, timeout: float) -> None:
         """Waits for what is on the way; what is not acknowledged after `timeout` seconds fails."""
