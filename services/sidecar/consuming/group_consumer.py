@@ -24,7 +24,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from confluent_kafka import Message, TopicPartition
 
 from services.sidecar import metrics, topic_metrics
@@ -45,8 +44,9 @@ from services.sidecar.consuming.records import (
     Position,
     Seek,
 )
-from services.sidecar.consuming.seeking import ends_of, positions_of
+from services.sidecar.consuming.seeking import positions_of
 from services.sidecar.consuming.spare_memory import spare_memory
+from services.sidecar.consuming.whereabouts import Whereabouts
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
 
@@ -60,13 +60,6 @@ OFFSETS_SECONDS = 5.0
 """Bound of a question for committed offsets."""
 SEEK_SECONDS = 5.0
 """How long a partition may take until it can be sought."""
-STATUS_SECONDS = 1.0
-"""Bound of each question to Kafka that a status costs,"""
-STATUS_EVERY_SECONDS = 10.0
-"""and how rarely it is asked."""
-MAX_STATUS_PARTITIONS = 1_000
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +93,8 @@ class GroupConsumer:
         self._progress = Progress()
         self._is_paused = False
         self._last_read = time.monotonic()
-        self._last_status = -STATUS_EVERY_SECONDS
-        self._ends: dict[Partition, int] = {}
         self._membership = Membership(properties, options, self._forget, self._committed)
+        self._whereabouts = Whereabouts(self._membership, self._progress)
 
     # what is read
 
@@ -243,12 +235,8 @@ class GroupConsumer:
     # how it does
 
     def status(self) -> tuple[PartitionStatus, ...]:
-        """Where it is in each partition. Kafka is asked rarely, and not for long; in between, what it said last."""
-        partitions = self.assignment()[:MAX_STATUS_PARTITIONS]
-        if partitions and time.monotonic() - self._last_status >= STATUS_EVERY_SECONDS:
-            self._ask_for_status(partitions)
-        bounds = {one: bound for one in partitions if (bound := self._bounds(one)) is not None}
-        return self._progress.status(partitions, bounds)
+        """Where it is in each partition."""
+        return self._whereabouts.look()
 
     @property
     def problem(self) -> str:
@@ -358,24 +346,6 @@ class GroupConsumer:
         ]
         self._membership.client.store_offsets(offsets=offsets)
 
-    def _ask_for_status(self, partitions: list[Partition]) -> None:
-        self._last_status = time.monotonic()
-        unknown = [one for one in partitions if one not in self._progress.committed]
-        try:
-            self._progress.commits(self._membership.committed(unknown, STATUS_SECONDS) if unknown else [])
-        except Fault as fault:
-            log.debug("committed offsets are not known", reason=fault.description)
-        if self._membership.rests:  # the client hears of the ends only while it fetches
-            self._ends = ends_of(partitions, self._membership.client, STATUS_SECONDS)
-
-    def _bounds(self, partition: Partition) -> tuple[int, int] | None:
-        """First offset and end, as far as Kafka has told them."""
-        low, high = self._membership.client.get_watermark_offsets(
-            TopicPartition(partition.topic, partition.partition), cached=True
-        )
-        end = max(high, self._ends.get(partition, -1))
-        return (max(low, 0), end) if end >= 0 else None
-
     def _count(self, answer: list[Consumed]) -> None:
         sizes: dict[str, list[int]] = {}
         for record in answer:
@@ -392,7 +362,7 @@ class GroupConsumer:
         if self._unacknowledged is not None:
             self._unacknowledged.drop(partitions)
         self._progress.forget(partitions)
-        self._last_status = -STATUS_EVERY_SECONDS
+        self._whereabouts.changed()
 
     def _committed(self, commits: list[Commit]) -> None:
         self._progress.commits(commits)
