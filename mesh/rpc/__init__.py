@@ -1,11 +1,13 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `snapshots`; stubs and servicers
-in the `_grpc` ones.
+Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `audit`, `snapshots`;
+stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import admin_pb2 as admin
 from mesh.rpc.v1 import admin_pb2_grpc as admin_grpc
+from mesh.rpc.v1 import audit_pb2 as audit
+from mesh.rpc.v1 import audit_pb2_grpc as audit_grpc
 from mesh.rpc.v1 import discovery_pb2 as discovery
 from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
 from mesh.rpc.v1 import events_pb2 as events
@@ -13,12 +15,16 @@ from mesh.rpc.v1 import instances_pb2 as instances
 from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
 from mesh.rpc.v1 import record_rules_pb2_grpc as record_rules_grpc
+from mesh.rpc.v1 import replays_pb2 as replays
+from mesh.rpc.v1 import replays_pb2_grpc as replays_grpc
 from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
 
 __all__ = [
     "admin",
     "admin_grpc",
+    "audit",
+    "audit_grpc",
     "discovery",
     "discovery_grpc",
     "events",
@@ -26,6 +32,8 @@ __all__ = [
     "instances_grpc",
     "record_rules",
     "record_rules_grpc",
+    "replays",
+    "replays_grpc",
     "routing",
     "snapshots",
 ]

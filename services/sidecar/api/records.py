@@ -10,13 +10,13 @@ from services.sidecar.api.authentication import caller_of, check_may_use
 from services.sidecar.api.consumers import check_available, check_reads, committed, consumptions, instance_id
 from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.hanging_up import caller
-from services.sidecar.api.record_text import event_batch, record_array
 from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.api.streaming_records import AnswerKind, RecordStreamResponse
 from services.sidecar.consuming.cursor import CursorError, positions_in
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
+from services.sidecar.consuming.record_text import event_batch, record_array
 from services.sidecar.consuming.records import Consumed, Consumption, HeaderShape, Partition, ReadRequest
 from services.sidecar.consuming.streaming import StreamRequest
 from services.sidecar.faults import Fault, FaultKind, invalid

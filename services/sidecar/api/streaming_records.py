@@ -21,9 +21,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from services.sidecar.api.hanging_up import Caller, caller
-from services.sidecar.api.record_text import record_lines
 from services.sidecar.api.status import status_response
 from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.record_text import record_lines
 from services.sidecar.consuming.records import Consumed, HeaderShape
 from services.sidecar.consuming.streaming import RecordStream
 from services.sidecar.faults import Fault

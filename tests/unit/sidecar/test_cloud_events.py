@@ -13,8 +13,8 @@ from starlette.requests import Request
 
 from services.sidecar import json_text
 from services.sidecar.api.cloud_events import carries_events, event_records, events_of, said_beside_body
-from services.sidecar.api.record_text import event_batch
 from services.sidecar.consuming.cloud_events import KafkaHeaders, event_in, wrapped
+from services.sidecar.consuming.record_text import event_batch
 from services.sidecar.consuming.records import Consumed
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, cloud_event

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from services.sidecar.api.consumers import epoch_ms
 from services.sidecar.api.public_address import public_address
-from services.sidecar.api.record_text import record_array, record_lines
+from services.sidecar.consuming.record_text import record_array, record_lines
 from services.sidecar.consuming.records import Consumed, HeaderShape
 from services.sidecar.faults import Fault
 
