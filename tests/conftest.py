@@ -1,5 +1,11 @@
 """What every test may ask for. The fixtures stand in tests/fixtures, one file for each kind of thing."""
 
+import os
+
+from tests.fixtures.bytecode import keep_bytecode
+
+keep_bytecode(os.environ)
+
 pytest_plugins = [
     "tests.fixtures.clusters",
     "tests.fixtures.databases",

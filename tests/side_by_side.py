@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fixtures.bytecode import keep_bytecode
 from tests.fixtures.ports import PORTS
 
 HERE = Path(__file__).parent
@@ -67,6 +68,7 @@ def main() -> int:
 def _started(part: Part, output: Path | None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pytest", "--durations=20", *(str(HERE / folder) for folder in part.folders)]
     environment = {**os.environ, PORTS: part.ports}
+    keep_bytecode(environment)
     if output is None:
         return subprocess.Popen(command, env=environment)
     with output.open("wb") as stream:
