@@ -42,13 +42,20 @@ class ConsumerThread:
         with self.in_use():
             await self._thread.call(run, GRACE_SECONDS)
 
-    async def call(self, function: Callable[[GroupConsumer], T], timeout: float = GRACE_SECONDS) -> T:
-        """The result of a function of the consumer. Fault when too many calls wait; TimeoutError: it may still run."""
+    async def call(
+        self, function: Callable[[GroupConsumer], T], timeout: float = GRACE_SECONDS, late: Fault | None = None
+    ) -> T:
+        """The result of a function of the consumer. Fault when too many calls wait, or this one took too long.
+
+        One that took too long may still run; `late` is what its caller hears then, if not the usual.
+        """
         with self.in_use():
             try:
                 return await self._thread.call(lambda: self._run(function), timeout)
             except TooManyCallsError:
                 raise self._busy() from None
+            except TimeoutError:
+                raise late or self._late(timeout) from None
 
     async def look(self, function: Callable[[GroupConsumer], T]) -> T | None:
         """As `call`, without counting as use; None when the thread is too busy to say."""
@@ -122,6 +129,12 @@ class ConsumerThread:
             consumer.close()
         except (KafkaException, RuntimeError) as error:
             log.warning("consumer instance did not close cleanly", instance=self._id.instance, reason=str(error))
+
+    def _late(self, seconds: float) -> Fault:
+        return Fault(
+            FaultKind.CONSUMER_INSTANCE_BUSY,
+            f"The consumer of instance {self._id.instance} did not answer within {seconds:g} s; try again later",
+        )
 
     def _busy(self) -> Fault:
         return Fault(

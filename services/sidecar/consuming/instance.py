@@ -1,22 +1,18 @@
 """One consumer instance: a consumer, the thread that it lives on, and bounds for every call.
 
 The backend reads and commits; operators pause, resume, seek and drain. All of it is served one after the other on the
-instance's thread. A read that waits is many short calls, so that nothing else has to wait for it; reads, and streams,
-exclude each other.
+instance's thread.
 """
 
-import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import structlog
+from typing import Any
 
 from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, ConsumerThread
 from services.sidecar.consuming.group_consumer import OFFSETS_SECONDS, SEEK_SECONDS, GroupConsumer, ReadLimits
-from services.sidecar.consuming.reading import Reading
+from services.sidecar.consuming.reads import Reads
 from services.sidecar.consuming.records import (
     NOTHING,
     Commit,
@@ -39,13 +35,8 @@ from services.sidecar.consuming.streaming import RecordStream, StreamRequest
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
 
-T = TypeVar("T")
 JOIN_SECONDS = 10.0
 """How long a seek waits for the group to be joined."""
-TAKE_OVER_SECONDS = 1.0
-"""How long a stream that follows another waits for that one's end: its client may just have come back."""
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +64,7 @@ class ConsumerInstance:
         self._thread = ConsumerThread(id_)
         self._drain: object | None = None
         """The last drain; one that is not the last any more has nothing to say."""
-        self._is_interrupted = False
-        self._reads = asyncio.Lock()
-        self._stream: RecordStream | None = None
+        self._reads = Reads(id_, options, limits.read.max_records, self._thread)
         self._last_status = InstanceStatus(InstanceState.IDLE, (), time.time())
 
     @property
@@ -95,7 +84,7 @@ class ConsumerInstance:
         """Goes on as it was before its sidecar ended, idle for so long already; `open` comes first."""
         self.standing = Standing.DRAINED if standing is Standing.DRAINING else standing
         if standing is not Standing.GIVING:
-            await self._on_consumer(lambda consumer: consumer.pause())
+            await self._thread.call(lambda consumer: consumer.pause())
         if interest:
             await self._follow(interest)
         self._thread.touch(idle_seconds)
@@ -131,65 +120,42 @@ class ConsumerInstance:
         return tuple(sorted({one.topic for one in await self.assignment()}))
 
     async def assignment(self) -> list[Partition]:
-        return await self._on_consumer(lambda consumer: consumer.assignment())
+        return await self._thread.call(lambda consumer: consumer.assignment())
 
     # reading
 
     async def read(self, request: ReadRequest) -> list[Consumed]:
         """Records; Fault when nothing can be read. Answers in bounded time, whatever Kafka does."""
         self._refuse_if_nothing_to_read()
-        reading = Reading.of(request, self.options, self._limits.read.max_records)
-        turn = TAKE_OVER_SECONDS if self._stream is not None else reading.join_patience + GRACE_SECONDS
-        async with self._alone(turn):
-            reading.started = time.monotonic()
-            return await self._finish(reading)
+        return await self._reads.read(request)
 
     async def give_back(self, records: list[Consumed]) -> None:
         """The backend went away before it could have these records of its last answer."""
-        if not await self._on_consumer(lambda consumer: consumer.take_back(records)):
-            log.warning("records did not reach the backend", instance=self.id.instance, records=len(records))
+        await self._reads.give_back(records)
 
-    @contextlib.asynccontextmanager
-    async def stream(self, request: StreamRequest) -> AsyncIterator[RecordStream]:
+    def stream(self, request: StreamRequest) -> AbstractAsyncContextManager[RecordStream]:
         """Records until the context ends. What is not acknowledged by then comes again."""
         self._refuse_if_nothing_to_read()
-        stream = RecordStream(request, self._limits.read.max_records, self._finish)
-        async with self._alone(TAKE_OVER_SECONDS):
-            self._stream = stream
-            try:
-                await self._on_consumer(
-                    lambda consumer: consumer.open_stream(stream.unacknowledged, dict(request.starts)),
-                    SEEK_SECONDS + GRACE_SECONDS,
-                )
-                yield stream
-            finally:
-                self._stream = None
-                self._thread.post(lambda consumer: consumer.close_stream())
+        return self._reads.stream(request)
 
     async def acknowledge(self, asked: list[Consumption]) -> list[Commit]:
         """Commits what a stream gave, up to these offsets, and opens its window. Fault when there is no stream."""
-        commits = await self._committing(lambda consumer: consumer.acknowledge(asked))
-        if self._stream is not None:
-            self._stream.window_moved()
-        return commits
+        return await self._committing(lambda consumer: consumer.acknowledge(asked))
 
     # offsets
 
     async def commit(self, asked: list[Consumption] | None, *, wait: bool) -> list[Commit]:
         """Commits what was consumed, or all that was given."""
-        commits = await self._committing(lambda consumer: consumer.commit(asked, wait=wait))
-        if self._stream is not None:
-            self._stream.window_moved()
-        return commits
+        return await self._committing(lambda consumer: consumer.commit(asked, wait=wait))
 
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
-        return await self._on_consumer(lambda consumer: consumer.committed(partitions), OFFSETS_SECONDS + GRACE_SECONDS)
+        return await self._thread.call(lambda consumer: consumer.committed(partitions), OFFSETS_SECONDS + GRACE_SECONDS)
 
     async def move(self, seeks: list[Seek]) -> list[Position]:
         """These partitions go on there; waits for the group to be joined. Fault when one of them is not assigned."""
         await self._joined()
         bound = 2 * ASK_SECONDS + SEEK_SECONDS + GRACE_SECONDS
-        return await self._on_consumer(lambda consumer: consumer.seek(seeks), bound)
+        return await self._thread.call(lambda consumer: consumer.seek(seeks), bound)
 
     async def move_all(self, target: SeekTarget) -> list[Position]:
         """All partitions that it has, of those that the target names, go on there. Fault when it has none of them."""
@@ -216,14 +182,14 @@ class ConsumerInstance:
     async def pause(self) -> None:
         """Gives nothing until it is resumed, and stays in its group."""
         if self.standing is Standing.GIVING:
-            await self._on_consumer(lambda consumer: consumer.pause())
+            await self._thread.call(lambda consumer: consumer.pause())
             self.standing = Standing.PAUSED
 
     async def resume(self) -> None:
         """Gives records again, after a pause or a drain."""
         was, self.standing = self.standing, Standing.GIVING
         self._drain = None
-        await self._on_consumer(lambda consumer: consumer.resume())
+        await self._thread.call(lambda consumer: consumer.resume())
         if was is Standing.DRAINED:
             await self._follow(self.interest)
 
@@ -243,7 +209,7 @@ class ConsumerInstance:
             return True
         self.standing = Standing.DRAINING
         mine = self._drain = object()
-        await self._on_consumer(lambda consumer: consumer.pause())
+        await self._thread.call(lambda consumer: consumer.pause())
         if self.options.auto_commit:
             await self.commit(None, wait=True)
         await self._comes_true(lambda consumer: consumer.is_committed or self._drain is not mine, timeout)
@@ -252,9 +218,9 @@ class ConsumerInstance:
                 FaultKind.ILLEGAL_CONSUMER_STATE,
                 f"Instance {self.id.instance} was told otherwise while it drained: it is {self.standing.value}",
             )
-        is_committed = await self._on_consumer(lambda consumer: consumer.is_committed)
+        is_committed = await self._thread.call(lambda consumer: consumer.is_committed)
         self.standing = Standing.DRAINED
-        await self._on_consumer(lambda consumer: consumer.follow(NOTHING))
+        await self._thread.call(lambda consumer: consumer.follow(NOTHING))
         return is_committed
 
     @property
@@ -283,9 +249,7 @@ class ConsumerInstance:
 
     def interrupt(self) -> None:
         """A read that waits answers now; streams end."""
-        self._is_interrupted = True
-        if self._stream is not None:
-            self._stream.end()
+        self._reads.interrupt()
 
     async def close(self, timeout: float, because: Fault | None = None) -> None:
         """Leaves the group. After `timeout` seconds goes on without waiting: the thread finishes by itself.
@@ -327,41 +291,8 @@ class ConsumerInstance:
     async def _follow(self, interest: Interest) -> None:
         self.interest = NOTHING  # and that is how it stays if the client refuses
         followed = NOTHING if self.standing is Standing.DRAINED else interest
-        await self._on_consumer(lambda consumer: consumer.follow(followed))
+        await self._thread.call(lambda consumer: consumer.follow(followed))
         self.interest = interest
-
-    @contextlib.asynccontextmanager
-    async def _alone(self, patience: float) -> AsyncIterator[None]:
-        """One read, or one stream, at a time."""
-        self._thread.refuse_if_busy()
-        with self._thread.in_use():
-            try:
-                async with asyncio.timeout(patience):
-                    await self._reads.acquire()
-            except TimeoutError:
-                raise Fault(
-                    FaultKind.ILLEGAL_CONSUMER_STATE,
-                    f"Another read, or a stream, of instance {self.id.instance} goes on; end it before the next",
-                ) from None
-            try:
-                yield
-            finally:
-                self._reads.release()
-
-    async def _finish(self, reading: Reading) -> list[Consumed]:
-        """The answer of a read, however many calls it takes."""
-        try:
-            while True:
-                is_last = self._is_interrupted
-                answer = await self._on_consumer(
-                    lambda consumer: consumer.advance(reading, is_last=is_last)  # noqa: B023  # awaited at once
-                )
-                if answer is not None:
-                    return answer
-        except BaseException:
-            reading.is_given_up = True
-            self._thread.post(lambda consumer: consumer.abandon(reading))
-            raise
 
     async def _joined(self) -> None:
         """Waits until the group has said which partitions it has, as far as it has to say so."""
@@ -370,27 +301,18 @@ class ConsumerInstance:
 
     async def _comes_true(self, condition: Callable[[GroupConsumer], bool], timeout: float) -> bool:
         until = time.monotonic() + timeout
-        while not await self._on_consumer(condition):
-            if time.monotonic() > until or self._is_interrupted:
+        while not await self._thread.call(condition):
+            if time.monotonic() > until or self._reads.are_interrupted:
                 return False
-            await self._on_consumer(lambda consumer: consumer.serve())
+            await self._thread.call(lambda consumer: consumer.serve())
         return True
 
     async def _committing(self, function: Callable[[GroupConsumer], list[Commit]]) -> list[Commit]:
-        try:
-            return await self._thread.call(function, self._limits.commit_seconds)
-        except TimeoutError:
-            raise Fault(
-                FaultKind.FAILED_TO_COMMIT_OFFSETS,
-                f"Failed to commit offsets: no answer from Kafka within {self._limits.commit_seconds:g} s; "
-                "it may still happen",
-            ) from None
-
-    async def _on_consumer(self, function: Callable[[GroupConsumer], T], timeout: float = GRACE_SECONDS) -> T:
-        try:
-            return await self._thread.call(function, timeout)
-        except TimeoutError:
-            raise Fault(
-                FaultKind.CONSUMER_INSTANCE_BUSY,
-                f"The consumer of instance {self.id.instance} did not answer within {timeout:g} s; try again later",
-            ) from None
+        seconds = self._limits.commit_seconds
+        late = Fault(
+            FaultKind.FAILED_TO_COMMIT_OFFSETS,
+            f"Failed to commit offsets: no answer from Kafka within {seconds:g} s; it may still happen",
+        )
+        commits = await self._thread.call(function, seconds, late)
+        self._reads.window_moved()
+        return commits
