@@ -24,12 +24,15 @@ from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.consumer_thread import GRACE_SECONDS, not_found
 from services.sidecar.consuming.instance import ConsumerInstance, InstanceLimits
 from services.sidecar.consuming.instance_store import KeptInstance, Ledger, Source, encoded
-from services.sidecar.consuming.records import EndCause, InstanceId, InstanceOptions
+from services.sidecar.consuming.records import EndCause, InstanceId, InstanceOptions, InstanceStatus
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.state_file import StateFile, StateWriter
 
-REAP_SECONDS = 1.0
+WATCH_SECONDS = 1.0
+"""How often it is looked who is idle, and how each one does."""
+STATUS_SECONDS = 1.0
+"""How long it is waited for what instances say of themselves; those that are slower are left out."""
 MOST_CLOCK_SECONDS = 30.0
 """How rarely it is written down how long instances have been idle: a tenth of what they may be, but not more rarely."""
 
@@ -124,16 +127,27 @@ class Instances:
         await self._told()
 
     async def watch(self) -> None:
-        """Closes instances that nobody uses, and writes down how long others have been idle; for ever."""
+        """Closes instances that nobody uses, asks others how they do, writes down how long they are idle; for ever."""
         clock_seconds = min(self._limits.idle_seconds / 10, MOST_CLOCK_SECONDS)
         written_at = time.monotonic()
         while True:
-            await asyncio.sleep(REAP_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS)
             now = time.monotonic()
             await asyncio.gather(*(self._end(one, EndCause.IDLE) for one in self if one.is_idle))
+            await self.statuses()
             if self._writer is not None and self._instances and now - written_at >= clock_seconds:
                 written_at = now
                 self._writer.soon()
+
+    async def statuses(self) -> dict[InstanceId, InstanceStatus]:
+        """How instances do: of those that say it in time."""
+        asked = {asyncio.ensure_future(each.status()): each.id for each in self}
+        if not asked:
+            return {}
+        done, late = await asyncio.wait(asked, timeout=STATUS_SECONDS)
+        for each in late:
+            each.cancel()
+        return {asked[each]: each.result() for each in done if each.exception() is None}
 
     def interrupt(self) -> None:
         """Reads that wait answer now: the sidecar stops."""

@@ -23,13 +23,11 @@ from services.sidecar import metrics
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_store import KeptInstance, KnownToControl, Source
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.consuming.records import EndCause, InstanceId, InstanceStatus
+from services.sidecar.consuming.records import EndCause, InstanceId
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
 
 BEAT_SECONDS = 3.0
-STATUS_SECONDS = 1.0
-"""How long a beat waits for what instances say of themselves; control does not hear of those that are slower."""
 MAX_PAUSE_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 """How soon a start asks control again that did not answer."""
@@ -141,19 +139,9 @@ class ControlLink:
         request = instances.BeatRequest(
             member=self._member,
             incarnation=str(self._connection.incarnation),
-            instances=[status_message(id_, status) for id_, status in await self._statuses()],
+            instances=[status_message(id_, status) for id_, status in (await self._instances.statuses()).items()],
         )
         return await self._connection.beat(request)
-
-    async def _statuses(self) -> list[tuple[InstanceId, InstanceStatus]]:
-        """Of the instances that say it in time."""
-        asked = {asyncio.ensure_future(each.status()): each.id for each in self._instances}
-        if not asked:
-            return []
-        done, late = await asyncio.wait(asked, timeout=STATUS_SECONDS)
-        for each in late:
-            each.cancel()
-        return [(asked[each], each.result()) for each in done if each.exception() is None]
 
     async def _compare(self) -> None:
         """Control is here, for the first time or again: whose are the instances that it believes ours?"""

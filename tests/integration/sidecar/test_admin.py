@@ -6,11 +6,13 @@ import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
 
 from services.sidecar import log_levels
 from services.sidecar.admin.backend_loggers import BackendFramework, BackendLoggers, LoggerLevel
@@ -261,6 +263,19 @@ def test_instances_are_watched_paused_moved_and_drained(
     for unclear in ({"offset": 1}, {"to": "first", "offset": 1}, {"to": "last", "partition": 0}, {}):
         refused = admin.post(f"/adm/kafka/consumers/{name}/seek", json=unclear)
         assert (refused.status_code, refused.json()["code"]) == (400, "ERR11004"), unclear
+
+
+def test_the_lag_of_a_group_is_measured_whoever_asks(
+    world: SidecarWorld, kafka: Kafka, orders: str, group: str
+) -> None:
+    kafka.write(orders, *({"value": str(n), "partition": 0} for n in range(3)))
+    instance = world.create(group, "c1", valueFormat="string")
+    instance.subscribe(orders)
+    instance.read_all(1, max_bytes=1)
+    lag = partial(REGISTRY.get_sample_value, "kafka_mesh_sidecar_group_lag_records", {"group": group, "topic": orders})
+    wait_until(lambda: lag() == 2, "what is left to read is measured, without control")
+    instance.delete()
+    assert lag() is None
 
 
 def test_what_an_operator_orders_lasts_beyond_the_call_and_the_process(
