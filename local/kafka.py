@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import hashlib
 import os
 import subprocess
 import sys
@@ -16,8 +17,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.jars import classpath, missing_jars
-from local.java import JavaError, find_java
+from local.jars import cache_folder, classpath, missing_jars
+from local.java import Java, JavaError, find_java
 
 FORMAT_TIMEOUT_S = 120
 DEFAULT_HEAP_MB = 384
@@ -108,18 +109,24 @@ class KafkaNode:
 
     def _java(self, heap_mb: int) -> list[str]:
         java = find_java()
-        archive = self.folder / "classes.jsa"
-        archiving = ["-XX:+AutoCreateSharedArchive", f"-XX:SharedArchiveFile={archive}"]
         return [
             str(java.command),
             f"-Xmx{heap_mb}m",
             *JVM_OPTIONS,
-            *(archiving if java.major >= SELF_ARCHIVING_JAVA else ["-Xshare:auto"]),
+            *self._archiving(java),
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
             f"-Dkafka.logs.dir={self.folder}",
             "-cp",
             classpath(),
         ]
+
+    def _archiving(self, java: Java) -> list[str]:
+        shared, own = class_archive(java), self.folder / "classes.jsa"
+        if shared.exists():
+            return [f"-XX:SharedArchiveFile={shared}"]
+        if java.major >= SELF_ARCHIVING_JAVA:
+            return ["-XX:+AutoCreateSharedArchive", f"-XX:SharedArchiveFile={own}"]
+        return ["-Xshare:auto"]
 
     def _format(self) -> None:
         arguments = ["format", "--cluster-id", new_cluster_id(), "--config", str(self.folder / "server.properties")]
@@ -133,6 +140,15 @@ class KafkaNode:
         )
         if run.returncode != 0:
             raise FormatError(f"exit {run.returncode}: {run.stdout.strip()[-1000:]}")
+
+
+def class_archive(java: Java) -> Path:
+    """An archive of the classes that brokers load, for all brokers of this Java and these jars: half of their start.
+    The tests make it (`tests/fixtures/class_archives.py`), for they start brokers again and again.
+    """
+    files = [java.command.resolve(), *map(Path, classpath().split(os.pathsep))]
+    written = "\n".join(f"{file} {file.stat().st_mtime_ns}" for file in files)
+    return cache_folder() / f"classes-{hashlib.sha256(written.encode()).hexdigest()[:12]}.jsa"
 
 
 def new_cluster_id() -> str:
