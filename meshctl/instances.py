@@ -9,6 +9,7 @@ from typing import Any
 from mesh.rpc import events, instances
 from meshctl.output import moment
 
+KINDS = "INSTANCE_KIND_"
 MOST_PARTITIONS = 10
 """Named in one cell; of more only their number is told."""
 
@@ -47,15 +48,31 @@ def known(number: int | None) -> str:
 
 def facts(instance: events.ConsumerInstance) -> Iterator[tuple[str, str]]:
     """What an instance is, as names and texts."""
+    yield "kind", events.InstanceKind.Name(instance.kind or events.INSTANCE_KIND_ACTIVE).removeprefix(KINDS).lower()
     yield "sidecar", instance.sidecar
     yield "reads", reads(instance)
     yield "formats", f"keys {instance.key_format or '-'}, values {instance.value_format or '-'}"
+    if instance.HasField("delivery"):
+        yield from _delivery(instance.delivery)
     begins = instance.offset_reset and f"begins at {instance.offset_reset} without a commit"
     commits = "commits by itself" if instance.auto_commit else "is committed by its backend"
     yield "offsets", ", ".join(part for part in (begins, commits) if part)
     static = instance.group_instance_id and f"static member {instance.group_instance_id}"
     yield "group", ", ".join(part for part in (instance.group, instance.group_protocol, static) if part)
     yield "since", moment(instance.create_time)
+
+
+def _delivery(delivery: events.DeliverySettings) -> Iterator[tuple[str, str]]:
+    """How a reactive consumer delivers."""
+    yield "backend", delivery.backend_url + delivery.backend_path
+    order = "for each key" if delivery.order_by_key else "for each partition"
+    yield "parallel", f"{delivery.max_concurrency} batches, in order {order}"
+    limits = f"{delivery.max_batch_records} records, {delivery.max_batch_bytes} bytes, {delivery.linger_ms} ms"
+    yield "batches", f"at most {limits}"
+    if delivery.filter:
+        yield "filter", delivery.filter
+    for route in delivery.routes:
+        yield "route", f"{route.when} -> {route.path}"
 
 
 def command(of: events.SidecarCommand) -> str:
@@ -144,6 +161,24 @@ def _seek(seek: events.SeekInstance) -> str:
     return f"seek {where or 'all'} to {place}"
 
 
+def _configure(change: events.ConfigureInstance) -> str:
+    changes = []
+    if change.topics or change.topic_pattern:
+        changes.append(
+            f"read {reads(events.ConsumerInstance(topics=change.topics, topic_pattern=change.topic_pattern))}"
+        )
+    changes += [f"{path} = {setting(change.delivery, path)}" for path in change.delivery_mask.paths]
+    return f"configure: {', '.join(changes)}"
+
+
+def setting(delivery: events.DeliverySettings, field: str) -> str:
+    """ "100", "true", "headers.kind == 'order' -> /orders"."""
+    if field == "routes":
+        return "; ".join(f"{route.when} -> {route.path}" for route in delivery.routes) or "empty"
+    value = getattr(delivery, field)
+    return str(value).lower() if isinstance(value, bool) else str(value) or "empty"
+
+
 def _short(name: str) -> str:
     return name.removeprefix("orders/")
 
@@ -154,6 +189,7 @@ _COMMANDS: dict[str, Callable[[Any], str]] = {
     "seek": _seek,
     "drain": lambda drain: f"drain within {drain.timeout_ms / 1000:g} s",
     "remove": lambda _: "remove",
+    "configure": _configure,
     "set_log_levels": lambda said: f"log {', '.join(f'{name} at {said.levels[name]}' for name in sorted(said.levels))}",
     "get_log_levels": lambda _: "tell its log levels",
     "check_health": lambda _: "tell its health",

@@ -21,6 +21,8 @@ from meshctl.session import Group, Session, pass_session
 
 COLUMNS = ("INSTANCE", "SIDECAR", "READS", "STATE", "LAG", "LAST USE", "PROBLEM")
 NOBODY = "No sidecar holds a consumer."
+ROUTE_ARROW = "->"
+"""Between an expression and the path of the backend."""
 INTERVAL_SECONDS = 3.0  # sidecars say how their instances do every few seconds
 USUAL_ORDERS = 20
 DRAIN_WAIT = 40.0
@@ -45,6 +47,7 @@ def instances(context: click.Context) -> None:
       meshctl instances pause billing.one --reason 'the database is slow'
       meshctl instances seek billing.one --time 2026-11-21T20:00:00Z
       meshctl instances drain billing.one --within 60
+      meshctl instances configure billing.reactive --max-concurrency 16
       meshctl instances resume billing.one
     """
     if context.invoked_subcommand is None:
@@ -239,6 +242,65 @@ def drain(session: Session, instance: str, within: float, ordering: Ordering) ->
     """
     wanted = events.DrainInstance(timeout_ms=max(1, round(within * 1000)))
     carry_out(session, _name(instance), events.SidecarCommand(drain=wanted), ordering)
+
+
+def _routes(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> list[events.DeliveryRoute]:
+    routes = []
+    for text in texts:
+        when, arrow, path = text.rpartition(ROUTE_ARROW)
+        if not arrow or not when.strip() or not path.strip():
+            raise click.BadParameter(f"{text!r} is no route; expected \"headers.kind == 'order' -> /orders\"")
+        routes.append(events.DeliveryRoute(when=when.strip(), path=path.strip()))
+    return routes
+
+
+@instances.command()
+@instance_argument
+@click.option("--topic", "topics", multiple=True, metavar="T", help="Read this topic instead; may be repeated.")
+@click.option("--topic-pattern", default="", metavar="REGEX", help="Read all topics whose whole name matches, instead.")
+@click.option("--backend-url", metavar="URL", help="Scheme, host and port: http://127.0.0.1:8081.")
+@click.option("--backend-path", metavar="PATH", help="Path that takes batches.")
+@click.option("--max-concurrency", type=click.IntRange(min=1), metavar="N", help="Batches that are out at a time.")
+@click.option("--order-by-key/--order-by-partition", "order_by_key", default=None, help="Within which order is kept.")
+@click.option("--max-batch-records", type=click.IntRange(min=1), metavar="N", help="Records of one batch.")
+@click.option("--max-batch-bytes", type=click.IntRange(min=1), metavar="N", help="Keys and values of one batch.")
+@click.option("--linger-ms", type=click.IntRange(min=0), metavar="MS", help="How long a batch waits for more records.")
+@click.option(
+    "--filter", metavar="CEL", help="Only records for which it is true; '' for all. The others count as done."
+)
+@click.option(
+    "--route", "routes", multiple=True, callback=_routes, metavar="'CEL -> PATH'", help="Replaces all routes."
+)
+@click.option("--no-routes", is_flag=True, help="All records go to the usual path.")
+@order_options()
+@pass_session
+def configure(
+    session: Session, /, instance: str, topics: tuple[str, ...], topic_pattern: str, no_routes: bool,
+    ordering: Ordering, **delivery: Any,
+) -> None:  # fmt: skip
+    """Let a reactive consumer read or deliver otherwise from now on. What is not said stays.
+
+    \b
+    Examples:
+      meshctl instances configure billing.reactive --topic orders --topic returns
+      meshctl instances configure billing.reactive --backend-url http://127.0.0.1:8082 --max-concurrency 16
+      meshctl instances configure billing.reactive --filter "headers.kind != 'test'"
+      meshctl instances configure billing.reactive --route "value.total > 1000 -> /large" --reason 'large orders apart'
+    """
+    said = {name: value for name, value in delivery.items() if value not in (None, [])}
+    if no_routes:
+        if "routes" in said:
+            raise click.UsageError("--route and --no-routes say different things; use one of them")
+        said["routes"] = []
+    if topics and topic_pattern:
+        raise click.UsageError("--topic and --topic-pattern say different things; use one of them")
+    if not said and not topics and not topic_pattern:
+        raise click.UsageError("say what changes: --topic, --backend-url, --max-concurrency, ...; see --help")
+    wanted = events.ConfigureInstance(topics=topics, topic_pattern=topic_pattern)
+    if said:
+        wanted.delivery.CopyFrom(events.DeliverySettings(**said))
+        wanted.delivery_mask.paths.extend(said)
+    carry_out(session, _name(instance), events.SidecarCommand(configure=wanted), ordering)
 
 
 @instances.command()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from mesh.rpc import events
+from services.control.domain.deliveries import FIELDS, check_delivery
 from services.control.domain.errors import Exists, InvalidField, NotAllowed
 
 INSTANCES = "instances/"
@@ -61,45 +62,46 @@ def name_of(instance: events.ConsumerInstance) -> str:
 
 def _check(instance: events.ConsumerInstance) -> None:
     for field in ("group", "instance_id", "sidecar"):
-        _check_text(field, getattr(instance, field), LONGEST_NAME)
+        _check_text(f"instance.{field}", getattr(instance, field), LONGEST_NAME)
     _check_one_of(instance, "key_format", FORMATS)
     _check_one_of(instance, "value_format", FORMATS)
     _check_one_of(instance, "offset_reset", OFFSET_RESETS)
     _check_one_of(instance, "group_protocol", GROUP_PROTOCOLS)
     if instance.group_instance_id:
-        _check_text("group_instance_id", instance.group_instance_id, LONGEST_NAME)
+        _check_text("instance.group_instance_id", instance.group_instance_id, LONGEST_NAME)
     if instance.min_bytes < -1:
         raise InvalidField(
             "instance.min_bytes", f"{instance.min_bytes} is below -1, which means: as soon as there is something"
         )
     if instance.request_wait_ms < 0:
         raise InvalidField("instance.request_wait_ms", f"{instance.request_wait_ms} is negative; 0 means: at once")
-    _check_what_it_reads(instance)
+    if instance.HasField("delivery"):
+        check_delivery("instance.delivery", instance.delivery, FIELDS)
+    check_what_it_reads("instance", instance)
 
 
-def _check_what_it_reads(instance: events.ConsumerInstance) -> None:
+def check_what_it_reads(where: str, instance: events.ConsumerInstance) -> None:
+    """InvalidField unless it reads in one way, by names that can be; its fields are below `where`."""
     ways = [field for field in ("topics", "topic_pattern", "assigned_partitions") if getattr(instance, field)]
     if len(ways) > 1:
-        raise InvalidField(f"instance.{ways[1]}", f"stands beside {ways[0]}; an instance reads by one of them")
+        raise InvalidField(f"{where}.{ways[1]}", f"stands beside {ways[0]}; an instance reads by one of them")
     for field, most in (("topics", MAX_TOPICS), ("assigned_partitions", MAX_PARTITIONS)):
         number = len(getattr(instance, field))
         if number > most:
-            raise InvalidField(f"instance.{field}", f"{number} are more than {most}")
+            raise InvalidField(f"{where}.{field}", f"{number} are more than {most}")
     for place, topic in enumerate(instance.topics):
-        _check_text(f"topics[{place}]", topic, LONGEST_NAME)
+        _check_text(f"{where}.topics[{place}]", topic, LONGEST_NAME)
     if instance.topic_pattern:
-        _check_text("topic_pattern", instance.topic_pattern, LONGEST_PATTERN)
+        _check_text(f"{where}.topic_pattern", instance.topic_pattern, LONGEST_PATTERN)
     for place, each in enumerate(instance.assigned_partitions):
-        _check_text(f"assigned_partitions[{place}].topic", each.topic, LONGEST_NAME)
+        _check_text(f"{where}.assigned_partitions[{place}].topic", each.topic, LONGEST_NAME)
         if each.partition < 0:
-            raise InvalidField(f"instance.assigned_partitions[{place}].partition", f"{each.partition} is negative")
+            raise InvalidField(f"{where}.assigned_partitions[{place}].partition", f"{each.partition} is negative")
 
 
 def _check_text(field: str, text: str, longest: int) -> None:
     if not 1 <= len(text) <= longest or NUL in text:
-        raise InvalidField(
-            f"instance.{field}", f"needs 1 to {longest} characters, none of them a zero byte; got {len(text)}"
-        )
+        raise InvalidField(field, f"needs 1 to {longest} characters, none of them a zero byte; got {len(text)}")
 
 
 def _check_one_of(instance: events.ConsumerInstance, field: str, possible: tuple[str, ...]) -> None:

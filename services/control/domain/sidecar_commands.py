@@ -8,12 +8,13 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import events
+from services.control.domain.deliveries import check_delivery, check_mask
 from services.control.domain.errors import InvalidField
-from services.control.domain.instances import INSTANCES, LONGEST_NAME, NUL
+from services.control.domain.instances import INSTANCES, LONGEST_NAME, NUL, check_what_it_reads
 
 SIDECARS = "members/"
 """How targets begin that are sidecars themselves."""
-OF_INSTANCES = ("pause", "resume", "seek", "drain", "remove")
+OF_INSTANCES = ("pause", "resume", "seek", "drain", "remove", "configure")
 OF_SIDECARS = ("set_log_levels", "get_log_levels", "check_health", "get_info")
 READING = ("get_log_levels", "check_health", "get_info")
 """Commands that change nothing, so that a frozen mesh takes them, too."""
@@ -89,6 +90,19 @@ def _check_drain(drain: events.DrainInstance) -> None:
     drain.timeout_ms = drain.timeout_ms or USUAL_DRAIN_MS
 
 
+def _check_configure(change: events.ConfigureInstance) -> None:
+    where = "command.configure"
+    check_what_it_reads(where, events.ConsumerInstance(topics=change.topics, topic_pattern=change.topic_pattern))
+    paths = change.delivery_mask.paths
+    check_mask(f"{where}.delivery_mask", paths)
+    unnamed = [field.name for field, _ in change.delivery.ListFields() if field.name not in paths]
+    if unnamed:
+        raise InvalidField(f"{where}.delivery_mask", f"does not name {unnamed[0]}, which delivery sets")
+    if not (change.topics or change.topic_pattern or paths):
+        raise InvalidField(where, "changes nothing; say topics, topic_pattern, or a delivery with its delivery_mask")
+    check_delivery(f"{where}.delivery", change.delivery, paths)
+
+
 def _check_levels(wanted: events.SetLogLevels) -> None:
     if not 1 <= len(wanted.levels) <= MAX_LOGGERS:
         raise InvalidField(
@@ -105,5 +119,6 @@ def _check_levels(wanted: events.SetLogLevels) -> None:
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "seek": _check_seek,
     "drain": _check_drain,
+    "configure": _check_configure,
     "set_log_levels": _check_levels,
 }

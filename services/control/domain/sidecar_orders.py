@@ -101,6 +101,7 @@ def place(
     """The event for an order that can be given. `sidecars`: those that control has heard of."""
     sidecar = _holder(request.target, known, sidecars)
     command = checked(request.command, request.target)
+    _check_kind(command, known.get(request.target))
     _check_within("wait_ms", request.wait_ms, LONGEST_WAIT_MS, "0 waits for nothing")
     _check_within("expire_ms", request.expire_ms, LONGEST_EXPIRY_MS, f"0 means {USUAL_EXPIRY_MS}")
     _check_room(orders, sidecar)
@@ -195,6 +196,13 @@ def _holder(target: str, known: Instances, sidecars: Collection[str]) -> str:
         named = ", ".join(sorted(sidecars)[:MOST_NAMED]) or "none"
         raise Unknown(target, f"no sidecar {sidecar!r} has been heard of (known: {named})")
     return sidecar
+
+
+def _check_kind(command: events.SidecarCommand, instance: events.ConsumerInstance | None) -> None:
+    """How records are delivered can be said of those alone that deliver by themselves."""
+    if command.HasField("configure") and instance is not None and instance.kind != events.INSTANCE_KIND_REACTIVE:
+        text = f"{instance.name!r} is no reactive consumer: its backend decides what it reads, and when"
+        raise NotAllowed("NOT_REACTIVE", instance.name, text)
 
 
 def _check_within(field: str, said: int, most: int, zero: str) -> None:

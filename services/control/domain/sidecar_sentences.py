@@ -83,6 +83,20 @@ def _seek(seek: events.SeekInstance) -> str:
     return f"is to go on at {place}{f' of {where}' if where else ''}"
 
 
+def _configure(change: events.ConfigureInstance) -> str:
+    reads = events.ConsumerInstance(topics=change.topics, topic_pattern=change.topic_pattern)
+    changes = [f"read {_reads(reads)}"] if change.topics or change.topic_pattern else []
+    changes += [f"have {path} {_setting(change.delivery, path)}" for path in change.delivery_mask.paths]
+    return f"is to {', '.join(changes)}"
+
+
+def _setting(delivery: events.DeliverySettings, field: str) -> str:
+    if field == "routes":
+        return "; ".join(f"{route.when} -> {route.path}" for route in delivery.routes) or "empty"
+    value = getattr(delivery, field)
+    return str(value).lower() if isinstance(value, bool) else str(value) or "empty"
+
+
 def _levels(wanted: events.SetLogLevels) -> str:
     return f"is to log {', '.join(f'{logger} at {level}' for logger, level in sorted(wanted.levels.items()))}"
 
@@ -93,6 +107,7 @@ _COMMANDS: dict[str, Callable[[Any], str]] = {
     "seek": _seek,
     "drain": lambda drain: f"is to drain within {drain.timeout_ms / 1000:g} s",
     "remove": lambda _: "is to be removed",
+    "configure": _configure,
     "set_log_levels": _levels,
     "get_log_levels": lambda _: "is asked for its log levels",
     "check_health": lambda _: "is asked for its health",

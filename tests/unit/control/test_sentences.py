@@ -118,6 +118,16 @@ def order(target: str = "instances/billing.one", **command: Any) -> events.Sidec
         (order(pause={}), "consumer billing.one is to pause"),
         (order(resume={}), "consumer billing.one is to resume"),
         (order(drain={"timeout_ms": 2500}), "consumer billing.one is to drain within 2.5 s"),
+        (
+            order(
+                configure={
+                    "topics": ["a", "b"],
+                    "delivery": {"max_concurrency": 5, "routes": [{"when": "true", "path": "/x"}]},
+                    "delivery_mask": {"paths": ["max_concurrency", "order_by_key", "routes"]},
+                }
+            ),
+            "consumer billing.one is to read a, b, have max_concurrency 5, have order_by_key false, have routes true -> /x",
+        ),
         (order(remove={}), "consumer billing.one is to be removed"),
         (order(seek={"first": True}), "consumer billing.one is to go on at the first record"),
         (order(seek={"last": True, "topic": "t"}), "consumer billing.one is to go on at the end of t"),

@@ -33,8 +33,8 @@ class Mesh:
         self.given = 0
         self.holds("s1")
 
-    def holds(self, sidecar: str) -> None:
-        instance = events.ConsumerInstance(name=ONE, group="billing", instance_id="one", sidecar=sidecar)
+    def holds(self, sidecar: str, kind: events.InstanceKind.ValueType = events.INSTANCE_KIND_ACTIVE) -> None:
+        instance = events.ConsumerInstance(name=ONE, group="billing", instance_id="one", sidecar=sidecar, kind=kind)
         self.says(events.ConsumerInstanceRegistered(instance=instance))
 
     def says(self, payload: Message) -> None:
@@ -298,3 +298,78 @@ def test_orders_are_listed_by_target_and_by_whether_they_are_open(mesh: Mesh) ->
     known = mesh.view.orders
     assert [each.name for each in known.newest(ONE)] == [second.name, first.name]
     assert [each.name for each in known.newest(open_only=True)] == [health.name, second.name]
+
+
+# How a reactive consumer delivers
+
+
+def change(
+    mask: str = "", topics: tuple[str, ...] = (), topic_pattern: str = "", **delivery: Any
+) -> events.SidecarCommand:
+    """A command that names what it changes, and `mask` beside it."""
+    said = events.ConfigureInstance(topics=topics, topic_pattern=topic_pattern)
+    if delivery or mask:
+        said.delivery.CopyFrom(events.DeliverySettings(**delivery))
+        said.delivery_mask.paths.extend([*delivery, *mask.split()])
+    return events.SidecarCommand(configure=said)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        change(topics=("orders", "returns")),
+        change(topic_pattern="o.*"),
+        change(backend_url="https://[::1]:8443/", backend_path="/kafka/records"),
+        change(max_concurrency=1, max_batch_records=1, max_batch_bytes=1, linger_ms=0),
+        change("order_by_key filter routes"),
+        change(filter="headers.kind == 'order'", routes=[events.DeliveryRoute(when="value.total > 5", path="/large")]),
+    ],
+)
+def test_a_reactive_consumer_can_be_told_to_deliver_otherwise(mesh: Mesh, command: events.SidecarCommand) -> None:
+    mesh.holds("s1", events.INSTANCE_KIND_REACTIVE)
+    assert mesh.orders(command).command == command
+
+
+def test_no_other_consumer_can(mesh: Mesh) -> None:
+    with pytest.raises(NotAllowed, match="is no reactive consumer"):
+        mesh.orders(change(max_concurrency=5))
+
+
+@pytest.mark.parametrize(
+    ("command", "field", "says"),
+    [
+        (change(), "", "changes nothing"),
+        (change(topics=("a",), topic_pattern="b"), ".topic_pattern", "stands beside topics"),
+        (change(topics=("",)), ".topics[0]", "needs 1 to 255 characters"),
+        (change("color"), ".delivery_mask", "'color' is no field of a delivery"),
+        (change(backend_url="ftp://x"), ".delivery.backend_url", "is no address of a backend"),
+        (change(backend_url="http://host/path"), ".delivery.backend_url", "no path"),
+        (change("backend_url"), ".delivery.backend_url", "'' is no address"),
+        (change(backend_path="orders"), ".delivery.backend_path", "begins with /"),
+        (change("max_concurrency"), ".delivery.max_concurrency", "0 is not from 1 to 1000"),
+        (change(linger_ms=-1), ".delivery.linger_ms", "-1 is not from 0 to 60000"),
+        (change(filter="value ="), ".delivery.filter", "value ="),
+        (change(routes=[events.DeliveryRoute(path="/x")]), ".delivery.routes[0].when", "is empty"),
+        (change(routes=[events.DeliveryRoute(when="true")]), ".delivery.routes[0].path", "is no path"),
+        (
+            events.SidecarCommand(configure=events.ConfigureInstance(delivery=events.DeliverySettings(linger_ms=1))),
+            ".delivery_mask",
+            "does not name linger_ms",
+        ),
+    ],
+)
+def test_a_delivery_that_cannot_be_is_refused_by_its_field(
+    mesh: Mesh, command: events.SidecarCommand, field: str, says: str
+) -> None:
+    mesh.holds("s1", events.INSTANCE_KIND_REACTIVE)
+    with pytest.raises(InvalidField) as refused:
+        mesh.orders(command)
+    assert refused.value.field == f"command.configure{field}"
+    assert says in refused.value.description
+
+
+def test_an_address_with_a_password_is_refused_and_not_repeated(mesh: Mesh) -> None:
+    mesh.holds("s1", events.INSTANCE_KIND_REACTIVE)
+    with pytest.raises(InvalidField) as refused:
+        mesh.orders(change(backend_url="http://me:secret@host:1"))
+    assert "secret" not in str(refused.value)

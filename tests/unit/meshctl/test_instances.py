@@ -84,7 +84,7 @@ def test_an_instance_is_described(control: ScriptedControl, meshctl: Meshctl) ->
     control.answers["DescribeInstance"] = described
     shown = meshctl("instances", "describe", "billing.one")
     assert asked(control, "DescribeInstance").name == ONE.name
-    assert shown.output.startswith("billing.one: reading\n  sidecar:  s1\n  reads:    orders\n")
+    assert shown.output.startswith("billing.one: reading\n  kind:     active\n  sidecar:  s1\n  reads:    orders\n")
     for line in (["orders", "0", "5", "-", "2"], ["orders", "1", "7", "7", "40"]):
         assert line in lines(shown)
     for words in ("begins at earliest without a commit, commits by itself", "static member till-1", "at offset 5"):
@@ -110,6 +110,21 @@ def test_an_instance_is_described(control: ScriptedControl, meshctl: Meshctl) ->
             ("seek", "billing.one", "--time", "2026-11-21T21:00:00+01:00"),
             {"seek": {"time": "2026-11-21T20:00:00Z"}},
         ),
+        (("configure", "billing.one", "--topic", "a", "--topic", "b"), {"configure": {"topics": ["a", "b"]}}),
+        (
+            ("configure", "billing.one", "--max-concurrency", "16", "--order-by-partition", "--filter", ""),
+            {"configure": {"delivery": {"max_concurrency": 16}, "delivery_mask": "maxConcurrency,orderByKey,filter"}},
+        ),
+        (
+            ("configure", "billing.one", "--route", "value.a->1 > 2 -> /large"),
+            {
+                "configure": {
+                    "delivery": {"routes": [{"when": "value.a->1 > 2", "path": "/large"}]},
+                    "delivery_mask": "routes",
+                }
+            },
+        ),
+        (("configure", "billing.one", "--no-routes"), {"configure": {"delivery": {}, "delivery_mask": "routes"}}),
     ],
 )
 def test_an_order_says_what_was_typed(
@@ -141,6 +156,46 @@ def test_an_order_says_what_was_typed(
 def test_a_place_to_go_on_is_one_place(meshctl: Meshctl, control: ScriptedControl, arguments: tuple[str, ...]) -> None:
     assert meshctl("instances", "seek", "billing.one", *arguments).exit_code == 2
     assert control.calls == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--topic", "a", "--topic-pattern", "b"),
+        ("--route", "value.a > 1 /large"),
+        ("--route", "-> /large"),
+        ("--no-routes", "--route", "true -> /all"),
+        ("--max-concurrency", "0"),
+    ],
+)
+def test_a_change_of_a_delivery_says_one_thing(
+    meshctl: Meshctl, control: ScriptedControl, arguments: tuple[str, ...]
+) -> None:
+    assert meshctl("instances", "configure", "billing.one", *arguments).exit_code == 2
+    assert control.calls == []
+
+
+def test_a_reactive_consumer_is_described_with_its_delivery(control: ScriptedControl, meshctl: Meshctl) -> None:
+    reactive = events.ConsumerInstance(
+        name=ONE.name, kind=events.INSTANCE_KIND_REACTIVE, topics=["orders"],
+        delivery=events.DeliverySettings(
+            backend_url="http://127.0.0.1:8081", backend_path="/kafka/records", max_concurrency=8, order_by_key=True,
+            max_batch_records=100, max_batch_bytes=1000, linger_ms=5, filter="key != 'x'",
+            routes=[events.DeliveryRoute(when="headers.kind == 'order'", path="/orders")],
+        ),
+    )  # fmt: skip
+    control.answers["DescribeInstance"] = instances_pb.DescribedInstance(instance=reactive)
+    shown = [" ".join(line.split()) for line in meshctl("instances", "describe", "billing.one").output.splitlines()]
+    for line in (
+        "kind: reactive",
+        "backend: http://127.0.0.1:8081/kafka/records",
+        "parallel: 8 batches, in order for each key",
+        "batches: at most 100 records, 1000 bytes, 5 ms",
+        "filter: key != 'x'",
+        "route: headers.kind == 'order' -> /orders",
+    ):
+        assert line in shown
 
 
 @pytest.mark.parametrize(
