@@ -6,13 +6,12 @@ editor is believed. A file that cannot be believed is set aside beside it, with 
 
 import asyncio
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
+from mesh.whole_files import replace_file
 from services.sidecar import metrics
 
 MAGIC = b"kafka-mesh sidecar state 1 sha256="
@@ -50,19 +49,7 @@ class StateFile:
         """Replaces the file: a crash leaves the old one or the new one. OSError from the disk."""
         if self._is_lost():
             raise OSError("it is another process's by now")
-        folder = self.path.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{self.path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_head(content) + b"\n" + content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        _sync_folder(folder)
+        replace_file(self.path, _head(content) + b"\n" + content)
 
     def set_aside(self, reason: str) -> None:
         """Keeps the file for whoever wants to look at it, where it is in nobody's way."""
@@ -126,12 +113,3 @@ class StateWriter:
 
 def _head(content: bytes) -> bytes:
     return MAGIC + hashlib.sha256(content).hexdigest().encode()
-
-
-def _sync_folder(folder: Path) -> None:
-    """The new name of the file, too, has to be on disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,8 +4,6 @@ The file is the protobuf JSON of `mesh.v1.RoutingTable`. Without routers it is a
 """
 
 import asyncio
-import os
-import tempfile
 from pathlib import Path
 
 import structlog
@@ -14,6 +12,7 @@ from google.protobuf import json_format
 from mesh.routing import InvalidRuleError, RoutingTable
 from mesh.routing.codec import table_from_proto, table_to_proto
 from mesh.rpc import routing
+from mesh.whole_files import replace_file
 
 log = structlog.get_logger(__name__)
 
@@ -39,18 +38,8 @@ def load(state_dir: Path) -> RoutingTable | None:
 
 def save(state_dir: Path, table: RoutingTable) -> None:
     """Replace the file as a whole: a crash leaves the old table or the new one."""
-    state_dir.mkdir(parents=True, exist_ok=True)
     text = json_format.MessageToJson(table_to_proto(table), preserving_proto_field_name=True)
-    handle, name = tempfile.mkstemp(dir=state_dir, prefix=f".{FILE_NAME}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(state_dir / FILE_NAME)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_file(state_dir / FILE_NAME, f"{text}\n".encode())
 
 
 class TableKeeper:

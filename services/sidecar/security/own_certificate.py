@@ -6,7 +6,6 @@ anew when its end comes near.
 
 import datetime
 import ipaddress
-import os
 import socket
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mesh.server_certificate import TlsFiles
+from mesh.whole_files import replace_file
 
 LIFE = datetime.timedelta(days=397)
 """What browsers take at most."""
@@ -27,7 +27,6 @@ def own_certificate(folder: Path) -> TlsFiles:
     """The files, made if they are not there or will not last. OSError when they can't be."""
     files = TlsFiles(folder / CERTIFICATE, folder / KEY)
     if not _lasts(files):
-        folder.mkdir(parents=True, exist_ok=True)
         _make(files)
     return files
 
@@ -60,11 +59,11 @@ def _make(files: TlsFiles) -> None:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(
+    replace_file(
         files.key,
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
-    _write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+    replace_file(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def _names() -> list[x509.GeneralName]:
@@ -74,14 +73,3 @@ def _names() -> list[x509.GeneralName]:
         x509.IPAddress(ipaddress.IPv4Address("127.0.0.1")),
         x509.IPAddress(ipaddress.IPv6Address("::1")),
     ]
-
-
-def _write(path: Path, content: bytes) -> None:
-    """For the owner's eyes, and whole or not at all."""
-    unfinished = path.with_suffix(".new")
-    unfinished.unlink(missing_ok=True)
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
