@@ -6,29 +6,21 @@ the same broker.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from local.leash import on_leash
-from local.processes import log_tail
-from local.readiness import Condition, HttpReady, KafkaReady
+from local.readiness import HttpReady, KafkaReady
 from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import last_table
+from tests.bench.middles import cpu_s, running
 from tests.clients import maven
 from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
-from tests.fixtures.waiting import wait_unless
-
-START_S = 60.0
-STOP_S = 20.0
-ROOT = Path(__file__).resolve().parents[2]
 
 KROXYLICIOUS = Path(__file__).parent / "kroxylicious"
 KROXYLICIOUS_VERSION = "0.12.0"
@@ -54,12 +46,6 @@ class Way:
         return self.middle.memory_info().rss / 2**20 if self.middle is not None else 0.0
 
 
-def cpu_s(process: psutil.Process) -> float:
-    """From the kernel's counters of the process, such as /proc/<pid>/stat."""
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
 def direct(broker: str) -> Way:
     return Way("direct", broker)
 
@@ -73,7 +59,7 @@ def gateway(broker: str, topics: str, folder: Path) -> Iterator[Way]:
     listens = {"LISTEN": f"127.0.0.1:{port}", "METRICS_LISTEN": f"127.0.0.1:{port + 1}", "STATE_DIR": str(state)}
     environment = {f"KAFKA_MESH_GATEWAY_{name}": value for name, value in listens.items()}
     ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
-    with _running([sys.executable, "-m", "services.gateway"], folder / "gateway.log", ready, environment) as process:
+    with running([sys.executable, "-m", "services.gateway"], folder / "gateway.log", ready, environment) as process:
         yield Way("gateway", f"127.0.0.1:{port}", process)
 
 
@@ -107,31 +93,5 @@ virtualClusters:
     options = ["-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", class_path]
     command = [str(need("java")[0]), *options, "mesh.bench.Kroxylicious", str(configuration)]
     ready = KafkaReady(f"127.0.0.1:{port}")
-    with _running(command, folder / "kroxylicious.log", ready, {}) as process:
+    with running(command, folder / "kroxylicious.log", ready, {}) as process:
         yield Way(f"Kroxylicious {KROXYLICIOUS_VERSION}", f"127.0.0.1:{port}", process)
-
-
-@contextmanager
-def _running(
-    command: Sequence[str], log: Path, ready: Condition, environment: Mapping[str, str]
-) -> Iterator[psutil.Process]:
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            on_leash(command), cwd=ROOT, env={**os.environ, **environment}, stdout=output, stderr=output
-        )
-    try:
-
-        def obstacle() -> str | None:
-            if process.poll() is not None:
-                raise RuntimeError(f"{command[0]} ended with {process.returncode}:\n{log_tail(log)}")
-            return ready.unmet()
-
-        wait_unless(obstacle, f"{log.stem} is ready", START_S)
-        yield psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_S)

