@@ -57,9 +57,19 @@ replayed_answers = Counter(
 async_failures = Counter(
     "kafka_mesh_sidecar_async_failed_records_total", "Records that failed after their request was answered."
 )
-lost_audits = Counter(
-    "kafka_mesh_sidecar_lost_audit_records_total", "Audit records that could not be written to their topic."
+written_audits = Counter(
+    "kafka_mesh_sidecar_written_audit_records_total", "Audit records given to their target.", ["target"]
 )
+lost_audits = Counter(
+    "kafka_mesh_sidecar_lost_audit_records_total", "Audit records that their target does not have.", ["target"]
+)
+queued_audits = Gauge(
+    "kafka_mesh_sidecar_queued_audit_records", "Audit records that wait for their target.", ["target"]
+)
+queued_audit_bytes = Gauge(
+    "kafka_mesh_sidecar_queued_audit_bytes", "What audit records take while they wait for their target.", ["target"]
+)
+audit_waits = Counter("kafka_mesh_sidecar_audit_waits_total", "How often work waited for room in the audit trail.")
 produce_streams = Gauge("kafka_mesh_sidecar_produce_streams", "Produce requests that send line by line.")
 
 consumed_records = Counter("kafka_mesh_sidecar_consumed_records_total", "Records handed to the backend.")

@@ -65,7 +65,7 @@ class Audit:
         if not self._topic:
             return
         if len(self._writing) >= MAX_OPEN:
-            metrics.lost_audits.inc(len(events))
+            metrics.lost_audits.labels("topic").inc(len(events))
             return
         writing = asyncio.get_running_loop().create_task(self._write(events))
         self._writing.add(writing)
@@ -96,7 +96,7 @@ class Audit:
             outcomes = await (await self._producer.accept(self._topic, records))
         except NotAccepted as refused:
             outcomes = [refused.why] * len(records)
-        metrics.lost_audits.inc(sum(isinstance(one, Failed) for one in outcomes))
+        metrics.lost_audits.labels("topic").inc(sum(isinstance(one, Failed) for one in outcomes))
 
 
 def _text(given: str | bytes | None) -> str | None:

@@ -90,6 +90,6 @@ async def test_a_request_that_failed_as_a_whole_does_not_flood_the_log() -> None
 
 
 async def test_audit_records_that_are_not_taken_are_counted() -> None:
-    before = value_of(metrics.lost_audits)
+    before = value_of(metrics.lost_audits.labels("topic"))
     await audited(TakingProducer(LOST), [LOST, LOST])
-    assert value_of(metrics.lost_audits) - before == 2
+    assert value_of(metrics.lost_audits.labels("topic")) - before == 2

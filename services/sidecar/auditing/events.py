@@ -1,0 +1,241 @@
+"""Audit records: what became of one record, in the original's words. Never the payload.
+
+They are made where the work is done, so making one is cheap: a tuple whose texts may still be bytes. What they look
+like is decided where they are written (`text.py`), on another thread.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from services.sidecar.consuming.records import Commit, Consumed, Partition
+from services.sidecar.delivering.records import Outcome, Verdict
+from services.sidecar.producing.records import (
+    CORRELATION_HEADER,
+    Delivered,
+    Delivery,
+    Failed,
+    Headers,
+    Outgoing,
+)
+
+MAX_KEY_CHARACTERS = 4_096
+MAX_ID_CHARACTERS = 256
+MAX_STACK_TRACE_CHARACTERS = 16_384
+"""What is kept of a record's key, of its ids, and of why it failed: audit must not be as large as what it tells of."""
+OVERHEAD_BYTES = 300
+"""What an audit record takes beside its texts."""
+
+_TRACE_PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class AuditType(Enum):
+    """Who says what became of the record."""
+
+    PRODUCER = "PRODUCER"
+    REACTIVE_CONSUMER = "REACTIVE_CONSUMER"
+    ACTIVE_CONSUMER = "ACTIVE_CONSUMER"
+    STREAMING_CONSUMER = "STREAMING_CONSUMER"
+    STREAMING_PRODUCER = "STREAMING_PRODUCER"
+
+
+class AuditStatus(Enum):
+    """How it went."""
+
+    SUCCESS = "SUCCESS"
+    FAILURE = "FAILURE"
+
+
+Text = bytes | str | None
+
+
+class RecordIds(NamedTuple):
+    """What ties a record to others, as its headers say."""
+
+    correlation: Text = None
+    traceability: Text = None
+    trace: Text = None
+    """W3C trace id."""
+
+
+NO_IDS = RecordIds()
+
+
+class AuditRecord(NamedTuple):
+    """What became of one record. A tuple: there is one for each record."""
+
+    id: str
+    type: AuditType
+    topic: str
+    partition: int | None
+    offset: int | None
+    ids: RecordIds
+    key: object
+    """Bytes or text; what else a format makes of keys is shown as JSON."""
+    status: AuditStatus
+    stacktrace: str | None
+    """Why it failed."""
+    timestamp: int
+    """When this was said, in milliseconds since the epoch."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes while it waits, about."""
+        key = self.key
+        size = OVERHEAD_BYTES + len(self.stacktrace or "") + sum(len(one) for one in self.ids if one)
+        return size + (len(key) if isinstance(key, bytes | str) else 0)
+
+
+def audit_record(
+    type_: AuditType,
+    topic: str,
+    partition: int | None,
+    offset: int | None,
+    *,
+    key: object = None,
+    ids: RecordIds = NO_IDS,
+    failure: str | None = None,
+) -> AuditRecord:
+    """One of its own; `failure`: why it failed, None when it did not."""
+    status = AuditStatus.SUCCESS if failure is None else AuditStatus.FAILURE
+    why = None if failure is None else failure[:MAX_STACK_TRACE_CHARACTERS]
+    return AuditRecord(next(audit_ids()), type_, topic, partition, offset, ids, _bounded(key), status, why, _now())
+
+
+def produced(
+    topic: str, records: Sequence[Outgoing], outcomes: Sequence[Delivery], type_: AuditType = AuditType.PRODUCER
+) -> list[AuditRecord]:
+    """Of records that were written, or not."""
+    now, new_ids, success, failure = _now(), audit_ids(), AuditStatus.SUCCESS, AuditStatus.FAILURE
+    made: list[AuditRecord] = []
+    last_headers: object = None
+    ids = NO_IDS
+    place: int | None
+    offset: int | None
+    why: str | None
+    for (key, _, partition, _, headers), outcome in zip(records, outcomes, strict=True):
+        if headers is not last_headers:  # records of one request share theirs
+            last_headers, ids = headers, ids_in(headers)
+        if isinstance(outcome, Delivered):
+            place, offset, status, why = outcome.partition, outcome.offset, success, None
+        else:
+            place, offset, status, why = partition, None, failure, said(outcome)
+        made.append(AuditRecord(next(new_ids), type_, topic, place, offset, ids, _bounded(key), status, why, now))
+    return made
+
+
+def settled(verdicts: Iterable[Verdict], type_: AuditType = AuditType.REACTIVE_CONSUMER) -> list[AuditRecord]:
+    """Of records about which the backend (or what stands in for it) has said its last word."""
+    now, new_ids = _now(), audit_ids()
+    made = []
+    for verdict in verdicts:
+        record, outcome = verdict.record, verdict.outcome
+        found = ids_in(record.headers)
+        ids = RecordIds(
+            found.correlation or verdict.correlation_id[:MAX_ID_CHARACTERS] or None,
+            found.traceability or verdict.traceability_id[:MAX_ID_CHARACTERS] or None,
+            found.trace,
+        )
+        if outcome is Outcome.SUCCESS:
+            status, why = AuditStatus.SUCCESS, None
+        else:
+            status, why = AuditStatus.FAILURE, _reason(verdict)
+        made.append(
+            AuditRecord(
+                next(new_ids), type_, record.topic, record.partition, record.offset, ids, _bounded(record.key),
+                status, why, now,
+            )
+        )  # fmt: skip
+    return made
+
+
+def given(records: Iterable[Consumed], type_: AuditType = AuditType.ACTIVE_CONSUMER) -> list[AuditRecord]:
+    """Of records that a backend was given when it asked for some."""
+    now, new_ids, success = _now(), audit_ids(), AuditStatus.SUCCESS
+    return [
+        AuditRecord(
+            next(new_ids), type_, one.topic, one.partition, one.offset, ids_in(one.headers), _bounded(one.key),
+            success, None, now,
+        )
+        for one in records
+    ]  # fmt: skip
+
+
+def committed(commits: Iterable[Commit], type_: AuditType = AuditType.ACTIVE_CONSUMER) -> list[AuditRecord]:
+    """One for each partition, about its last record that is done with: it has neither key nor ids."""
+    return [
+        audit_record(type_, one.partition.topic, one.partition.partition, max(one.offset - 1, 0)) for one in commits
+    ]
+
+
+def not_committed(
+    places: Iterable[tuple[Partition, int | None]], why: str, type_: AuditType = AuditType.ACTIVE_CONSUMER
+) -> list[AuditRecord]:
+    """One for each partition, about the record that should have been the last; None if that was not said."""
+    return [audit_record(type_, place.topic, place.partition, offset, failure=why) for place, offset in places]
+
+
+def ids_in(headers: Headers | list[tuple[str, bytes | None]]) -> RecordIds:
+    """The first of each, whatever the case of its name."""
+    correlation: Text = None
+    traceability: Text = None
+    trace: Text = None
+    for name, value in headers:
+        if name == CORRELATION_HEADER:  # as nearly all write it
+            correlation = correlation or value
+            continue
+        match name.lower():
+            case "x-correlation-id":
+                correlation = correlation or value
+            case "x-traceability-id":
+                traceability = traceability or value
+            case "traceparent" if trace is None and value:
+                trace = trace_id(value)
+    if correlation and len(correlation) > MAX_ID_CHARACTERS:
+        correlation = correlation[:MAX_ID_CHARACTERS]
+    if traceability and len(traceability) > MAX_ID_CHARACTERS:
+        traceability = traceability[:MAX_ID_CHARACTERS]
+    return RecordIds(correlation, traceability, trace)
+
+
+def trace_id(traceparent: bytes | str) -> str | None:
+    """Of a valid W3C traceparent."""
+    text = traceparent.encode(errors="replace") if isinstance(traceparent, str) else traceparent
+    found = _TRACE_PARENT.match(text)
+    return found[1].decode("ascii") if found else None
+
+
+def audit_ids() -> Iterator[str]:
+    """As many different UUIDs (version 4) as are asked for, most of their bits random and shared."""
+    while True:
+        random = os.urandom(16).hex()
+        prefix = f"{random[:8]}-{random[8:12]}-4{random[12:15]}-{'89ab'[int(random[15], 16) & 3]}{random[16:19]}-"
+        for number in _SUFFIXES:
+            yield prefix + random[20:28] + number
+
+
+def said(failure: Failed) -> str:
+    """Why a record was not written."""
+    return f"{failure.error.value} {failure.text}"[:MAX_STACK_TRACE_CHARACTERS]
+
+
+def _reason(verdict: Verdict) -> str:
+    if verdict.stacktrace:
+        return verdict.stacktrace[:MAX_STACK_TRACE_CHARACTERS]
+    if verdict.outcome is Outcome.DROP:
+        return "dropped: the backend does not want it"
+    return f"dead letter: {verdict.reason.value if verdict.reason else 'no reason given'}"
+
+
+def _bounded(key: object) -> object:
+    return key[:MAX_KEY_CHARACTERS] if isinstance(key, bytes | str) else key
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+_SUFFIXES = [f"{number:04x}" for number in range(500)]

@@ -1,0 +1,219 @@
+"""One target of the audit trail: its queue, its thread, and what happens when it does not keep up.
+
+1. The thread waits a moment after the first record (`LINGER_SECONDS`), so that many are written at once, and takes all
+   that is there by then. It writes them in slices, and gives the interpreter away between two: a batch that is being
+   audited must not hold up the event loop.
+2. What a target cannot take now is tried again: for `retry_seconds`, then it is lost and counted (DROP); or until it
+   works (BLOCK). Meanwhile the queue fills up.
+3. A full queue drops what comes (DROP), or tells the work to wait (BLOCK). Those who work look before they begin, so
+   what they have begun by then still finds its place: the bound is exceeded by no more than that.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import structlog
+
+from services.sidecar import metrics
+from services.sidecar.auditing.events import AuditRecord
+
+LINGER_SECONDS = 0.02
+SLICE_RECORDS = 50
+"""Written at once: about 0.2 ms."""
+FIRST_PAUSE_SECONDS = 0.05
+MAX_PAUSE_SECONDS = 1.0
+"""Between two attempts to write: doubled, up to this."""
+
+log = structlog.get_logger(__name__)
+
+
+class Overflow(Enum):
+    """What gives way when audit does not keep up."""
+
+    DROP = "drop"
+    """Audit: records are lost, and counted."""
+    BLOCK = "block"
+    """The work: it waits."""
+
+
+class NotWrittenError(Exception):
+    """The target cannot take more now: why. `written` records of those it was given are done."""
+
+    def __init__(self, why: str, written: int = 0) -> None:
+        super().__init__(why)
+        self.written = written
+
+
+class Target(Protocol):
+    """Where audit records go. Used by one thread."""
+
+    name: str
+
+    def write(self, records: Sequence[AuditRecord]) -> None:
+        """NotWrittenError when not all of them can be taken; bounded in time."""
+
+    def idle(self) -> None:
+        """Called now and then."""
+
+    def close(self, timeout: float) -> None:
+        """Lets what was taken arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLimits:
+    """Bounds, in the unit that each name ends in."""
+
+    max_records: int
+    max_bytes: int
+    overflow: Overflow
+    retry_seconds: float
+
+
+class Lane:
+    """Feeds one target."""
+
+    def __init__(self, target: Target, limits: LaneLimits) -> None:
+        self._target = target
+        self._limits = limits
+        self._blocks = limits.overflow is Overflow.BLOCK
+        self._lock = threading.Lock()
+        self._queue: deque[tuple[Sequence[AuditRecord], int]] = deque()
+        self._records = 0
+        self._bytes = 0
+        """Of what waits, and of what is being written."""
+        self._work = threading.Event()
+        self._ending = threading.Event()
+        self._give_up_at = float("inf")
+        self._why = ""
+        """What the target said when it could not write."""
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._thread = threading.Thread(target=self._run, name=f"audit-{target.name}", daemon=True)
+        self._lost = metrics.lost_audits.labels(target.name)
+        self._written = metrics.written_audits.labels(target.name)
+        metrics.queued_audits.labels(target.name).set_function(lambda: self._records)
+        metrics.queued_audit_bytes.labels(target.name).set_function(lambda: self._bytes)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def add(self, records: Sequence[AuditRecord], size: int) -> None:
+        """Takes these records, `size` bytes; or drops them. Never waits."""
+        with self._lock:
+            if self._has_room or self._blocks:
+                self._queue.append((records, size))
+                self._records += len(records)
+                self._bytes += size
+                dropped = False
+            else:
+                dropped = True
+        if dropped:
+            self._lose(len(records))
+        elif not self._work.is_set():
+            self._work.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the work has to wait."""
+        return self._blocks and not self._has_room
+
+    async def room(self) -> None:
+        """Waits until there is some."""
+        while self.is_full:
+            freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            with self._lock:
+                if self._has_room:
+                    return
+                self._waiting.append((asyncio.get_running_loop(), freed))
+            metrics.audit_waits.inc()
+            await freed
+
+    @property
+    def fault(self) -> str | None:
+        """Why the work has to wait."""
+        if not self.is_full:
+            return None
+        bound = f"{self._limits.max_records} records or {self._limits.max_bytes} bytes"
+        return f"audit ({self._target.name}) is full ({bound}), so all else waits: {self._why or 'it is too slow'}"
+
+    def stop(self, timeout: float) -> None:
+        """Blocks until all is written, `timeout` seconds at most."""
+        self._give_up_at = time.monotonic() + timeout
+        self._ending.set()
+        self._work.set()
+        self._thread.join(timeout + MAX_PAUSE_SECONDS)
+
+    @property
+    def _has_room(self) -> bool:
+        return self._records < self._limits.max_records and self._bytes < self._limits.max_bytes
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            if not self._work.wait(MAX_PAUSE_SECONDS):
+                self._target.idle()
+                continue
+            self._ending.wait(LINGER_SECONDS)
+            self._work.clear()
+            self._write_queue()
+        self._write_queue()
+        self._target.close(max(self._give_up_at - time.monotonic(), 0))
+
+    def _write_queue(self) -> None:
+        with self._lock:
+            taken, self._queue = self._queue, deque()
+        for records, size in taken:
+            for start in range(0, len(records), SLICE_RECORDS):
+                self._write(records[start : start + SLICE_RECORDS])
+                time.sleep(0)
+            self._free(len(records), size)
+
+    def _write(self, records: Sequence[AuditRecord]) -> None:
+        """Until they are written, or lost."""
+        give_up_at = float("inf") if self._blocks else time.monotonic() + self._limits.retry_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                self._target.write(records)
+            except NotWrittenError as failed:
+                self._written.inc(failed.written)
+                records = records[failed.written :]
+                self._complain(str(failed))
+            else:
+                self._written.inc(len(records))
+                self._why = ""
+                return
+            if time.monotonic() >= min(give_up_at, self._give_up_at):
+                self._lose(len(records))
+                return
+            if self._ending.wait(pause):
+                time.sleep(FIRST_PAUSE_SECONDS)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    def _free(self, records: int, size: int) -> None:
+        with self._lock:
+            self._records -= records
+            self._bytes -= size
+            if not self._waiting or not self._has_room:
+                return
+            waiting, self._waiting = self._waiting, []
+        for loop, freed in waiting:
+            loop.call_soon_threadsafe(_wake, freed)
+
+    def _lose(self, records: int) -> None:
+        self._lost.inc(records)
+
+    def _complain(self, why: str) -> None:
+        """Once for each thing that is the matter."""
+        if why != self._why:
+            log.warning("audit records cannot be written", target=self._target.name, why=why)
+        self._why = why
+
+
+def _wake(freed: "asyncio.Future[None]") -> None:
+    if not freed.done():
+        freed.set_result(None)

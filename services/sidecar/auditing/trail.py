@@ -1,0 +1,62 @@
+"""The audit trail: takes audit records from whoever works, and has each target write them.
+
+`record` appends to a queue per target and returns: it never waits, for whatever thread calls it. What happens when a
+target does not keep up is the policy: records are dropped and counted, or the work waits (`room`) before it takes in
+more of its own.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from services.sidecar.auditing.events import AuditRecord
+from services.sidecar.auditing.lane import Lane
+
+
+class AuditTrail:
+    """One for a sidecar. Without targets it is off, and costs nothing."""
+
+    def __init__(self, lanes: Sequence[Lane] = ()) -> None:
+        self._lanes = tuple(lanes)
+        self.is_on = bool(self._lanes)
+        """Whether it is worth making records."""
+
+    def start(self) -> None:
+        for lane in self._lanes:
+            lane.start()
+
+    def record(self, records: Sequence[AuditRecord]) -> None:
+        """Takes them, from any thread, and returns at once. Nobody changes them from now on."""
+        if not records or not self._lanes:
+            return
+        size = sum(record.size for record in records)
+        for lane in self._lanes:
+            lane.add(records, size)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether work that will be audited has to wait (never where audit drops what is too much); for threads."""
+        return any(lane.is_full for lane in self._lanes)
+
+    async def room(self, timeout: float) -> bool:
+        """Waits until there is room, `timeout` seconds at most; whether there is."""
+        if not self.is_full:
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                for lane in self._lanes:
+                    await lane.room()
+        except TimeoutError:
+            return False
+        return True
+
+    async def fault(self) -> str | None:
+        """Why the work is held up; None when it is not."""
+        return next(filter(None, (lane.fault for lane in self._lanes)), None)
+
+    async def stop(self, timeout: float) -> None:
+        """Writes what is there, within `timeout` seconds; what is left then is lost, and counted."""
+        await asyncio.gather(*(asyncio.to_thread(lane.stop, timeout) for lane in self._lanes))
+
+
+OFF = AuditTrail()
+"""Audits nothing."""
