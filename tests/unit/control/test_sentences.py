@@ -122,11 +122,11 @@ def order(target: str = "instances/billing.one", **command: Any) -> events.Sidec
             order(
                 configure={
                     "topics": ["a", "b"],
-                    "delivery": {"max_concurrency": 5, "routes": [{"when": "true", "path": "/x"}]},
-                    "delivery_mask": {"paths": ["max_concurrency", "order_by_key", "routes"]},
+                    "delivery": {"linger_ms": 5, "routes": [{"when": "true", "path": "/x"}]},
+                    "delivery_mask": {"paths": ["linger_ms", "order_by_key", "routes"]},
                 }
             ),
-            "consumer billing.one is to read a, b, have max_concurrency 5, have order_by_key false, have routes true -> /x",
+            "consumer billing.one is to read a, b, have linger_ms 5, have order_by_key false, have routes true -> /x",
         ),
         (order(remove={}), "consumer billing.one is to be removed"),
         (order(seek={"first": True}), "consumer billing.one is to go on at the first record"),
