@@ -19,8 +19,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.bench import perf_tools, ways
 from tests.bench.figures import Sheet, Table, median, ratios, spread, watched
-from tests.bench.perf_tools import MIB, RECORD_BYTES
 from tests.bench.middles import cpu_s
+from tests.bench.perf_tools import MIB, RECORD_BYTES
 from tests.bench.ways import Way
 from tests.fixtures.clusters import KafkaCluster
 
