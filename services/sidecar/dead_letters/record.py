@@ -1,9 +1,12 @@
-"""A dead letter as it is written: the original's bytes, its headers, and where it came from.
+"""A dead letter as it is written: the original's bytes, its headers, and where it came from; and the way back.
 
 Ids and the stack trace have the names that the original sidecar gives them; `dlq.*` is ours.
 """
 
-from services.sidecar.delivering.records import ReplyRecord, Verdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from services.sidecar.delivering.records import RawRecord, ReplyRecord, Verdict
 from services.sidecar.producing.records import CORRELATION_HEADER, TRACEABILITY_HEADER, Headers, Outgoing
 
 STACK_TRACE_HEADER = "StackTrace"
@@ -14,6 +17,40 @@ ORIGIN_HEADERS = (
 MAX_STACK_TRACE_BYTES = 16 * 1024
 """What is kept of a stack trace: a dead letter must not be refused for its size."""
 
+_ADDED = frozenset({*ORIGIN_HEADERS, STACK_TRACE_HEADER})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a dead letter says of itself. Those that others wrote may say nothing: None, or empty."""
+
+    topic: str = ""
+    partition: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    group: str = ""
+    """Whose consumer gave it up."""
+    reason: str = ""
+    attempts: int | None = None
+    first_failure: int | None = None
+    """In milliseconds since the epoch; None if it never reached the backend."""
+    stacktrace: str = ""
+
+    @classmethod
+    def of(cls, headers: Iterable[tuple[str, bytes | None]]) -> "Origin":
+        said = {name: (value or b"").decode(errors="replace") for name, value in headers if name in _ADDED}
+        return cls(
+            topic=said.get("dlq.topic", ""),
+            partition=_number(said.get("dlq.partition")),
+            offset=_number(said.get("dlq.offset")),
+            timestamp=_number(said.get("dlq.timestamp")),
+            group=said.get("dlq.group", ""),
+            reason=said.get("dlq.reason", ""),
+            attempts=_number(said.get("dlq.attempts")),
+            first_failure=_number(said.get("dlq.first.failure")),
+            stacktrace=said.get(STACK_TRACE_HEADER, ""),
+        )
+
 
 def dead_letter_topic(topic: str, extension: str) -> str:
     """A dead letter that fails again stays where it is."""
@@ -23,35 +60,54 @@ def dead_letter_topic(topic: str, extension: str) -> str:
 def dead_letter(verdict: Verdict, group: str, extension: str) -> ReplyRecord:
     """Partitioned by its key, like all of that topic. A dead letter that fails again keeps its first origin."""
     record = verdict.record
-    own = [(name, value) for name, value in record.headers if name not in _REPLACED]
-    origin = {name: value for name, value in record.headers if name in ORIGIN_HEADERS}
+    origin = {name: value for name, value in record.headers if name in ORIGIN_HEADERS and value}
+    first = {
+        "dlq.topic": record.topic.encode(),
+        "dlq.partition": b"%d" % record.partition,
+        "dlq.offset": b"%d" % record.offset,
+        "dlq.timestamp": b"%d" % record.timestamp,
+    }
+    if verdict.first_failure:
+        first["dlq.first.failure"] = b"%d" % verdict.first_failure
     facts = {
-        "dlq.topic": origin.get("dlq.topic") or record.topic.encode(),
-        "dlq.partition": origin.get("dlq.partition") or b"%d" % record.partition,
-        "dlq.offset": origin.get("dlq.offset") or b"%d" % record.offset,
-        "dlq.timestamp": origin.get("dlq.timestamp") or b"%d" % record.timestamp,
+        **{name: origin.get(name, value) for name, value in first.items()},
         "dlq.group": group.encode(),
         "dlq.reason": (verdict.reason.value if verdict.reason else "").encode(),
         "dlq.attempts": b"%d" % verdict.attempts,
-        "dlq.first.failure": origin.get("dlq.first.failure") or b"%d" % verdict.first_failure,
     }
-    ids: Headers = [
-        (name, value.encode())
-        for name, value in (
-            (CORRELATION_HEADER, verdict.correlation_id),
-            (TRACEABILITY_HEADER, verdict.traceability_id),
-        )
-        if value
-    ]
-    trace: Headers = []
+    added: Headers = _missing_ids(verdict)
     if verdict.stacktrace:
-        trace = [(STACK_TRACE_HEADER, verdict.stacktrace.encode(errors="replace")[:MAX_STACK_TRACE_BYTES])]
-    given = {name for name, _ in ids}
-    headers: Headers = [*ids, *trace, *((name, value) for name, value in own if name not in given), *facts.items()]
+        added.append((STACK_TRACE_HEADER, verdict.stacktrace.encode(errors="replace")[:MAX_STACK_TRACE_BYTES]))
+    headers: Headers = [*added, *_own(record), *facts.items()]
     return ReplyRecord(
         dead_letter_topic(record.topic, extension),
         Outgoing(record.key, record.value, None, max(record.timestamp, 0), headers),
     )
 
 
-_REPLACED = frozenset({*ORIGIN_HEADERS, STACK_TRACE_HEADER})
+def source_topic(record: RawRecord, extension: str) -> str:
+    """Where a dead letter came from: as it says, else by its topic's name."""
+    return Origin.of(record.headers).topic or record.topic.removesuffix(extension)
+
+
+def original(record: RawRecord, topic: str) -> ReplyRecord:
+    """What a dead letter was, for this topic: its bytes, its time, and its headers without those that were added."""
+    return ReplyRecord(topic, Outgoing(record.key, record.value, None, max(record.timestamp, 0), _own(record)))
+
+
+def _own(record: RawRecord) -> Headers:
+    return [header for header in record.headers if header[0] not in _ADDED]
+
+
+def _missing_ids(verdict: Verdict) -> Headers:
+    """Ids that the backend said, and the record does not have: its own are kept as they are."""
+    has = {name.lower() for name, _ in verdict.record.headers}
+    said = ((CORRELATION_HEADER, verdict.correlation_id), (TRACEABILITY_HEADER, verdict.traceability_id))
+    return [(name, value.encode(errors="replace")) for name, value in said if value and name.lower() not in has]
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None
