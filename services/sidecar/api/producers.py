@@ -1,6 +1,5 @@
 """`POST /producers/{topic}`: a batch of records, answered when Kafka has them; or before; or only once."""
 
-import asyncio
 from collections.abc import Sequence
 
 from starlette.requests import Request
@@ -12,21 +11,19 @@ from services.sidecar.api.cloud_events import carries_events, event_records, sai
 from services.sidecar.api.contract import CONTRACT, operation_of, parameters
 from services.sidecar.api.produce_answers import Verdict, answer, produce_answer, produce_body, verdict
 from services.sidecar.api.produce_requests import HeaderPolicy, produce_request
-from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.requests import body_of, is_big, parsed, read_aside
 from services.sidecar.api.status import json_response
 from services.sidecar.api.streaming_produce import ProduceStreams, sends_lines
 from services.sidecar.faults import invalid
-from services.sidecar.producing.auditing import Audit
 from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.idempotency import IdempotencyKey
+from services.sidecar.producing.late_failures import tell_failures
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
 from services.sidecar.producing.records import Delivery, ProduceRequest
 from services.sidecar.producing.serializing import Serialized, Serializer
 from services.sidecar.producing.transactional_client import TopicRecords
 from services.sidecar.producing.transactions import Answered, Transactions, Work
 
-BIG_BODY_BYTES = 64 * 1024
-"""Larger bodies are read and serialized on a thread, so that other requests go on meanwhile."""
 REPLAYED = {"Idempotency-Replayed": "true"}
 """Header of an answer that was given before, to the first request with the same Idempotency-Key."""
 
@@ -40,7 +37,6 @@ class ProducerEndpoints:
         serializer: Serializer,
         transactions: Transactions,
         streams: ProduceStreams,
-        audit: Audit,
         *,
         max_request_bytes: int,
         headers: HeaderPolicy,
@@ -49,7 +45,6 @@ class ProducerEndpoints:
         self._serializer = serializer
         self._transactions = transactions
         self._streams = streams
-        self._audit = audit
         self._max_request_bytes = max_request_bytes
         self._headers = headers
 
@@ -76,13 +71,11 @@ class ProducerEndpoints:
         return produce_answer(await self._producer.send(topic, serialized.records), serialized)
 
     async def _serialized(self, request: Request, body: bytes) -> Serialized:
-        is_big = len(body) > BIG_BODY_BYTES
         headers = HeaderWriter(self._headers.of(request.headers))
         if carries_events(request.headers):
-            given = (request, body, headers)
-            return Serialized(await asyncio.to_thread(event_records, *given) if is_big else event_records(*given))
-        asked = await asyncio.to_thread(_asked, request, body) if is_big else _asked(request, body)
-        return await self._serializer.serialize(asked, headers, on_thread=is_big)
+            return Serialized(await read_aside(body, event_records, request, body, headers))
+        asked = await read_aside(body, _asked, request, body)
+        return await self._serializer.serialize(asked, headers, on_thread=is_big(body))
 
     async def _written_once(self, topic: str, serialized: Serialized, key: IdempotencyKey) -> Response:
         """All records or none: an answer that is kept tells of records that are there."""
@@ -103,7 +96,7 @@ class ProducerEndpoints:
             acknowledged = await self._producer.accept(topic, serialized.records)
         except NotAccepted as refused:
             return produce_answer([refused.why] * len(serialized.records), serialized)
-        self._audit.follow(topic, serialized.records, acknowledged)
+        tell_failures(topic, acknowledged)
         return json_response({"requestStatus": "ACCEPTED", "records": len(serialized.records)}, 202)
 
 

@@ -1,6 +1,8 @@
 """Reads what a request carries: its body within the bound, and its query."""
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import Request
 
@@ -8,6 +10,10 @@ from services.sidecar import json_text
 from services.sidecar.api.contract import operation_of
 from services.sidecar.faults import Fault, FaultKind
 
+BIG_BODY_BYTES = 64 * 1024
+"""Larger bodies are read and serialized on a thread, so that other requests go on meanwhile."""
+P = ParamSpec("P")
+T = TypeVar("T")
 _MISMATCH = (
     "Either the Content-Type header application/json does not match the body, or the body was serialized incorrectly."
 )
@@ -52,6 +58,15 @@ def parsed(request: Request, body: bytes) -> Any:
         return json_text.loads(body)
     except json_text.JsonError as error:
         raise Fault(FaultKind.CONTENT_TYPE_MISMATCH, f"{_MISMATCH} {error}") from None
+
+
+def is_big(body: bytes) -> bool:
+    return len(body) > BIG_BODY_BYTES
+
+
+async def read_aside(body: bytes, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `read` makes of it; on a thread if the body is large."""
+    return await asyncio.to_thread(read, *args, **kwargs) if is_big(body) else read(*args, **kwargs)
 
 
 async def checked_body(request: Request, max_bytes: int) -> Any:

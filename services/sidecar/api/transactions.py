@@ -13,11 +13,11 @@ from services.sidecar.api.contract import CONTRACT, operation_of, parameters
 from services.sidecar.api.produce_answers import offsets, verdict
 from services.sidecar.api.produce_requests import HeaderPolicy, produce_request
 from services.sidecar.api.producers import transaction_answer
-from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.api.requests import body_of, is_big, parsed, read_aside
 from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.idempotency import IdempotencyKey
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
-from services.sidecar.producing.records import Delivery, Failed
+from services.sidecar.producing.records import Delivery, Failed, ProduceRequest
 from services.sidecar.producing.serializing import Serialized, Serializer
 from services.sidecar.producing.transactional_client import TopicRecords
 from services.sidecar.producing.transactions import Answered, Transactions, Work
@@ -46,15 +46,10 @@ class TransactionEndpoints:
 
     async def produce_in_transaction(self, request: Request) -> Response:
         body = await body_of(request, self._max_request_bytes)
-        members: list[Mapping[str, Any]] = operation_of(request).body(parsed(request, body))["topics"]
+        asked = await read_aside(body, _asked, request, body)
+        topics = [one.topic for one in asked]
         headers = HeaderWriter(self._headers.of(request.headers))
-        topics = [str(one["topic"]) for one in members]
-        caller = caller_of(request)
-        caller.check_writes(topics)
-        parts = [
-            await self._serializer.serialize(produce_request(topic, one, caller), headers)
-            for topic, one in zip(topics, members, strict=True)
-        ]
+        parts = [await self._serializer.serialize(one, headers, on_thread=is_big(body)) for one in asked]
 
         def render(outcomes: Sequence[Sequence[Delivery]]) -> bytes:
             return _body(topics, parts, outcomes)
@@ -78,6 +73,15 @@ class TransactionEndpoints:
             except NotAccepted as refused:
                 return refused.why
         return None
+
+
+def _asked(request: Request, body: bytes) -> list[ProduceRequest]:
+    """One for each topic. Fault when the caller may not write to one of them."""
+    members: list[Mapping[str, Any]] = operation_of(request).body(parsed(request, body))["topics"]
+    topics = [str(one["topic"]) for one in members]
+    caller = caller_of(request)
+    caller.check_writes(topics)
+    return [produce_request(topic, one, caller) for topic, one in zip(topics, members, strict=True)]
 
 
 def _body(topics: Sequence[str], parts: Sequence[Serialized], outcomes: Sequence[Sequence[Delivery]]) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from services.sidecar.api.requests import BIG_BODY_BYTES
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import LibrdkafkaTransacting, read_committed
@@ -72,6 +73,17 @@ def test_records_of_several_topics_are_written_together(writing: Writing, new_to
         },
     )
     assert (writing.committed(apples), writing.committed(bananas)) == (["a", "b"], ["c"])
+
+
+def test_a_large_transaction_keeps_its_order(writing: Writing, new_topic: Callable[[], str]) -> None:
+    topics = new_topic(), new_topic()
+    values = [str(number).zfill(300) for number in range(300)]
+    records = [{"value": value, "partition": 0} for value in values]
+    answer = writing.transaction(*((topic, records) for topic in topics))
+    assert len(answer.request.content) > BIG_BODY_BYTES
+    offsets = [[one["offset"] for one in part["offsets"]] for part in answer.json()["topics"]]
+    assert offsets == [list(range(len(values)))] * 2
+    assert [writing.committed(topic) for topic in topics] == [values] * 2
 
 
 def test_if_one_record_cannot_be_written_none_is(writing: Writing, new_topic: Callable[[], str]) -> None:
