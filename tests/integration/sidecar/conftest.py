@@ -1,4 +1,4 @@
-"""Kafka and a sidecar for each test."""
+"""Kafka, and a sidecar for each module of tests."""
 
 from collections.abc import Iterator
 
@@ -13,9 +13,10 @@ def kafka(kafka_c1: KafkaCluster) -> Kafka:
     return Kafka(kafka_c1.bootstrap)
 
 
-@pytest.fixture
-def sidecar(kafka: Kafka) -> Iterator[SidecarWorld]:
-    with started(kafka.bootstrap) as world:
+@pytest.fixture(scope="module")
+def sidecar(kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
+    """One for all tests of a module; each has its own topics and groups."""
+    with started(kafka_c1.bootstrap, max_instances=200) as world:
         yield world
 
 

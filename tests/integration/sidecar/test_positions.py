@@ -1,11 +1,9 @@
 """Reading elsewhere: partitions by hand, and positions by offset, by time, first and last."""
 
-from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.clusters import KafkaCluster
-from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld, started
+from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld
 
 START_MS = 1_700_000_000_000
 
@@ -16,13 +14,6 @@ def at(topic: str, partition: int = 0, **members: object) -> Json:
 
 def offsets(records: list[Json], partition: int = 0) -> list[int]:
     return [record["offset"] for record in records if record["partition"] == partition]
-
-
-@pytest.fixture(scope="module")
-def sidecar(kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
-    """One for all of these tests."""
-    with started(kafka_c1.bootstrap) as world:
-        yield world
 
 
 @pytest.fixture

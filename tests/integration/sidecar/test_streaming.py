@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from services.sidecar import metrics
-from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld, started, value_of
 
@@ -57,13 +56,6 @@ def streaming(instance: Instance, accept: str = LINES, after: str = "", **query:
 
 def offsets(records: list[Json]) -> list[int]:
     return [record["offset"] for record in records]
-
-
-@pytest.fixture(scope="module")
-def sidecar(kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
-    """One for all of these tests."""
-    with started(kafka_c1.bootstrap) as world:
-        yield world
 
 
 @pytest.fixture

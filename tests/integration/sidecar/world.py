@@ -16,6 +16,7 @@ from prometheus_client import Counter, Gauge
 
 from services.sidecar.process import Sidecar, running
 from services.sidecar.settings import SidecarSettings
+from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar import conformance
 
 WITHIN_SECONDS = 30.0
@@ -95,14 +96,17 @@ class Kafka:
 
 def _end(consumer: Consumer, partition: TopicPartition) -> int:
     """Where the next record would go. The leader of a new topic may not know yet that it is one."""
-    deadline = time.monotonic() + WITHIN_SECONDS
-    while True:
+
+    def edges() -> tuple[int, ...]:
         try:
-            return int(consumer.get_watermark_offsets(partition, WITHIN_SECONDS)[1])
+            return tuple(consumer.get_watermark_offsets(partition, WITHIN_SECONDS))
         except KafkaException as failure:
-            if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+            if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
                 raise
-            time.sleep(0.05)
+            return ()
+
+    _, end = wait_until(edges, f"the leader of {partition.topic}-{partition.partition} knows that it is one")
+    return end
 
 
 @dataclass(frozen=True)
