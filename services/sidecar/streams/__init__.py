@@ -1,0 +1,7 @@
+"""Topologies: what becomes of records on their way from topics to topics, with state. See README.md."""
+
+from services.sidecar.formats import Format
+from services.sidecar.streams.records import OnError, TopologyError, Tumbling, Windowed
+from services.sidecar.streams.topology import Stream, Table, Topology, WindowedTable
+
+__all__ = ["Format", "OnError", "Stream", "Table", "Topology", "TopologyError", "Tumbling", "Windowed", "WindowedTable"]

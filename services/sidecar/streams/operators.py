@@ -1,0 +1,238 @@
+"""The operators: each takes a record, may look into its store, and passes records on. None of them does I/O.
+
+An operator that is done passes records on with `flow.forward(self, record)`: they reach all that was built upon it.
+`flow` is a `Task`, which runs one partition of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from services.sidecar import json_text
+from services.sidecar.formats import Format
+from services.sidecar.streams.records import StoreSpec, StreamRecord, Target, Tumbling, Windowed
+from services.sidecar.streams.state import STREAM_TIME, EntryKey, Overlay, from_text, key_text
+
+
+class Flow(Protocol):
+    """What an operator may do besides computing."""
+
+    def forward(self, operator: Operator, record: StreamRecord) -> None:
+        """The record goes on to all that follow the operator."""
+
+    def write(self, target: Target, record: StreamRecord) -> None:
+        """The record goes to a topic, in the round's transaction."""
+
+    def ask(self, hook: Hook, record: StreamRecord) -> None:
+        """The record goes to the backend with others of the round; what it answers goes on."""
+
+    def store(self, spec: StoreSpec) -> Overlay:
+        """A store of this partition."""
+
+    def dropped(self, reason: str) -> None:
+        """A record ends here: counted."""
+
+
+class Operator:
+    """A node of the graph. `label` says where it stands, for errors."""
+
+    store: StoreSpec | None = None
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.following: list[Operator] = []
+
+    @property
+    def reaches(self) -> Iterable[Operator]:
+        """All that may get records of it."""
+        return self.following
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        flow.forward(self, record)
+
+
+class Source(Operator):
+    """Where records of a topic come in."""
+
+    def __init__(
+        self,
+        topic: str,
+        key_format: Format,
+        value_format: Format,
+        *,
+        time: Callable[[Any], int] | None = None,
+        is_table: bool = False,
+        partitions: int | None = None,
+        is_internal: bool = False,
+    ) -> None:
+        super().__init__(topic)
+        self.topic = topic
+        self.key_format = key_format
+        self.value_format = value_format
+        self.is_table = is_table
+        """Whether it is read up to its end before records of others are joined with it."""
+        self.is_internal = is_internal
+        self.partitions = partitions
+        """Of an internal topic, if the user says it."""
+        self._time = time
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        if self._time is not None:
+            record = record._replace(timestamp=self._time(record.value))
+        flow.forward(self, record)
+
+
+class Filter(Operator):
+    """Passes on what a predicate wants."""
+
+    def __init__(self, label: str, wanted: Callable[[Any, Any], bool]) -> None:
+        super().__init__(label)
+        self._wanted = wanted
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        if self._wanted(record.key, record.value):
+            flow.forward(self, record)
+
+
+class FlatMap(Operator):
+    """Any number of records for one; `map` is one of exactly one."""
+
+    def __init__(self, label: str, function: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
+        super().__init__(label)
+        self._function = function
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        for key, value in self._function(record.key, record.value):
+            flow.forward(self, record._replace(key=key, value=value))
+
+
+class Aggregate(Operator):
+    """One value for each key, made anew with each record; None removes it."""
+
+    def __init__(self, store: StoreSpec, initial: Callable[[], Any], add: Callable[[Any, Any, Any], Any]) -> None:
+        super().__init__(f"store {store.name}")
+        self.store: StoreSpec = store
+        self._initial = initial
+        self._add = add
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        if record.key is None:
+            flow.dropped("no_key")
+            return
+        entries, place = flow.store(self.store), EntryKey(0, key_text(record.key))
+        before = entries.get(place)
+        total = self._initial() if before is None else from_text(before)
+        total = self._add(record.key, record.value, total)
+        entries.put(place, None if total is None else json_text.dumps(total))
+        flow.forward(self, record._replace(value=total))
+
+
+class WindowedAggregate(Operator):
+    """One value for each key and window of event time. `closed` passes each on once, when its window is over."""
+
+    def __init__(
+        self, store: StoreSpec, window: Tumbling, initial: Callable[[], Any], add: Callable[[Any, Any, Any], Any]
+    ) -> None:
+        super().__init__(f"store {store.name}")
+        self.store: StoreSpec = store
+        self.closed = Operator(f"closed windows of {store.name}")
+        self._window = window
+        self._initial = initial
+        self._add = add
+
+    @property
+    def reaches(self) -> Iterable[Operator]:
+        return (*self.following, self.closed)
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        entries = flow.store(self.store)
+        seen = int(entries.get(STREAM_TIME) or -1)
+        now = max(seen, record.timestamp)
+        start = self._window.start_of(record.timestamp)
+        if record.key is None:
+            flow.dropped("no_key")
+        elif start <= self._window.last_closed(now):
+            flow.dropped("late")
+        else:
+            self._count_in(record, start, entries, flow)
+        if now > seen:
+            entries.put(STREAM_TIME, b"%d" % now)
+            self._close(self._window.last_closed(now), record, entries, flow)
+
+    def _count_in(self, record: StreamRecord, start: int, entries: Overlay, flow: Flow) -> None:
+        place = EntryKey(start, key_text(record.key))
+        before = entries.get(place)
+        total = self._add(record.key, record.value, self._initial() if before is None else from_text(before))
+        entries.put(place, None if total is None else json_text.dumps(total))
+        flow.forward(self, record._replace(value=self._shown(start, total)))
+
+    def _close(self, last: int, record: StreamRecord, entries: Overlay, flow: Flow) -> None:
+        for place, text in list(entries.up_to(last)):
+            entries.put(place, None)
+            value = self._shown(place.window, from_text(text))
+            flow.forward(
+                self.closed,
+                record._replace(key=from_text(place.key), value=value, timestamp=value["end"] - 1),
+            )
+
+    def _shown(self, start: int, value: Any) -> Windowed[Any]:
+        return {"start": start, "end": start + self._window.size, "value": value}
+
+
+class Remember(Operator):
+    """The last value of each key of a topic; null removes it."""
+
+    def __init__(self, store: StoreSpec) -> None:
+        super().__init__(f"store {store.name}")
+        self.store: StoreSpec = store
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        if record.key is None:
+            flow.dropped("no_key")
+            return
+        value = None if record.value is None else json_text.dumps(record.value)
+        flow.store(self.store).put(EntryKey(0, key_text(record.key)), value)
+        flow.forward(self, record)
+
+
+class Join(Operator):
+    """Each record with what a table has for its key at that time."""
+
+    def __init__(self, label: str, table: StoreSpec, joiner: Callable[[Any, Any], Any], *, is_left: bool) -> None:
+        super().__init__(label)
+        self.store: StoreSpec = table
+        self._joiner = joiner
+        self._is_left = is_left
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        found = None
+        if record.key is not None:
+            found = flow.store(self.store).get(EntryKey(0, key_text(record.key)))
+        if found is None and not self._is_left:
+            flow.dropped("no_match")
+            return
+        other = None if found is None else from_text(found)
+        flow.forward(self, record._replace(value=self._joiner(record.value, other)))
+
+
+class Hook(Operator):
+    """The backend is asked; what it answers goes on in the record's place."""
+
+    def __init__(self, label: str, path: str) -> None:
+        super().__init__(label)
+        self.path = path
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        flow.ask(self, record)
+
+
+class Sink(Operator):
+    """A topic that records are written to."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(f"to {target.topic}")
+        self.target = target
+
+    def process(self, record: StreamRecord, flow: Flow) -> None:
+        flow.write(self.target, record)

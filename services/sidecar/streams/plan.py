@@ -1,0 +1,168 @@
+"""A topology made ready to run: its parts, and the topics that it needs for itself.
+
+A part is what hangs together without a topic in between; records go from one part to the next through a topic of the
+topology's own. All sources of a part are split alike: partition 3 of the part is partition 3 of each of its topics, and
+one *task* has them all. The first topic by name leads: whoever the group gives its partition to has that task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from services.sidecar.streams.operators import Hook, Operator, Sink, Source
+from services.sidecar.streams.records import OnError, StoreSpec, Target, TopologyError
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Operators that run together."""
+
+    sources: Mapping[str, Source]
+    """By topic."""
+    stores: Mapping[str, StoreSpec]
+    hooks: tuple[Hook, ...]
+    """Those that depend on another come after it."""
+    targets: tuple[Target, ...]
+
+    @property
+    def lead(self) -> str:
+        return min(self.sources)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """Topics that are read to their end before the others begin."""
+        return frozenset(topic for topic, source in self.sources.items() if source.is_table)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of a topology, under the names that it has in Kafka."""
+
+    name: str
+    application: str
+    parts: tuple[Part, ...]
+    on_error: OnError | None
+    """If the topology says it."""
+
+    @property
+    def group(self) -> str:
+        return f"{self.application}-{self.name}"
+
+    def changelog(self, store: str) -> str:
+        """The topic that has all changes of a store."""
+        return f"{self.group}-{store}-changelog"
+
+    def topic_of(self, target: Target) -> str:
+        """Where records for it are written."""
+        return f"{self.group}-{target.topic}" if target.is_internal else target.topic
+
+    @property
+    def stores(self) -> dict[str, StoreSpec]:
+        return {name: spec for part in self.parts for name, spec in part.stores.items()}
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(source for part in self.parts for source in part.sources.values())
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return tuple(target for part in self.parts for target in part.targets)
+
+    def led_by(self, topic: str) -> Part:
+        return next(part for part in self.parts if part.lead == topic)
+
+    def with_store(self, store: str) -> Part | None:
+        return next((part for part in self.parts if store in part.stores), None)
+
+    def replaceable_by(self, other: Plan) -> None:
+        """Whether a new definition may go on with this one's state. TopologyError says by name why not."""
+        for name, spec in self.stores.items():
+            new = other.stores.get(name)
+            if new is not None and new.shape != spec.shape:
+                raise TopologyError(
+                    f"Topology {self.name!r}: store {name!r} has {spec.shape}, and the new definition wants "
+                    f"{new.shape}; give that store another name"
+                )
+        before = {topic: part for part in self.parts for topic in part.sources}
+        for part in other.parts:
+            for name in part.stores.keys() & self.stores.keys():
+                was = self.with_store(name)
+                known = was.sources.keys() if was is not None else frozenset()
+                if not known & part.sources.keys():
+                    raise TopologyError(
+                        f"Topology {self.name!r}: store {name!r} is fed by {_listed(known)}, and by "
+                        f"{_listed(part.sources)} in the new definition: its entries would be in other partitions; "
+                        "give that store another name"
+                    )
+        gone = {topic for topic, part in before.items() if part.sources[topic].is_internal}
+        gone = gone.difference(*(part.sources for part in other.parts))
+        if gone:
+            raise TopologyError(
+                f"Topology {self.name!r}: nothing reads {_listed(gone)} in the new definition, and what is in it would "
+                "be lost; keep the names of repartitions, or run the new definition under another name"
+            )
+
+
+def parts_of(sources: Iterable[Source], prefix: str) -> tuple[Part, ...]:
+    """What hangs together by operators, or by a store. `prefix`: of topics of the topology's own."""
+    reached = {source: _reached(source) for source in sources}
+    groups: list[tuple[list[Source], dict[Operator, None]]] = []
+    for source, operators in reached.items():
+        mine, others = ([source], dict(operators)), []
+        stores = _stores(operators)
+        for group in groups:
+            if group[1].keys() & operators.keys() or _stores(group[1]).keys() & stores.keys():
+                mine = ([*group[0], *mine[0]], {**group[1], **mine[1]})
+                stores = _stores(mine[1])
+            else:
+                others.append(group)
+        groups = [*others, mine]
+    return tuple(_part(sources, operators, prefix) for sources, operators in groups)
+
+
+def check_partitions(plan: Plan, counts: Mapping[str, int]) -> None:
+    """Whether the sources of each part are split alike. TopologyError names those that are not."""
+    for part in plan.parts:
+        known = {topic: counts[topic] for topic in sorted(part.sources) if topic in counts}
+        if len(set(known.values())) > 1:
+            said = ", ".join(f"{topic} has {count}" for topic, count in known.items())
+            raise TopologyError(
+                f"Topology {plan.name!r} joins topics that are not split alike: {said} partitions; make them equal, or "
+                "write one through repartition(partitions=...) first"
+            )
+
+
+def _reached(source: Source) -> dict[Operator, None]:
+    """All that follows, those that depend on others after them."""
+    order: list[Operator] = []
+    seen: set[Operator] = set()
+
+    def visit(operator: Operator) -> None:
+        if operator in seen:
+            return
+        seen.add(operator)
+        for following in reversed(tuple(operator.reaches)):
+            visit(following)
+        order.append(operator)
+
+    visit(source)
+    return dict.fromkeys(reversed(order))
+
+
+def _stores(operators: Iterable[Operator]) -> dict[str, StoreSpec]:
+    return {one.store.name: one.store for one in operators if one.store is not None}
+
+
+def _part(sources: list[Source], operators: Mapping[Operator, None], prefix: str) -> Part:
+    targets = {one.target: None for one in operators if isinstance(one, Sink)}
+    return Part(
+        sources={prefix + source.topic if source.is_internal else source.topic: source for source in sources},
+        stores=_stores(operators),
+        hooks=tuple(one for one in operators if isinstance(one, Hook)),
+        targets=tuple(targets),
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(names))) or "nothing"

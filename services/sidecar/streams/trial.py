@@ -1,0 +1,74 @@
+"""A topology without Kafka, for its author's tests: one partition, records in, records out.
+
+trial = Trial(topology)
+trial.write("orders", "alice", {"amount": 5})
+assert trial.read("totals") == [("alice", {"total": 5})]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from services.sidecar.delivering.records import RawRecord
+from services.sidecar.streams.plan import Part
+from services.sidecar.streams.records import StreamRecord
+from services.sidecar.streams.state import EntriesInMemory, EntryKey, from_text, key_text
+from services.sidecar.streams.task import Task
+from services.sidecar.streams.topology import Topology
+
+Answer = Callable[[Any, Any], Iterable[tuple[Any, Any]]]
+"""What a backend makes of a key and a value."""
+
+
+class Trial:
+    """Each record is a round of its own. What the topology's functions raise comes out as OperatorError."""
+
+    def __init__(self, topology: Topology, backend: Answer = lambda key, value: [(key, value)]) -> None:
+        """`backend` stands for the one that is asked."""
+        self._backend = backend
+        self._plan = topology.plan("trial")
+        self._entries = {name: EntriesInMemory() for name in self._plan.stores}
+        self._tasks: list[tuple[Part, Task]] = [
+            (part, Task(part, {name: self._entries[name] for name in part.stores})) for part in self._plan.parts
+        ]
+        self._written: dict[str, list[StreamRecord]] = {}
+        self._offset = 0
+
+    def write(self, topic: str, key: Any, value: Any, timestamp: int = 0) -> None:
+        """A record comes in, and all that it leads to happens."""
+        self._offset += 1
+        source = RawRecord(topic, 0, self._offset, timestamp, None, None, [])
+        self.process(topic, [StreamRecord(key, value, timestamp, [], source)])
+
+    def process(self, topic: str, records: Iterable[StreamRecord]) -> None:
+        """Records come in, in one round."""
+        for part, task in self._tasks:
+            if topic not in part.sources:
+                continue
+            try:
+                for record in records:
+                    task.process(topic, record)
+                while (asked := task.asked()) is not None:
+                    hook, waiting = asked
+                    for record in waiting:
+                        task.answered(hook, record, list(self._backend(record.key, record.value)))
+                for name, store in task.stores.items():
+                    self._entries[name].apply(store.changes())
+                written = task.written
+            finally:
+                task.end()
+            for target, record in written:
+                if target.is_internal:
+                    self.process(self._plan.topic_of(target), [record])
+                else:
+                    self._written.setdefault(target.topic, []).append(record)
+
+    def read(self, topic: str) -> list[tuple[Any, Any]]:
+        """Keys and values that were written to a topic since it was read last."""
+        return [(record.key, record.value) for record in self._written.pop(topic, [])]
+
+    def stored(self, store: str, key: Any, window: int = 0) -> Any:
+        """What a store has for a key; None when it has nothing."""
+        text = self._entries[store].get(EntryKey(window, key_text(key)))
+        return None if text is None else from_text(text)
