@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from services.sidecar.client_complaints import Complaints
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of, failed
@@ -40,6 +40,15 @@ class TopicRecords:
 
     topic: str
     records: list[Outgoing]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """What a group has consumed, committed with the records that follow from it."""
+
+    offsets: list[TopicPartition]
+    group: Any
+    """`consumer_group_metadata()` of the consumer that read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,7 @@ class TransactionalClient:
         entries: Sequence[TopicRecords],
         timeout: float,
         seal: Callable[[list[list[Delivered]]], Seal] | None = None,
+        consumed: GroupOffsets | None = None,
     ) -> list[list[Delivered]]:
         """One transaction; see the top of this file."""
         deadline = time.monotonic() + timeout
@@ -113,6 +123,9 @@ class TransactionalClient:
         if seal is not None:
             self._seal(seal(written), entries, deadline)
         try:
+            if consumed is not None:
+                send = partial(self._producer.send_offsets_to_transaction, consumed.offsets, consumed.group)
+                self._until(deadline, send, certain=True)
             self._until(deadline, self._producer.commit_transaction, certain=False)
         except _MustAbort as refused:
             self._give_up(entries, [[None] * len(entry.records) for entry in entries], refused.error)
