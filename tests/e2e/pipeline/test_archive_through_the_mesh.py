@@ -10,7 +10,7 @@ import pytest
 
 from tests.fixtures.meshes import BIN, Mesh
 from tests.integration.pipeline.orchard import Orchard
-from tests.integration.pipeline.toolchain import need_spark
+from tests.integration.pipeline.toolchain import QUICK_JVM, need_spark
 
 RUN_S = 180.0
 
@@ -38,7 +38,7 @@ def test_topics_of_two_clusters_in_one_archive(mesh: Mesh, apples: str, bananas:
 def archive(mesh: Mesh, folder: Path, *topics: str) -> str:
     """What the command prints; it finds the mesh by itself."""
     command = [str(BIN / "kafka-mesh"), "pipeline", "run", "archive", *topics, "--to", str(folder)]
-    environment = os.environ | {"KAFKA_MESH_STATE_DIR": str(mesh.state)}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN_S, check=False)
+    settings = {"KAFKA_MESH_STATE_DIR": str(mesh.state), "KAFKA_MESH_PIPELINE_DRIVER_JAVA_OPTIONS": QUICK_JVM}
+    run = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=RUN_S, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     return run.stdout

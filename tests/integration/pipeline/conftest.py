@@ -12,14 +12,12 @@ from services.pipeline.session import start_session
 from services.pipeline.settings import PipelineSettings
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.pipeline.orchard import Orchard
-from tests.integration.pipeline.toolchain import need_spark
+from tests.integration.pipeline.toolchain import QUICK_JVM, need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.integration.pipeline.archives import Archive
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the seconds that a test lasts
 
 
 @pytest.fixture(scope="session")

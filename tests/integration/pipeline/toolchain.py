@@ -9,6 +9,8 @@ import pytest
 from services.pipeline.session import SessionError, check_java
 from tests.fixtures.toolchains import do_without
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the seconds that a test lasts
+
 
 def need_spark() -> None:
     """Skips where the extra is not installed, in CI too: CI decides by what it installs. Java is there in CI."""
