@@ -1,0 +1,79 @@
+"""How much of each partition is held, and which partitions have to rest for it.
+
+Each has the same share of the whole, so that one whose backend is slow fills its own and takes nothing from others. It
+rests when its share is full, and goes on when half of it is free: to begin anew costs what was fetched ahead. What came
+in one go may lie beyond the share, and at least one record always fits.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from services.sidecar.consuming.records import Partition
+
+
+@dataclass(slots=True)
+class _Held:
+    records: int = 0
+    size: int = 0
+    rests: bool = False
+
+
+class Room:
+    """Of one consumer. Whoever calls has seen to it that nobody else does."""
+
+    def __init__(self, max_records: int, max_bytes: int) -> None:
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._held: dict[Partition, _Held] = {}
+
+    @property
+    def records(self) -> int:
+        return sum(held.records for held in self._held.values())
+
+    @property
+    def size(self) -> int:
+        return sum(held.size for held in self._held.values())
+
+    @property
+    def resting(self) -> set[Partition]:
+        """Those whose share is full."""
+        return {partition for partition, held in self._held.items() if held.rests}
+
+    def open(self, partitions: Iterable[Partition]) -> None:
+        """They came; nothing of them is held."""
+        for partition in partitions:
+            self._held[partition] = _Held()
+
+    def close(self, partitions: Collection[Partition]) -> None:
+        """They went, with all that was held of them."""
+        for partition in partitions:
+            self._held.pop(partition, None)
+
+    def took(self, partition: Partition, records: int, size: int) -> bool:
+        """Whether it has to rest from now on."""
+        held = self._held.get(partition)
+        if held is None:
+            return False
+        held.records += records
+        held.size += size
+        if held.rests or not self._fills(held, 1):
+            return False
+        held.rests = True
+        return True
+
+    def freed(self, partition: Partition, records: int, size: int) -> bool:
+        """Whether it may go on from now on."""
+        held = self._held.get(partition)
+        if held is None:
+            return False
+        held.records = max(held.records - records, 0)
+        held.size = max(held.size - size, 0)
+        if not held.rests or self._fills(held, 2):
+            return False
+        held.rests = False
+        return True
+
+    def _fills(self, held: _Held, divisor: int) -> bool:
+        """Whether it is at its share, or at a part of it."""
+        parts = len(self._held) * divisor
+        return held.records * parts >= max(self._max_records, parts) or held.size * parts >= self._max_bytes
