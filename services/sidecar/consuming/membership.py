@@ -30,8 +30,19 @@ class Membership:
     """The client, opened when made. Fault when its configuration is refused."""
 
     def __init__(
-        self, properties: dict[str, Any], options: InstanceOptions, on_changed: Changed, on_committed: Committed
+        self,
+        properties: dict[str, Any],
+        options: InstanceOptions,
+        on_changed: Changed,
+        on_committed: Committed,
+        *,
+        on_revoked: Changed | None = None,
+        on_lost: Changed | None = None,
     ) -> None:
+        """`on_changed` hears of partitions that come, and of those that go, unless there is one for these: `on_revoked`
+        while they may still be committed, `on_lost` when they are another member's already. `on_committed` hears how
+        each commit ended that nobody waited for: which of it Kafka took.
+        """
         self.interest = Interest()
         self.assigned_at: float | None = None
         """When it got its partitions, on the monotonic clock; None while it waits for them."""
@@ -39,6 +50,8 @@ class Membership:
         self.starts: dict[Partition, int] = {}
         """Where to begin in partitions that are still to be assigned."""
         self._on_changed = on_changed
+        self._on_revoked = on_revoked or on_changed
+        self._on_lost = on_lost or on_changed
         self._on_committed = on_committed
         self._missing_topics: dict[str, str] = {}
         self._may_be_missing: set[Partition] = set()
@@ -69,7 +82,7 @@ class Membership:
             elif interest.is_shared:
                 topics = list(interest.topics) or [f"^({interest.pattern})$"]
                 self.client.subscribe(
-                    topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke
+                    topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_loss
                 )
         except KafkaException as error:
             raise invalid("/topic_pattern", f"cannot subscribe: {error.args[0].str()}") from None
@@ -264,7 +277,15 @@ class Membership:
 
     def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         metrics.rebalances.labels("revoked").inc()
-        self._on_changed({Partition(one.topic, one.partition) for one in partitions})
+        self._on_revoked({Partition(one.topic, one.partition) for one in partitions})
+        self._let_go(client, partitions)
+
+    def _on_loss(self, client: Consumer, partitions: list[TopicPartition]) -> None:
+        metrics.rebalances.labels("lost").inc()
+        self._on_lost({Partition(one.topic, one.partition) for one in partitions})
+        self._let_go(client, partitions)
+
+    def _let_go(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         if self._is_incremental:
             client.incremental_unassign(partitions)
         else:
@@ -272,11 +293,10 @@ class Membership:
             client.unassign()
 
     def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        if error is None:
-            self._on_committed(_commits([one for one in partitions if one.error is None]))
-            return
-        metrics.commit_failures.inc()
-        log.warning("commit failed", error=error.str(), partitions=len(partitions))
+        if error is not None:
+            metrics.commit_failures.inc()
+            log.warning("commit failed", error=error.str(), partitions=len(partitions))
+        self._on_committed(_commits([one for one in partitions if error is None and one.error is None]))
 
     def _on_error(self, error: KafkaError) -> None:
         self._complaints(error)
