@@ -48,6 +48,16 @@ def producer_properties(settings: SidecarSettings) -> dict[str, Any]:
     }
 
 
+def audit_properties(settings: SidecarSettings) -> dict[str, Any]:
+    """Of the producer that audit has for itself."""
+    return {
+        "compression.type": settings.compression_type,
+        **client_properties(settings),
+        **_resolved(settings.producer_properties),
+        "message.max.bytes": settings.max_record_bytes,
+    }
+
+
 def consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
     given = {**client_properties(settings), **_resolved(settings.consumer_properties)}
     return {

@@ -23,6 +23,7 @@ from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.document import DocumentEndpoints
 from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.records import RecordEndpoints
+from services.sidecar.audit_trail import audit_trail
 from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
@@ -41,6 +42,8 @@ from services.sidecar.state_file import StateFile
 
 READINESS_SECONDS = 5.0
 """How often the readiness of the process is looked at again."""
+MIN_AUDIT_SECONDS = 1.0
+"""How long audit may write at the end, however long all else took."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +61,8 @@ class Sidecar:
         self._entrance = Entrance(settings)
         schemas = schema_formats(settings)
         self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
-        self._production = Production(settings, self._serializer)
+        self._audit = audit_trail(settings)
+        self._production = Production(settings, self._serializer, self._audit)
         self.health = Health(
             client_properties(settings),
             self._production.producer,
@@ -73,6 +77,7 @@ class Sidecar:
         )
         self._instances = self._continuity.instances
         self.health.add("instances", self._continuity.fault)
+        self.health.add("audit", self._audit.fault)
         modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
         self._administration = Administration(
             settings, self._instances, self._continuity.orders, modules, self._information, shut_down
@@ -83,6 +88,7 @@ class Sidecar:
 
     async def start(self) -> None:
         """Serves; returns when connections are accepted. Instances that were here before are here again by then."""
+        self._audit.start()
         await self._continuity.restore()
         self._background = [
             *self._continuity.tasks(),
@@ -110,6 +116,7 @@ class Sidecar:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._continuity.close()
         await self._administration.close()
+        await self._audit.stop(max(drain_until - time.monotonic(), MIN_AUDIT_SECONDS))
         await self.health.close()
         await self._entrance.close()
         self._serializer.close()

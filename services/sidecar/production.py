@@ -9,8 +9,8 @@ from services.sidecar.api.produce_requests import HeaderPolicy
 from services.sidecar.api.producers import ProducerEndpoints
 from services.sidecar.api.streaming_produce import ProduceStreams, StreamLimits
 from services.sidecar.api.transactions import TransactionEndpoints
+from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.kafka_clients import client_properties, producer_properties, transaction_properties
-from services.sidecar.producing.auditing import Audit
 from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.producing.transactions import TransactionLimits, Transactions
@@ -20,7 +20,7 @@ from services.sidecar.settings import SidecarSettings
 class Production:
     """One for a sidecar, made within a running loop."""
 
-    def __init__(self, settings: SidecarSettings, serializer: Serializer) -> None:
+    def __init__(self, settings: SidecarSettings, serializer: Serializer, audit: AuditTrail) -> None:
         self._settings = settings
         self._serializer = serializer
         self.producer = RecordProducer(
@@ -31,6 +31,7 @@ class Production:
                 settings.queue_timeout_ms / 1000,
                 settings.unknown_topic_timeout_ms / 1000,
             ),
+            audit,
         )
         self._transactions = Transactions(
             partial(transaction_properties, settings),
@@ -43,8 +44,8 @@ class Production:
                 max_keys=settings.idempotency_max_keys,
                 max_bytes=settings.idempotency_max_bytes,
             ),
+            audit,
         )
-        self._audit = Audit(self.producer, service=settings.name, topic=settings.audit_topic)
         self._headers = HeaderPolicy(settings.forward_authorization, settings.caller_id)
         self._streams = ProduceStreams(
             self.producer,
@@ -59,7 +60,6 @@ class Production:
             self._serializer,
             self._transactions,
             self._streams,
-            self._audit,
             max_request_bytes=self._settings.max_request_bytes,
             headers=self._headers,
         )
@@ -81,4 +81,3 @@ class Production:
         until = time.monotonic() + timeout
         await self._transactions.stop(timeout)
         await self.producer.stop(max(until - time.monotonic(), 0))
-        await self._audit.stop(0)

@@ -18,6 +18,7 @@ from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_port
 from services.sidecar.admin.backend_loggers import BackendFramework
+from services.sidecar.auditing.settings import AuditSettings
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
@@ -28,7 +29,7 @@ HTTP_ADDRESS = r"^https?://([^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{
 DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 
 
-class SidecarSettings(ServiceSettings, service="sidecar"):
+class SidecarSettings(AuditSettings, ServiceSettings, service="sidecar"):
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
     name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
@@ -145,8 +146,6 @@ class SidecarSettings(ServiceSettings, service="sidecar"):
     """Whether the caller's Authorization header goes into the records; the original always does, which leaks tokens."""
     caller_id: str = ""
     """If set, each record carries it as header `caller_id`."""
-    audit_topic: str = ""
-    """Where failures that no answer tells (`async=true`) are written to, besides the log; empty for the log alone."""
     max_produce_streams: PositiveInt = 50
     max_line_bytes: PositiveInt = 1_048_576
     stream_idle_timeout_ms: PositiveInt = 60_000

@@ -15,9 +15,9 @@ from services.sidecar.api.requests import body_of, is_big, parsed, read_aside
 from services.sidecar.api.status import json_response
 from services.sidecar.api.streaming_produce import ProduceStreams, sends_lines
 from services.sidecar.faults import invalid
-from services.sidecar.producing.auditing import Audit
 from services.sidecar.producing.headers import HeaderWriter
 from services.sidecar.producing.idempotency import IdempotencyKey
+from services.sidecar.producing.late_failures import tell_failures
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
 from services.sidecar.producing.records import Delivery, ProduceRequest
 from services.sidecar.producing.serializing import Serialized, Serializer
@@ -37,7 +37,6 @@ class ProducerEndpoints:
         serializer: Serializer,
         transactions: Transactions,
         streams: ProduceStreams,
-        audit: Audit,
         *,
         max_request_bytes: int,
         headers: HeaderPolicy,
@@ -46,7 +45,6 @@ class ProducerEndpoints:
         self._serializer = serializer
         self._transactions = transactions
         self._streams = streams
-        self._audit = audit
         self._max_request_bytes = max_request_bytes
         self._headers = headers
 
@@ -98,7 +96,7 @@ class ProducerEndpoints:
             acknowledged = await self._producer.accept(topic, serialized.records)
         except NotAccepted as refused:
             return produce_answer([refused.why] * len(serialized.records), serialized)
-        self._audit.follow(topic, serialized.records, acknowledged)
+        tell_failures(topic, acknowledged)
         return json_response({"requestStatus": "ACCEPTED", "records": len(serialized.records)}, 202)
 
 

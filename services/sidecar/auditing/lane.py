@@ -89,6 +89,7 @@ class Lane:
         """Of what waits, and of what is being written."""
         self._work = threading.Event()
         self._ending = threading.Event()
+        self._ended = False
         self._give_up_at = float("inf")
         self._why = ""
         """What the target said when it could not write."""
@@ -105,7 +106,7 @@ class Lane:
     def add(self, records: Sequence[AuditRecord], size: int) -> None:
         """Takes these records, `size` bytes; or drops them. Never waits."""
         with self._lock:
-            if self._has_room or self._blocks:
+            if not self._ended and (self._has_room or self._blocks):
                 self._queue.append((records, size))
                 self._records += len(records)
                 self._bytes += size
@@ -160,6 +161,8 @@ class Lane:
             self._ending.wait(LINGER_SECONDS)
             self._work.clear()
             self._write_queue()
+        with self._lock:
+            self._ended = True
         self._write_queue()
         self._target.close(max(self._give_up_at - time.monotonic(), 0))
 

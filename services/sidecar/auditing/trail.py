@@ -6,27 +6,31 @@ more of its own.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from services.sidecar.auditing.events import AuditRecord
+from services.sidecar.auditing.events import AuditRecord, AuditType
 from services.sidecar.auditing.lane import Lane
 
 
 class AuditTrail:
     """One for a sidecar. Without targets it is off, and costs nothing."""
 
-    def __init__(self, lanes: Sequence[Lane] = ()) -> None:
+    def __init__(self, lanes: Sequence[Lane] = (), types: Collection[AuditType] = tuple(AuditType)) -> None:
+        """`types`: whose records are written."""
         self._lanes = tuple(lanes)
-        self.is_on = bool(self._lanes)
-        """Whether it is worth making records."""
+        self._types = frozenset(types) if lanes else frozenset()
+
+    def wants(self, type_: AuditType) -> bool:
+        """Whether it is worth making records of this type."""
+        return type_ in self._types
 
     def start(self) -> None:
         for lane in self._lanes:
             lane.start()
 
     def record(self, records: Sequence[AuditRecord]) -> None:
-        """Takes them, from any thread, and returns at once. Nobody changes them from now on."""
-        if not records or not self._lanes:
+        """Takes records of one type, from any thread, and returns at once. Nobody changes them from now on."""
+        if not records or records[0].type not in self._types:
             return
         size = sum(record.size for record in records)
         for lane in self._lanes:

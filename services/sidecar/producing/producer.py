@@ -19,6 +19,8 @@ from confluent_kafka import KafkaException
 
 from mesh.topics import is_topic_name
 from services.sidecar import metrics, topic_metrics
+from services.sidecar.auditing.events import AuditType, produced
+from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.producing.admission import Admission, Load
 from services.sidecar.producing.client import POLL_SECONDS, ProducerClient
 from services.sidecar.producing.delivery import Batch, failed
@@ -55,9 +57,10 @@ class NotAccepted(Exception):  # noqa: N818  # an answer to the caller, not an e
 class RecordProducer:
     """Sends batches. One for the whole sidecar; its methods belong to the event loop."""
 
-    def __init__(self, properties: dict[str, Any], limits: ProducerLimits) -> None:
+    def __init__(self, properties: dict[str, Any], limits: ProducerLimits, audit: AuditTrail = OFF) -> None:
         self._properties = properties
         self._limits = limits
+        self._audit = audit
         self._admission = Admission(max_records=limits.max_queued_records, max_bytes=limits.max_queued_bytes)
         self._topics = Topics(limits.unknown_topic_seconds)
         self._loop = asyncio.get_running_loop()
@@ -79,6 +82,19 @@ class RecordProducer:
 
     async def accept(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[Delivery]]":
         """Returns when the records are on their way; the future has their outcomes. NotAccepted when none is."""
+        if not self._audit.wants(AuditType.PRODUCER):
+            return await self._accept(topic, records)
+        if not await self._audit.room(self._limits.queue_timeout_seconds):
+            raise NotAccepted(self._turned_away(len(records), await self._audit.fault()))
+        try:
+            done = await self._accept(topic, records)
+        except NotAccepted as refused:
+            self._record(topic, records, [refused.why] * len(records))
+            raise
+        done.add_done_callback(lambda done: self._record(topic, records, done.result()))
+        return done
+
+    async def _accept(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[Delivery]]":
         await self.check(topic)
         batch = Batch(len(records))
         if not records:
@@ -126,12 +142,19 @@ class RecordProducer:
                 batch.settle(index, Failed(DeliveryError.RETRIABLE, str(error)))
         self._client.handed_over()
 
-    def _turned_away(self, count: int) -> Failed:
+    def _record(self, topic: str, records: list[Outgoing], outcomes: list[Delivery], start: int = 0) -> None:
+        """Audits a slice of them, and the rest when other requests had their turn."""
+        end = start + SLICE_RECORDS
+        self._audit.record(produced(topic, records[start:end], outcomes[start:end]))
+        if end < len(records):
+            self._loop.call_soon(self._record, topic, records, outcomes, end)
+
+    def _turned_away(self, count: int, why: str | None = None) -> Failed:
         metrics.turned_away.inc()
         metrics.produced_records.labels("turned away").inc(count)
         limits = self._limits
         bound = f"{limits.max_queued_records} records or {limits.max_queued_bytes} bytes"
-        text = f"the queue is full ({bound}); send again later"
+        text = f"{why or f'the queue is full ({bound})'}; send again later"
         if self._stopping:
             text = "the sidecar is stopping; send again later"
         return Failed(DeliveryError.RETRIABLE, text)

@@ -21,10 +21,12 @@ import structlog
 from confluent_kafka import KafkaException
 
 from services.sidecar import metrics
+from services.sidecar.auditing.events import AuditType, produced
+from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.producing.delivery import CLIENT_FAILURES, error_of
 from services.sidecar.producing.idempotency import IdempotencyKey, KeptAnswer, KeptAnswers
-from services.sidecar.producing.records import Delivered, Delivery
+from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed
 from services.sidecar.producing.transaction_log import TransactionLog
 from services.sidecar.producing.transactional_client import (
     CLOSE_SECONDS,
@@ -91,9 +93,11 @@ class Transactions:
         plain: dict[str, Any],
         ids: Sequence[str],
         limits: TransactionLimits,
+        audit: AuditTrail = OFF,
     ) -> None:
         """`properties`: of a producer with a transactional id; `plain`: of any other client."""
         self._limits = limits
+        self._audit = audit
         self._kept = KeptAnswers(keep_ms=limits.keep_ms, max_keys=limits.max_keys, max_bytes=limits.max_bytes)
         self._lanes = [
             _Lane(
@@ -118,7 +122,7 @@ class Transactions:
             raise Fault(FaultKind.TRANSACTIONS_BUSY, f"{why} (max_waiting_transactions); send again later")
         self._waiting += 1
         metrics.waiting_transactions.set(self._waiting)
-        task = asyncio.create_task(self._answered(work))
+        task = asyncio.create_task(self._audited(work))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)  # a caller that goes away must not leave a transaction half done
@@ -138,6 +142,25 @@ class Transactions:
         metrics.waiting_transactions.set(self._waiting)
         if not task.cancelled():
             task.exception()  # its caller may have gone
+
+    async def _audited(self, work: Work) -> Answered:
+        if not self._audit.wants(AuditType.PRODUCER):
+            return await self._answered(work)
+        if not await self._audit.room(self._limits.seconds):
+            metrics.transactions.labels("turned away").inc()
+            raise Fault(FaultKind.TRANSACTIONS_BUSY, f"{await self._audit.fault()}; send again later")
+        try:
+            answered = await self._answered(work)
+        except Fault as fault:
+            why = Failed(DeliveryError.RETRIABLE, fault.description)
+            self._record(work, [[why] * len(entry.records) for entry in work.entries])
+            raise
+        self._record(work, answered.outcomes)  # none of an answer that was given before
+        return answered
+
+    def _record(self, work: Work, outcomes: Sequence[Sequence[Delivery]]) -> None:
+        for entry, deliveries in zip(work.entries, outcomes, strict=False):
+            self._audit.record(produced(entry.topic, entry.records, deliveries))
 
     async def _answered(self, work: Work) -> Answered:
         if work.key is None:

@@ -16,7 +16,6 @@ from services.sidecar.api.producers import ProducerEndpoints
 from services.sidecar.api.requests import body_of
 from services.sidecar.api.streaming_produce import ProduceStreams, StreamLimits
 from services.sidecar.formats import Format
-from services.sidecar.producing.auditing import Audit
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.records import Delivered, Delivery, DeliveryError, Failed, Outgoing
 from services.sidecar.producing.serializing import Serializer
@@ -56,7 +55,6 @@ async def http(producer: ToldProducer) -> AsyncIterator[httpx.AsyncClient]:
         serializer,
         Transactions(no_client, {}, ["unused"], TransactionLimits(1, 1.0, 1, 1, 1)),
         ProduceStreams(producer, serializer, headers, StreamLimits(1, MAX_BODY, 1.0)),
-        Audit(producer, service="sidecar-test", topic=""),
         max_request_bytes=MAX_BODY,
         headers=headers,
     )

@@ -1,0 +1,93 @@
+"""Audit records in a log file, a line of JSON each, nulls shown; kept within bounds by rotation.
+
+The file belongs to one sidecar. When it is full it becomes `<name>.1`, what was `.1` becomes `.2`, and the oldest goes.
+A file that somebody else moved away or deleted is made anew.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from services.sidecar.auditing.events import AuditRecord
+from services.sidecar.auditing.lane import NotWrittenError
+from services.sidecar.auditing.text import AuditText
+
+MODE = 0o640
+"""Keys of records are not for everybody."""
+
+
+class FileTarget:
+    """Writes to one file. Used by one thread."""
+
+    name = "logfile"
+
+    def __init__(self, path: Path, text: AuditText, *, max_bytes: int, archives: int) -> None:
+        self._path = path
+        self._text = text
+        self._max_bytes = max_bytes
+        self._archives = archives
+        self._file: int | None = None
+        self._size = 0
+
+    def write(self, records: Sequence[AuditRecord]) -> None:
+        lines = b"".join(map(self._text.with_nulls, records))
+        try:
+            self._append(lines)
+        except OSError as error:
+            self._let_go()
+            raise NotWrittenError(f"{self._path}: {error.strerror or error}") from None
+
+    def idle(self) -> None:
+        """Nothing to do."""
+
+    def close(self, timeout: float) -> None:
+        self._let_go()
+
+    def _append(self, lines: bytes) -> None:
+        """All of them or, as far as the disk lets us, none."""
+        file = self._opened()
+        if self._size and self._size + len(lines) > self._max_bytes:
+            self._rotate()
+            file = self._opened()
+        done = 0
+        try:
+            while done < len(lines):
+                done += os.write(file, lines[done:])
+        except OSError:
+            os.ftruncate(file, self._size)
+            raise
+        self._size += done
+
+    def _opened(self) -> int:
+        if self._file is not None and self._is_ours(self._file):
+            return self._file
+        self._let_go()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, MODE)
+        self._size = os.fstat(self._file).st_size
+        return self._file
+
+    def _is_ours(self, file: int) -> bool:
+        """Whether the open file is still the one of that name."""
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(file))
+
+    def _rotate(self) -> None:
+        self._let_go()
+        for number in range(self._archives, 0, -1):
+            older = self._archive(number - 1) if number > 1 else self._path
+            if older.exists():
+                older.replace(self._archive(number))
+        if not self._archives:
+            self._path.unlink()
+
+    def _archive(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def _let_go(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            os.close(file)

@@ -1,0 +1,30 @@
+"""Failures that no answer tells, because the request was answered before: they are counted, and logged."""
+
+import asyncio
+from functools import partial
+
+import structlog
+
+from services.sidecar import metrics
+from services.sidecar.producing.records import Delivery, Failed
+
+MAX_LINES = 100
+"""Log lines for one request; the rest is counted."""
+
+log = structlog.get_logger(__name__)
+
+
+def tell_failures(topic: str, acknowledged: "asyncio.Future[list[Delivery]]") -> None:
+    """When it is known how it went. Which records they were is for the audit trail to say."""
+    acknowledged.add_done_callback(partial(_settled, topic))
+
+
+def _settled(topic: str, done: "asyncio.Future[list[Delivery]]") -> None:
+    failures = [one for one in done.result() if isinstance(one, Failed)]
+    if not failures:
+        return
+    metrics.async_failures.inc(len(failures))
+    for failure in failures[:MAX_LINES]:
+        log.warning("record not written", topic=topic, error=failure.error.value, why=failure.text)
+    if len(failures) > MAX_LINES:
+        log.warning("more records not written", topic=topic, records=len(failures) - MAX_LINES)
