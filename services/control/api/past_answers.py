@@ -108,7 +108,7 @@ class PastAnswers:
 def _stream(name: str) -> str:
     """The stream that holds the decisions about a resource."""
     collection, _, identifier = name.partition("/")
-    if collection not in ("clusters", "recordrules", "instances", "members", "schedules") or not identifier:
+    if collection not in ("clusters", "recordrules", "instances", "members", "schedules", "replays") or not identifier:
         raise InvalidField(
             "name", f"{name!r} has no history: ask for rules/ID, clusters/NAME or recordrules/ID, or for a topic"
         )

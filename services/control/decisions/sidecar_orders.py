@@ -45,12 +45,14 @@ class SidecarOrders:
         """From here on, sidecars can say how orders went."""
         self._leading_since = self.clock()
 
-    async def place(self, request: instances.PlaceOrderRequest, caller: Caller, answer: Answer) -> events.SidecarOrder:
-        """The order, open."""
+    async def place(
+        self, request: instances.PlaceOrderRequest, caller: Caller, answer: Answer, replay: str = ""
+    ) -> events.SidecarOrder:
+        """The order, open; `replay`: that it is part of."""
         await self._journal.first_time(caller)
         view = self._journal.view
         event = sidecar_orders.place(
-            view.orders, view.instances, self._sidecars.known(), self._new_id(), request, self.clock()
+            view.orders, view.instances, self._sidecars.known(), self._new_id(), request, self.clock(), replay
         )
         target = event.order.target
         [new] = await self._journal.append(

@@ -1,8 +1,8 @@
 """A frozen mesh: every change is refused, and who froze it, when and why is said, until somebody thaws it.
 
-`FREED` is the one list of what may happen all the same: thawing, what sidecars tell of their consumers, and the end of
-what had begun before; beside it only orders that ask a sidecar something. Whatever is not there is refused, an event
-that is new to this file, too.
+`FREED` is the one list of what may happen all the same: thawing, what sidecars tell of their consumers, and the course
+and end of what had begun before; beside it only orders that ask a sidecar something or are part of such a course, and
+replays that only count. Whatever is not there is refused, an event that is new to this file, too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ FREED: tuple[type[Message], ...] = (
     events.RolloutAborted,
     events.ScheduledChangeEnded,
     events.SidecarOrderEnded,
+    events.ReplayAssigned,
+    events.ReplayProgressed,
+    events.ReplayCancelOrdered,
+    events.ReplayEnded,
 )
 
 
@@ -36,7 +40,9 @@ def refuse_while_frozen(frozen: events.Event | None, payloads: Iterable[Message]
 
 def _is_free(payload: Message) -> bool:
     if isinstance(payload, events.SidecarOrdered):
-        return reads_only(payload.order.command)
+        return bool(payload.order.replay) or reads_only(payload.order.command)
+    if isinstance(payload, events.ReplayStarted):
+        return payload.replay.spec.dry_run
     return isinstance(payload, FREED)
 
 

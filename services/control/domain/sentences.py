@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from mesh.routing import ForwardingRule, NodeView, Subject
 from mesh.routing.codec import rule_from_proto
 from mesh.rpc import events, record_rules, routing
-from services.control.domain import sidecar_sentences
+from services.control.domain import replay_sentences, sidecar_sentences
 from services.control.domain.sidecar_sentences import moment_text
 
 MOST_SENTENCES = 200
@@ -242,6 +242,11 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "consumer_instance_removed": lambda event, _: sidecar_sentences.instance_removed(event),
     "sidecar_ordered": lambda event, _: sidecar_sentences.ordered(event),
     "sidecar_order_ended": lambda event, _: sidecar_sentences.order_ended(event),
+    "replay_started": lambda event, _: replay_sentences.started(event),
+    "replay_assigned": lambda event, _: replay_sentences.assigned(event),
+    "replay_progressed": lambda event, _: replay_sentences.progressed(event),
+    "replay_cancel_ordered": lambda event, _: replay_sentences.cancel_ordered(event),
+    "replay_ended": lambda event, _: replay_sentences.ended(event),
     "change_scheduled": _scheduled,
     "scheduled_change_ended": _schedule_ended,
     "mesh_frozen": _frozen,

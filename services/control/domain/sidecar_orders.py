@@ -97,15 +97,20 @@ def place(
     identifier: str,
     request: instances.PlaceOrderRequest,
     now: datetime,
+    replay: str = "",
 ) -> events.SidecarOrdered:
-    """The event for an order that can be given. `sidecars`: those that control has heard of."""
+    """The event for an order that can be given. `sidecars`: those that control has heard of; `replay`: that it is part
+    of.
+    """
     sidecar = _holder(request.target, known, sidecars)
     command = checked(request.command, request.target)
     _check_kind(command, known.get(request.target))
     _check_within("wait_ms", request.wait_ms, LONGEST_WAIT_MS, "0 waits for nothing")
     _check_within("expire_ms", request.expire_ms, LONGEST_EXPIRY_MS, f"0 means {USUAL_EXPIRY_MS}")
     _check_room(orders, sidecar)
-    order = events.SidecarOrder(name=f"{ORDERS}/{identifier}", target=request.target, sidecar=sidecar, command=command)
+    order = events.SidecarOrder(
+        name=f"{ORDERS}/{identifier}", target=request.target, sidecar=sidecar, command=command, replay=replay
+    )
     order.create_time.FromDatetime(now)
     order.expire_time.FromDatetime(now + timedelta(milliseconds=request.expire_ms or USUAL_EXPIRY_MS))
     return events.SidecarOrdered(order=order)

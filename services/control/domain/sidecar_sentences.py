@@ -33,7 +33,8 @@ def ordered(event: events.Event) -> Iterator[str]:
     kind = order.command.WhichOneof("command") or ""
     tell = _COMMANDS.get(kind)
     what = "is told something that this release does not know" if tell is None else tell(getattr(order.command, kind))
-    yield f"{_target(order.target)} {what} (order {_order(order.name)})"
+    part_of = f" for replay {order.replay.removeprefix('replays/')}" if order.replay else ""
+    yield f"{_target(order.target)} {what}{part_of} (order {_order(order.name)})"
 
 
 def order_ended(event: events.Event) -> Iterator[str]:

@@ -12,6 +12,7 @@ from mesh.rpc import events
 from services.control.domain.freezing import FREEZE_STREAM
 from services.control.domain.instances import INSTANCES
 from services.control.domain.record_rules import RecordRuleSet
+from services.control.domain.replays import REPLAYS, Replays, fold_replays
 from services.control.domain.rules import RuleSet
 from services.control.domain.schedules import SCHEDULES
 from services.control.domain.sidecar_commands import SIDECARS
@@ -46,6 +47,8 @@ class MeshView:
     instances: Mapping[str, events.ConsumerInstance] = field(default_factory=dict)
     orders: Orders = field(default_factory=Orders)
     """What sidecars have been told."""
+    replays: Replays = field(default_factory=Replays)
+    """What is, or was, consumed again."""
     record_rules: RecordRules = field(default_factory=dict)
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
@@ -115,6 +118,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         routing_position=event.position if _about_routing(event) else view.routing_position,
         record_rules=fold_record_rules(view.record_rules, event),
         orders=fold_orders(view.orders, event),
+        replays=fold_replays(view.replays, event, view.orders),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":
@@ -174,4 +178,5 @@ def _with_rules_of(view: MeshView, change: events.Event) -> MeshView:
 
 
 def _about_routing(event: events.Event) -> bool:
-    return not event.stream.startswith((INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM))
+    beside = (INSTANCES, SIDECARS, STREAM_PREFIX, SCHEDULES, FREEZE_STREAM, f"{REPLAYS}/")
+    return not event.stream.startswith(beside)

@@ -77,6 +77,11 @@ PAYLOADS: dict[type[Message], str] = {
     events.GroupOffsetsSyncOrdered: "group_offsets_sync_ordered",
     events.SidecarOrdered: "sidecar_ordered",
     events.SidecarOrderEnded: "sidecar_order_ended",
+    events.ReplayStarted: "replay_started",
+    events.ReplayAssigned: "replay_assigned",
+    events.ReplayProgressed: "replay_progressed",
+    events.ReplayCancelOrdered: "replay_cancel_ordered",
+    events.ReplayEnded: "replay_ended",
 }
 
 log = structlog.get_logger(__name__)

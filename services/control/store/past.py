@@ -21,9 +21,10 @@ from services.control.store.database import Database
 
 AGGREGATES = (
     "stream <> 'rules' and stream not like 'instances/%' and stream not like 'members/%' "
-    "and stream not like 'schedules/%'"
+    "and stream not like 'schedules/%' and stream not like 'replays/%'"
 )
 """Streams whose last events say all about them; an index of the log has exactly these."""
+NO_DECISIONS = ("rollout_switched", "rollout_aborted", "replay_progressed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,12 @@ class PastStore:
             return {row.position: upcast(row.body) for row in await connection.execute(query)}
 
     async def decisions_before(self, position: int, stream: str, limit: int) -> list[events.Event]:
-        """Events below `position`, newest first, of one stream or of all; outcomes of rollouts are no decisions."""
+        """Events below `position`, newest first, of one stream or of all; outcomes of rollouts are no decisions, and how
+        far a replay is neither.
+        """
         table = schema.events
         query = select(table.c.body).where(table.c.position < position)
-        query = query.where(table.c.kind.not_in(("rollout_switched", "rollout_aborted"))).limit(limit)
+        query = query.where(table.c.kind.not_in(NO_DECISIONS)).limit(limit)
         query = (
             query.where(table.c.stream == stream).order_by(table.c.stream_version.desc())
             if stream

@@ -23,6 +23,7 @@ from mesh.record_rules import RecordRule
 from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of, is_pending
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto
 from mesh.rpc import events
+from services.control.domain.replays import WORDS
 from services.control.domain.view import MeshView
 from services.control.store import rule_versions, schema
 
@@ -64,7 +65,7 @@ class Drop:
 
 
 RowChange = Put | Amend | Drop
-BY_EVENTS = (schema.rollouts, schema.consumer_instances, schema.sidecar_orders)
+BY_EVENTS = (schema.rollouts, schema.consumer_instances, schema.sidecar_orders, schema.replays)
 """Tables that hold what single events say."""
 RESULTS = {
     events.ORDER_RESULT_DONE: "done",
@@ -102,6 +103,16 @@ def changes_by(event: events.Event) -> Iterator[RowChange]:
             yield Amend(
                 schema.sidecar_orders, order.name, values | ({"sidecar": order.sidecar} if order.sidecar else {})
             )
+        case "replay_started":
+            yield Put(schema.replays, _replay_row(event))
+        case "replay_assigned":
+            values = {"state": "running", "member": event.replay_assigned.member}
+            yield Amend(schema.replays, event.replay_assigned.name, values)
+        case "replay_ended":
+            replay = event.replay_ended
+            values = {"state": WORDS[replay.state], "description": replay.description, "ended": time}
+            values |= {name: sum(getattr(each, name) for each in replay.partitions) for name in ("records", "failed")}
+            yield Amend(schema.replays, replay.name, values)
 
 
 async def project(connection: AsyncConnection, before: MeshView, after: MeshView, new: Iterable[events.Event]) -> None:
@@ -212,6 +223,24 @@ def _order_row(event: events.Event) -> Row:
         "revision": event.position,
         "actor": event.actor,
         "ordered": event.time.ToDatetime(UTC),
+        "ended": None,
+    }
+
+
+def _replay_row(event: events.Event) -> Row:
+    replay = event.replay_started.replay
+    return {
+        "name": replay.name,
+        "destination": replay.spec.WhichOneof("destination") or "",
+        "spec": _json(replay.spec),
+        "state": "pending",
+        "member": "",
+        "records": 0,
+        "failed": 0,
+        "description": "",
+        "revision": event.position,
+        "actor": event.actor,
+        "started": event.time.ToDatetime(UTC),
         "ended": None,
     }
 

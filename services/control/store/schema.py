@@ -166,6 +166,32 @@ sidecar_orders = Table(
     Column("ended", DateTime(timezone=True)),
 )
 
+replays = Table(
+    "replays",
+    metadata,
+    # replays/{replay}
+    Column("name", Text, primary_key=True),
+    # backend, source, seek, group, ...
+    Column("destination", Text, nullable=False),
+    # the mesh.v1.ReplaySpec
+    Column("spec", JSONB, nullable=False),
+    Column(
+        "state",
+        Text,
+        CheckConstraint("state in ('pending', 'running', 'done', 'failed', 'cancelled')", name="replays_state"),
+        nullable=False,
+    ),
+    # that carries it out, or did last; empty while none has
+    Column("member", Text, nullable=False, server_default=""),
+    Column("records", BigInteger, nullable=False, server_default="0"),
+    Column("failed", BigInteger, nullable=False, server_default="0"),
+    Column("description", Text, nullable=False, server_default=""),
+    Column("revision", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("started", DateTime(timezone=True), nullable=False),
+    Column("ended", DateTime(timezone=True)),
+)
+
 record_rules = Table(
     "record_rules",
     metadata,

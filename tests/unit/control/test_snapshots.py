@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from mesh.rpc import events, routing
+from mesh.rpc import events, replays, routing
 from services.control.domain.snapshot_form import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.journal import PAYLOADS
@@ -58,6 +58,9 @@ def full_view() -> MeshView:
         events.SidecarOrdered(order=paused),
         events.SidecarOrdered(order=asked),
         events.SidecarOrderEnded(name="orders/1", sidecar="s1"),
+        events.ReplayStarted(replay=replays.Replay(name="replays/1", stopped=["instances/g.i"])),
+        events.ReplayStarted(replay=replays.Replay(name="replays/2")),
+        events.ReplayEnded(name="replays/2", state=replays.REPLAY_STATE_DONE),
         record_rule,
         schedule,
         events.MeshFrozen(),

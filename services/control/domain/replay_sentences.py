@@ -1,0 +1,95 @@
+"""What became of replays, as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mesh.rpc import events, replays
+from services.control.domain.instances import INSTANCES
+from services.control.domain.replays import REPLAYS, WORDS
+from services.control.domain.sidecar_commands import SIDECARS
+from services.control.domain.sidecar_sentences import moment_text
+
+MOST_RANGES = 5
+"""Named in one sentence; of more only their number is told."""
+
+
+def started(event: events.Event) -> Iterator[str]:
+    replay = event.replay_started.replay
+    dry = " (only counted)" if replay.spec.dry_run else ""
+    yield f"replay {short(replay.name)}: {_what(replay.spec)}{dry}"
+    if replay.stopped:
+        names = ", ".join(each.removeprefix(INSTANCES) for each in replay.stopped)
+        yield f"replay {short(replay.name)} stops {names} for as long as it takes"
+
+
+def assigned(event: events.Event) -> Iterator[str]:
+    of = event.replay_assigned
+    yield f"replay {short(of.name)} is carried out by {of.member.removeprefix(SIDECARS)}"
+
+
+def progressed(event: events.Event) -> Iterator[str]:
+    of = event.replay_progressed
+    yield f"replay {short(of.name)}: {_counts(of.partitions)}"
+
+
+def cancel_ordered(event: events.Event) -> Iterator[str]:
+    yield f"replay {short(event.replay_cancel_ordered.name)} is to end where it is"
+
+
+def ended(event: events.Event) -> Iterator[str]:
+    end = event.replay_ended
+    why = f": {end.description}" if end.description else ""
+    yield f"replay {short(end.name)} {WORDS.get(end.state, 'ended in a way that this release does not know')}{why}"
+
+
+def short(name: str) -> str:
+    return name.removeprefix(f"{REPLAYS}/")
+
+
+def _counts(partitions: Iterable[replays.ReplayPartition]) -> str:
+    each = list(partitions)
+    failed = sum(one.failed for one in each)
+    return f"{sum(one.records for one in each)} records done{f', {failed} failed' if failed else ''}"
+
+
+def _what(spec: replays.ReplaySpec) -> str:
+    ranges = [_range(each) for each in spec.ranges[:MOST_RANGES]]
+    more = f" and {len(spec.ranges) - MOST_RANGES} more ranges" if len(spec.ranges) > MOST_RANGES else ""
+    records = f"{'dead letters of ' if spec.dead_letters else ''}{', '.join(ranges)}{more}"
+    match spec.WhichOneof("destination"):
+        case "backend":
+            whose = f"the backend of {spec.backend.sidecar}" if spec.backend.sidecar else "a backend"
+            return f"{records} to {whose}{_rate(spec)}"
+        case "source":
+            return f"{records} back to where they came from{_rate(spec)}"
+        case "seek":
+            return f"consumer {spec.seek.instance.removeprefix(INSTANCES)} goes on at {records}"
+        case "group":
+            return f"group {spec.group.group} goes on at {records}"
+        case _:
+            return f"{records} to a place that this release does not know"
+
+
+def _rate(spec: replays.ReplaySpec) -> str:
+    return f" at {spec.rate:g} records a second" if spec.rate else ""
+
+
+def _range(each: replays.ReplayRange) -> str:
+    where = f"{each.topic}/{each.partition}" if each.HasField("partition") else each.topic or "all topics"
+    match each.WhichOneof("start"):
+        case "start_offset":
+            start = f"from {each.start_offset}"
+        case "start_time":
+            start = f"from {moment_text(each.start_time)}"
+        case "start_at_end":
+            return f"{where} at the end"
+        case _:
+            start = "from the first record"
+    match each.WhichOneof("end"):
+        case "end_offset":
+            return f"{where} {start} to {each.end_offset}"
+        case "end_time":
+            return f"{where} {start} to {moment_text(each.end_time)}"
+        case _:
+            return f"{where} {start}"
