@@ -1,11 +1,8 @@
 """A sidecar that is started with the original's files, on a Kafka that asks who connects."""
 
-import os
 import ssl
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +13,9 @@ from services.sidecar.original.folder import SHIPPED
 from tests.fixtures.ports import free_block
 from tests.fixtures.secured_kafka import PASSWORD, USER, SecuredKafka
 from tests.fixtures.waiting import wait_until
-from tests.integration.sidecar.world import NOWHERE, WITHIN_SECONDS, Instance, Kafka, started
+from tests.integration.sidecar.processes import process
+from tests.integration.sidecar.world import WITHIN_SECONDS, Instance, Kafka, started
 
-ROOT = Path(__file__).parents[3]
 MESH = "com.networknt.mesh.kafka"
 BOTH = [f"{MESH}.ProducerStartupHook", f"{MESH}.ActiveConsumerStartupHook"]
 
@@ -43,24 +40,10 @@ def folder_of_the_original(folder: Path, port: int, **values: Any) -> Path:
     return folder
 
 
-@contextmanager
-def sidecar(folder: Path, port: int, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """`kafka-mesh sidecar --original-config`, its management on the port after."""
-    settings = {
-        **os.environ,
-        "KAFKA_MESH_SIDECAR_METRICS_LISTEN": f"127.0.0.1:{port + 1}",
-        "KAFKA_MESH_SIDECAR_CONTROL_ADDRESS": NOWHERE,
-        "KAFKA_MESH_SIDECAR_STATE_DIR": str(folder / "state"),
-        "KAFKA_MESH_SIDECAR_RESTORE_TIMEOUT_MS": "200",
-        **environment,
-    }
-    command = [sys.executable, "-m", "services.sidecar", "--original-config", str(folder)]
-    running = subprocess.Popen(command, cwd=ROOT, env=settings, stderr=subprocess.PIPE, text=True)
-    try:
-        yield running
-    finally:
-        running.kill()
-        running.communicate(timeout=WITHIN_SECONDS)
+def sidecar(folder: Path, port: int, **environment: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A process that has its settings from this folder."""
+    settings = {"state_dir": str(folder / "state")}
+    return process(port, "--original-config", str(folder), settings=settings, environment=environment)
 
 
 def test_it_serves_https_and_writes_and_reads_over_sasl_ssl(

@@ -1,12 +1,9 @@
 """The process: how it starts, refuses to start, and stops."""
 
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
@@ -14,31 +11,13 @@ import httpx
 from services.sidecar.identity import Claim, Incarnation
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
+from tests.integration.sidecar.processes import process
 from tests.integration.sidecar.world import NOWHERE, WITHIN_SECONDS, Instance, Kafka
 
-ROOT = Path(__file__).parents[3]
 
-
-@contextmanager
-def process(port: int, **settings: str) -> Iterator[subprocess.Popen[str]]:
-    """`python -m services.sidecar` on `port`, its management on the next one."""
-    environment = {
-        **os.environ,
-        "KAFKA_MESH_SIDECAR_LISTEN": f"127.0.0.1:{port}",
-        "KAFKA_MESH_SIDECAR_METRICS_LISTEN": f"127.0.0.1:{port + 1}",
-        "KAFKA_MESH_SIDECAR_CONTROL_ADDRESS": NOWHERE,
-        "KAFKA_MESH_SIDECAR_HEALTH_TIMEOUT_MS": "500",
-        "KAFKA_MESH_SIDECAR_STATE_DIR": "",
-        "KAFKA_MESH_SIDECAR_RESTORE_TIMEOUT_MS": "200",
-        **{f"KAFKA_MESH_SIDECAR_{name.upper()}": value for name, value in settings.items()},
-    }
-    command = [sys.executable, "-m", "services.sidecar"]
-    running = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-    try:
-        yield running
-    finally:
-        running.kill()
-        running.communicate(timeout=WITHIN_SECONDS)
+def plain(port: int, **settings: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A process that listens on `port`."""
+    return process(port, settings={"listen": f"127.0.0.1:{port}", "health_timeout_ms": "500", **settings})
 
 
 def page(url: str) -> str:
@@ -52,7 +31,7 @@ def page(url: str) -> str:
 def test_a_signal_ends_it_in_order_while_a_read_waits(kafka: Kafka, orders: str, group: str) -> None:
     port = free_block(2)
     address = f"http://127.0.0.1:{port}"
-    with process(port, bootstrap_servers=kafka.bootstrap) as running:
+    with plain(port, bootstrap_servers=kafka.bootstrap) as running:
         wait_until(lambda: page(f"http://127.0.0.1:{port + 1}/ready") == "ready\n", "it is ready")
         with httpx.Client(base_url=address, timeout=WITHIN_SECONDS) as http, ThreadPoolExecutor() as pool:
             http.post(f"/consumers/{group}", json={"name": "c1", "requestWaitMs": 30_000})
@@ -70,7 +49,7 @@ def test_a_signal_ends_it_in_order_while_a_read_waits(kafka: Kafka, orders: str,
 def test_without_kafka_it_lives_and_is_not_ready() -> None:
     port = free_block(2)
     management = f"http://127.0.0.1:{port + 1}"
-    with process(port, bootstrap_servers=NOWHERE) as running:
+    with plain(port, bootstrap_servers=NOWHERE) as running:
         wait_until(lambda: "Kafka does not answer" in page(f"{management}/ready"), "it says why it is not ready")
         assert page(f"http://127.0.0.1:{port}/health/liveness") == "OK"
         running.send_signal(signal.SIGTERM)
@@ -78,7 +57,7 @@ def test_without_kafka_it_lives_and_is_not_ready() -> None:
 
 
 def test_it_does_not_start_on_an_address_that_others_reach() -> None:
-    with process(free_block(2), listen="0.0.0.0:8084") as running:
+    with plain(free_block(2), listen="0.0.0.0:8084") as running:
         assert running.wait(WITHIN_SECONDS) == 2
         assert running.stderr is not None
         assert "allow_insecure_bind" in running.stderr.read()
@@ -86,9 +65,9 @@ def test_it_does_not_start_on_an_address_that_others_reach() -> None:
 
 def test_a_taken_port_is_named() -> None:
     port = free_block(3)
-    with process(port, bootstrap_servers=NOWHERE):
+    with plain(port, bootstrap_servers=NOWHERE):
         wait_until(lambda: page(f"http://127.0.0.1:{port}/health/liveness"), "the first one is up")
-        with process(port, metrics_listen=f"127.0.0.1:{port + 2}", bootstrap_servers=NOWHERE) as second:
+        with plain(port, metrics_listen=f"127.0.0.1:{port + 2}", bootstrap_servers=NOWHERE) as second:
             assert second.wait(WITHIN_SECONDS) == 1
             assert second.stderr is not None
             assert f"cannot listen on 127.0.0.1:{port}" in second.stderr.read()
@@ -96,7 +75,7 @@ def test_a_taken_port_is_named() -> None:
 
 def test_an_operator_reads_its_log_lines_and_ends_it(kafka: Kafka) -> None:
     port = free_block(2)
-    with process(port, bootstrap_servers=kafka.bootstrap) as running:
+    with plain(port, bootstrap_servers=kafka.bootstrap) as running:
         wait_until(lambda: page(f"http://127.0.0.1:{port + 1}/ready") == "ready\n", "it is ready")
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WITHIN_SECONDS) as http:
             exchange = "services.sidecar.api.exchange"
@@ -113,7 +92,7 @@ def test_an_operator_reads_its_log_lines_and_ends_it(kafka: Kafka) -> None:
 
 def test_a_state_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    with process(free_block(2), bootstrap_servers=NOWHERE, state_dir=str(tmp_path / "taken")) as running:
+    with plain(free_block(2), bootstrap_servers=NOWHERE, state_dir=str(tmp_path / "taken")) as running:
         assert running.wait(WITHIN_SECONDS) == 1
         assert running.stderr is not None
         assert f"cannot keep instances in {tmp_path / 'taken'} (state_dir)" in running.stderr.read()
@@ -125,7 +104,7 @@ def test_nobody_is_served_before_the_instances_are_back(kafka: Kafka, tmp_path: 
     elder = Claim(tmp_path / "sidecar-1", Incarnation(1, "elder"))
     elder.stake()
     assert elder.lock()
-    with process(port, bootstrap_servers=kafka.bootstrap, state_dir=str(tmp_path), takeover_timeout_ms="60000"):
+    with plain(port, bootstrap_servers=kafka.bootstrap, state_dir=str(tmp_path), takeover_timeout_ms="60000"):
         wait_until(lambda: page(f"http://127.0.0.1:{port + 1}/ready") == "starting\n", "it starts")
         wait_until(elder.is_lost, "it claims the folder")
         assert page(f"http://127.0.0.1:{port}/health/liveness") == ""
