@@ -129,3 +129,19 @@ schema_registry_failures = Counter(
     "Questions that the schema registry did not answer.",
     ["reason"],
 )
+
+ksqldb_up = Gauge("kafka_mesh_sidecar_ksqldb_up", "Whether the ksqlDB query is followed.")
+ksqldb_restarts = Counter("kafka_mesh_sidecar_ksqldb_restarts_total", "Times that the ksqlDB query was begun again.")
+ksqldb_rows = Counter(
+    "kafka_mesh_sidecar_ksqldb_rows_total", "Rows of ksqlDB for the backend: taken, retried, skipped.", ["outcome"]
+)
+
+open_jobs = Gauge(
+    "kafka_mesh_sidecar_open_jobs", "Replays and redrives that have not ended, by where they stand.", ["state"]
+)
+ended_jobs = Counter("kafka_mesh_sidecar_ended_jobs_total", "Replays and redrives that ended, by how.", ["state"])
+job_records = Counter(
+    "kafka_mesh_sidecar_job_records_total",
+    "Records of replays and redrives: acknowledged, failed among these, and written for them.",
+    ["outcome"],
+)
