@@ -145,3 +145,55 @@ job_records = Counter(
     "Records of replays and redrives: acknowledged, failed among these, and written for them.",
     ["outcome"],
 )
+
+reactive_held_records = Gauge(
+    "kafka_mesh_sidecar_reactive_held_records", "Records read for the backend whose outcome is not in Kafka yet."
+)
+reactive_held_bytes = Gauge("kafka_mesh_sidecar_reactive_held_bytes", "Keys and values of these records.")
+reactive_open_batches = Gauge(
+    "kafka_mesh_sidecar_reactive_open_batches", "Batches that are delivered, wait for it, or are being settled."
+)
+reactive_batch_seconds = Histogram(
+    "kafka_mesh_sidecar_reactive_batch_duration_seconds",
+    "From taking a batch to its outcome in Kafka, with all attempts and pauses.",
+    buckets=(*_SECONDS, 120, 300),
+)
+reactive_records = Counter(
+    "kafka_mesh_sidecar_reactive_records_total", "Records read for the backend, by what became of them.", ["outcome"]
+)
+reactive_restarts = Counter(
+    "kafka_mesh_sidecar_reactive_restarts_total", "Times that the reactive consumer's client had to be made anew."
+)
+dead_letters = Counter("kafka_mesh_sidecar_dead_letters_total", "Records given up, by reason.", ["reason"])
+settling_failures = Counter(
+    "kafka_mesh_sidecar_settling_failures_total", "Failed attempts to write dead letters or replies."
+)
+
+stream_records = Counter(
+    "kafka_mesh_sidecar_stream_records_total",
+    "Records of topologies, by how they ended (read, written, dead_letter, skipped, late, no_key, no_match).",
+    ["stream", "outcome"],
+)
+stream_rounds = Counter(
+    "kafka_mesh_sidecar_stream_transactions_total",
+    "Transactions of topologies, by how they ended.",
+    ["stream", "outcome"],
+)
+stream_round_seconds = Histogram(
+    "kafka_mesh_sidecar_stream_transaction_duration_seconds",
+    "From the first record of a round to the end of its transaction.",
+    ["stream"],
+    buckets=_SECONDS,
+)
+stream_restored_records = Counter(
+    "kafka_mesh_sidecar_stream_restored_records_total", "Changes read from changelogs.", ["stream"]
+)
+stream_restore_seconds = Histogram(
+    "kafka_mesh_sidecar_stream_restore_duration_seconds",
+    "From a task's assignment to its first record.",
+    ["stream"],
+    buckets=_SECONDS,
+)
+stream_tasks = Gauge("kafka_mesh_sidecar_stream_tasks", "Tasks of topologies, by state.", ["stream", "state"])
+stream_lag = Gauge("kafka_mesh_sidecar_stream_lag_records", "Records that wait for a topology here.", ["stream"])
+stream_state_bytes = Gauge("kafka_mesh_sidecar_stream_state_bytes", "Files of a topology's stores here.", ["stream"])

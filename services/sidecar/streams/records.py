@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from services.sidecar.delivering.records import RawRecord
 from services.sidecar.formats import Format
-from services.sidecar.producing.records import SchemaChoice
+from services.sidecar.producing.records import Outgoing, SchemaChoice
 
 T = TypeVar("T")
 LATEST = SchemaChoice()
@@ -89,6 +89,8 @@ class Written(NamedTuple):
 
     target: Target
     record: StreamRecord
+    encoded: Outgoing | None
+    """None in a trial."""
 
 
 class OnError(Enum):

@@ -11,21 +11,25 @@ A round
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from services.sidecar.producing.records import Outgoing
 from services.sidecar.streams.operators import Hook, Operator
 from services.sidecar.streams.plan import Part
 from services.sidecar.streams.records import OperatorError, StoreSpec, StreamRecord, Target, Written
 from services.sidecar.streams.state import Entries, Overlay
 
+Encode = Callable[[Target, StreamRecord], Outgoing]
+
 
 class Task:
     """Runs one partition of `part`."""
 
-    def __init__(self, part: Part, entries: Mapping[str, Entries]) -> None:
-        """`entries`: what is in its stores, by their names."""
+    def __init__(self, part: Part, entries: Mapping[str, Entries], encode: Encode | None = None) -> None:
+        """`entries`: what is in its stores, by their names. `encode`: how records are written, as bytes."""
         self._part = part
+        self._encode = encode
         self.stores = {name: Overlay(one) for name, one in entries.items()}
         self.written: list[Written] = []
         self.drops: Counter[str] = Counter()
@@ -68,7 +72,7 @@ class Task:
         self._at = operator
 
     def write(self, target: Target, record: StreamRecord) -> None:
-        self.written.append(Written(target, record))
+        self.written.append(Written(target, record, self._encode(target, record) if self._encode else None))
 
     def ask(self, hook: Hook, record: StreamRecord) -> None:
         self._asking[hook].append(record)

@@ -58,7 +58,7 @@ class Trial:
                 written = task.written
             finally:
                 task.end()
-            for target, record in written:
+            for target, record, _ in written:
                 if target.is_internal:
                     self.process(self._plan.topic_of(target), [record])
                 else:

@@ -1,0 +1,249 @@
+"""Keeps stores up to date from their changelogs: before a task begins, and for as long as another instance has it.
+
+One thread for a topology, with a client of its own. It is asked for the stores of a task, and gives them when they are
+where the changelog ends; what it gave belongs to whoever asked, until it is given back.
+
+When a store is up to date
+1. Whoever asks has read the group's committed offsets *before*, as a stable read: no transaction that would commit
+   others is open any more. Then the changelog's end is asked for, with what is still open in it.
+2. It reads committed records only, up to that end. If the owner before died with a transaction open, that means to wait
+   until Kafka has ended it: its changes are either all in the store or none of them.
+3. A checkpoint that is not within the changelog, or is older than the changelog tells of removed entries, is worth
+   nothing: the store is made anew.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from services.sidecar import metrics
+from services.sidecar.client_complaints import Complaints
+from services.sidecar.streams.plan import Plan
+from services.sidecar.streams.state import EntryKey
+from services.sidecar.streams.store import Store
+
+BATCH = 1_000
+STEP_SECONDS = 0.1
+"""How long one read waits: so long a request may wait, too."""
+ASK_SECONDS = 5.0
+RETRY_SECONDS = 1.0
+WAITING_ORDERS = 10_000
+"""More than tasks of any topology: each has one order at a time."""
+
+log = structlog.get_logger(__name__)
+
+
+class StorePlace(NamedTuple):
+    """One partition of a store."""
+
+    store: str
+    partition: int
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A store that is being kept up to date."""
+
+    store: Store
+    end: int | None = None
+    """Where it has to be; None while it is only kept ready."""
+    done: Future[Store] | None = None
+    at: int = 0
+
+
+@dataclass(slots=True)
+class Followed:
+    """What is going on, for those who ask."""
+
+    restoring: int = 0
+    """Stores that somebody waits for."""
+    standby: int = 0
+    restored_records: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    run: Callable[[], None]
+    failed: Callable[[BaseException], None] = field(default=lambda error: None)
+
+
+class Follower:
+    """One for a running topology."""
+
+    def __init__(
+        self, plan: Plan, properties: Mapping[str, Any], folder: Path, *, max_store_bytes: int, keep_ready: bool
+    ) -> None:
+        """`keep_ready`: whether stores that are not asked for are followed, too."""
+        self._plan = plan
+        self._folder = folder
+        self._max_store_bytes = max_store_bytes
+        self._keep_ready = keep_ready
+        self._topics = {plan.changelog(name): name for name in plan.stores}
+        self._properties = {
+            **properties,
+            "group.id": f"{plan.group}-changelogs",  # nothing is ever committed under it
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "error_cb": Complaints("streams"),
+        }
+        self._followed: dict[StorePlace, _Followed] = {}
+        self._orders: queue.Queue[_Order] = queue.Queue(WAITING_ORDERS)
+        self._ending = threading.Event()
+        self.status = Followed()
+        self._thread = threading.Thread(target=self._run, name=f"changelogs {plan.name}", daemon=True)
+
+    def start(self, places: Iterable[StorePlace]) -> None:
+        """`places`: all there are."""
+        if self._keep_ready:
+            for place in places:
+                self.give_back(place)
+        self._thread.start()
+
+    def path_of(self, place: StorePlace) -> Path:
+        return self._folder / f"{place.store}-{place.partition}.sqlite"
+
+    def ask_for(self, place: StorePlace) -> Future[Store]:
+        """The store, up to date. From any thread."""
+        done: Future[Store] = Future()
+        self._orders.put(_Order(lambda: self._restore(place, done), lambda error: _fail(done, error)))
+        return done
+
+    def give_back(self, place: StorePlace) -> None:
+        """Nobody uses the store any more; who did has closed it."""
+        if self._keep_ready:
+            self._orders.put(_Order(lambda: self._follow(place, _Followed(self._opened(place)))))
+
+    def stop(self, timeout: float) -> None:
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    # on its thread
+
+    def _run(self) -> None:
+        consumer = Consumer(self._properties)
+        self._consumer = consumer
+        try:
+            while not self._ending.is_set():
+                self._obey()
+                self._read()
+        finally:
+            for followed in self._followed.values():
+                if followed.done is not None:
+                    followed.done.cancel()
+                followed.store.close()
+            consumer.close()
+
+    def _obey(self) -> None:
+        while True:
+            try:
+                order = self._orders.get(timeout=0 if self._followed else STEP_SECONDS)
+            except queue.Empty:
+                return
+            try:
+                order.run()
+                self.status.failure = ""
+            except Exception as error:  # noqa: BLE001  # whoever waits for the store hears of it
+                self.status.failure = str(error)
+                log.warning("a store cannot be brought up to date", topology=self._plan.name, reason=str(error))
+                order.failed(error)
+
+    def _restore(self, place: StorePlace, done: Future[Store]) -> None:
+        if done.cancelled():
+            return
+        followed = self._followed.get(place) or _Followed(self._opened(place))
+        followed.done = done
+        try:
+            self._follow(place, followed)
+        except BaseException:
+            self._leave(place)
+            followed.store.close()
+            raise
+
+    def _follow(self, place: StorePlace, followed: _Followed) -> None:
+        """From its checkpoint on."""
+        partition = TopicPartition(self._plan.changelog(place.store), place.partition)
+        low, high = self._consumer.get_watermark_offsets(partition, timeout=ASK_SECONDS)
+        if place not in self._followed:
+            checkpoint = followed.store.checkpoint
+            if checkpoint is None or not low <= checkpoint <= high or followed.store.is_stale:
+                if checkpoint is not None:
+                    log.info("a store is made anew", store=str(followed.store.path), checkpoint=checkpoint, first=low)
+                followed.store.clear()
+                checkpoint = low
+            followed.at = checkpoint
+            partition.offset = checkpoint if checkpoint > 0 else OFFSET_BEGINNING
+            if followed.done is None or followed.at < high:
+                self._followed[place] = followed
+                self._consumer.incremental_assign([partition])
+        if followed.done is not None:
+            followed.end = high
+            self._finish_if_there(place, followed)
+        self._count()
+
+    def _read(self) -> None:
+        if not self._followed:
+            return
+        messages = self._consumer.consume(BATCH, timeout=STEP_SECONDS)
+        changes: dict[StorePlace, dict[EntryKey, bytes | None]] = {}
+        for message in messages:
+            place = StorePlace(self._topics[message.topic() or ""], message.partition() or 0)
+            if place in self._followed:
+                self._take(place, message, changes)
+        for place, found in changes.items():
+            self._followed[place].store.apply(found, self._followed[place].at)
+            self.status.restored_records += len(found)
+            metrics.stream_restored_records.labels(self._plan.name).inc(len(found))
+        for place in {StorePlace(self._topics[one.topic() or ""], one.partition() or 0) for one in messages}:
+            if place in self._followed:
+                self._finish_if_there(place, self._followed[place])
+
+    def _take(
+        self, place: StorePlace, message: Message, changes: dict[StorePlace, dict[EntryKey, bytes | None]]
+    ) -> None:
+        error = message.error()
+        if error is None:
+            self._followed[place].at = (message.offset() or 0) + 1
+            changes.setdefault(place, {})[EntryKey.from_kafka(message.key() or b"")] = message.value()
+        elif error.code() == KafkaError._PARTITION_EOF:
+            # past markers of transactions, which are no records
+            self._followed[place].at = max(self._followed[place].at, message.offset() or 0)
+
+    def _finish_if_there(self, place: StorePlace, followed: _Followed) -> None:
+        if followed.done is None or followed.end is None or followed.at < followed.end:
+            return
+        self._leave(place)
+        followed.store.apply({}, followed.at)
+        if not followed.done.set_running_or_notify_cancel():
+            followed.store.close()
+            return
+        followed.done.set_result(followed.store)
+
+    def _leave(self, place: StorePlace) -> None:
+        if self._followed.pop(place, None) is not None:
+            self._consumer.incremental_unassign([TopicPartition(self._plan.changelog(place.store), place.partition)])
+        self._count()
+
+    def _opened(self, place: StorePlace) -> Store:
+        return Store(self.path_of(place), self._plan.stores[place.store], max_bytes=self._max_store_bytes)
+
+    def _count(self) -> None:
+        self.status.restoring = sum(1 for one in self._followed.values() if one.done is not None)
+        self.status.standby = len(self._followed) - self.status.restoring
+
+
+def _fail(done: Future[Store], error: BaseException) -> None:
+    if done.set_running_or_notify_cancel():
+        done.set_exception(error if not isinstance(error, KafkaException) else OSError(error.args[0].str()))

@@ -1,0 +1,171 @@
+"""What a round of a worker reads and writes: messages as records of a task, and a task's work as one transaction."""
+
+from __future__ import annotations
+
+import heapq
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from confluent_kafka import Message
+
+from services.sidecar.dead_letters.record import dead_letter
+from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
+from services.sidecar.formats import FormatError
+from services.sidecar.formats.reading import RecordReader
+from services.sidecar.producing.records import Delivered, Outgoing
+from services.sidecar.producing.transactional_client import TopicRecords
+from services.sidecar.streams.operators import Source
+from services.sidecar.streams.plan import Part, Plan
+from services.sidecar.streams.records import OperatorError, StreamRecord
+from services.sidecar.streams.store import Store
+from services.sidecar.streams.task import Task
+
+
+class TaskId(NamedTuple):
+    """A task by the topic that leads its part, and its partition."""
+
+    lead: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.lead}-{self.partition}"
+
+
+@dataclass(slots=True)
+class OpenTask:
+    """A task with what it needs."""
+
+    id: TaskId
+    part: Part
+    task: Task
+    stores: Mapping[str, Store]
+    waits_for_tables: set[str] = field(default_factory=set)
+    """Topics that have to be read to their end before the others begin."""
+
+    def close(self) -> None:
+        for store in self.stores.values():
+            store.close()
+
+
+class UnreadableError(Exception):
+    """A record that does not fit its format."""
+
+
+def raw_record(message: Message) -> RawRecord:
+    headers: Any = message.headers() or []
+    return RawRecord(
+        message.topic() or "",
+        message.partition() or 0,
+        message.offset() or 0,
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        headers,
+    )
+
+
+def stream_record(raw: RawRecord, source: Source, reader: RecordReader) -> StreamRecord:
+    """As operators see it. UnreadableError; RegistryUnavailableError when nobody knows yet."""
+    part = "key"
+    try:
+        key = None if raw.key is None else reader.decode(source.key_format, "key", raw.key, raw.headers)
+        part = "value"
+        value = None if raw.value is None else reader.decode(source.value_format, "value", raw.value, raw.headers)
+    except FormatError as error:
+        raise UnreadableError(f"its {part} is {error}") from None
+    return StreamRecord(key, value, max(raw.timestamp, 0), raw.headers, raw)
+
+
+def by_time(messages: Iterable[Message]) -> Iterator[Message]:
+    """Of several partitions, the earlier first; the order within each stays."""
+    partitions: dict[str, list[Message]] = {}
+    for message in messages:
+        partitions.setdefault(message.topic() or "", []).append(message)
+    if len(partitions) == 1:
+        return iter(*partitions.values())
+    return heapq.merge(*partitions.values(), key=lambda message: message.timestamp()[1])
+
+
+def unreadable(record: RawRecord, why: str) -> Verdict:
+    """The verdict on a record that does not fit its format."""
+    return Verdict(record, Outcome.DEAD_LETTER, Reason.DESERIALIZATION, why, first_failure=_now())
+
+
+def not_processed(error: OperatorError) -> Verdict:
+    """The verdict on a record that code of the topology raised for."""
+    trace = "".join(traceback.format_exception(error.cause))
+    text = f"{error}\n{trace}"
+    return Verdict(error.record.source, Outcome.DEAD_LETTER, Reason.BACKEND, text, first_failure=_now())
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What became of a round's records."""
+
+    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The next one of each partition that it read."""
+    processed: list[RawRecord] = field(default_factory=list)
+    refused: list[Verdict] = field(default_factory=list)
+    skipped: int = 0
+
+    def refuse(self, verdict: Verdict) -> None:
+        self.refused.append(verdict)
+
+
+@dataclass(slots=True)
+class RoundEntries:
+    """What a round's transaction writes, topic by topic."""
+
+    entries: list[TopicRecords]
+    changelogs: dict[int, Store]
+    """Which entry is the changelog of which store,"""
+    outputs: frozenset[int]
+    """and which of them are for others."""
+
+
+def entries_of(plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_letter_extension: str) -> RoundEntries:
+    """All of it: what operators wrote, what changed in stores, and dead letters."""
+    own: dict[str, list[Outgoing]] = {}
+    others: dict[str, list[Outgoing]] = {}
+    for one in tasks:
+        for target, _, encoded in one.task.written:
+            assert encoded is not None
+            (own if target.is_internal else others).setdefault(plan.topic_of(target), []).append(encoded)
+    for verdict in outcomes.refused:
+        letter = dead_letter(verdict, plan.group, dead_letter_extension)
+        own.setdefault(letter.topic, []).append(letter.record)
+    entries = [TopicRecords(topic, records) for topic, records in others.items()]
+    outputs = frozenset(range(len(entries)))
+    entries += [TopicRecords(topic, records) for topic, records in own.items()]
+    changelogs: dict[int, Store] = {}
+    for one in tasks:
+        for name, overlay in one.task.stores.items():
+            if changes := overlay.changes():
+                changelogs[len(entries)] = one.stores[name]
+                entries.append(
+                    TopicRecords(
+                        plan.changelog(name),
+                        [Outgoing(key.to_kafka(), value, one.id.partition, 0, []) for key, value in changes.items()],
+                    )
+                )
+    return RoundEntries(entries, changelogs, outputs)
+
+
+def keep(tasks: Sequence[OpenTask], round_: RoundEntries, written: Sequence[Sequence[Delivered]]) -> None:
+    """The transaction is committed: stores have what it changed. sqlite3.Error when the disk does not take it."""
+    ends = {
+        id(store): max(delivered.offset for delivered in written[place]) + 1
+        for place, store in round_.changelogs.items()
+    }
+    for one in tasks:
+        for name, overlay in one.task.stores.items():
+            store = one.stores[name]
+            if id(store) in ends:
+                store.apply(overlay.changes(), ends[id(store)])
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
