@@ -198,6 +198,11 @@ class Membership:
         return self._fault is not None
 
     @property
+    def is_broken(self) -> bool:
+        """Whether the client cannot go on at all."""
+        return self._is_broken
+
+    @property
     def problem(self) -> str:
         """What hinders it; empty if nothing does."""
         return self._fault.description if self._fault is not None else "; ".join(self._missing_topics.values())

@@ -1,0 +1,280 @@
+"""The Kafka client of a reactive consumer, on a thread of its own, and how records come from it to the event loop.
+
+1. The thread waits in the client's own poll, so a record is on its way to the loop as soon as it is here, and the group
+   is served whatever the backend does: a slow one never costs its partitions.
+2. What is held of each partition is bounded (`Room`). A partition that fills its share is paused, alone.
+3. Partitions that are revoked are let go only when the loop has finished with them, in bounded time, and what came of
+   it is committed. Of those that are lost nothing more is said.
+4. Most of what the loop asks runs between two polls (`call`). Two things can't wait for that and are done on the loop,
+   as librdkafka allows any thread: resuming a partition, and handing over a commit, whose outcome the thread hears.
+"""
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from typing import Any, Protocol, TypeVar
+
+import structlog
+from confluent_kafka import KafkaException, TopicPartition
+
+from services.sidecar import metrics
+from services.sidecar.consuming.membership import Membership
+from services.sidecar.consuming.partition_reader import raw_record
+from services.sidecar.consuming.records import Commit, InstanceOptions, Partition
+from services.sidecar.delivering.records import RawRecord
+from services.sidecar.faults import Fault
+from services.sidecar.reactive.lanes import size_of
+from services.sidecar.reactive.room import Room
+
+POLL_SECONDS = 0.1
+"""How long one poll waits when nothing comes; also how long a call waits for its turn."""
+MAX_FETCHED = 500
+"""Records that one turn takes from the client."""
+GRACE_SECONDS = 5.0
+"""What a call may take beyond its own bound."""
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+class Listener(Protocol):
+    """Who has the records; all of it runs on the event loop, in the order in which it happened."""
+
+    def assigned(self, partitions: set[Partition]) -> None: ...
+
+    def arrived(self, records: list[RawRecord]) -> None: ...
+
+    async def finish(self, partitions: set[Partition]) -> Mapping[Partition, int]:
+        """Ends what is on its way, in bounded time, and forgets them. The offsets to commit."""
+
+    def lost(self, partitions: set[Partition]) -> None: ...
+
+    def committed(self, commits: list[Commit]) -> None:
+        """A commit has ended; these offsets are Kafka's."""
+
+    def broke(self, reason: str) -> None:
+        """The client cannot go on."""
+
+
+class PollingConsumer:
+    """One client and its thread, from `open` to `close`; not to be opened again."""
+
+    def __init__(self, name: str, room: Room, listener: Listener, finish_seconds: float) -> None:
+        """`finish_seconds`: what `Listener.finish` may take."""
+        self._room = room
+        self._lock = threading.Lock()
+        """Of `_room`, and of who rests: what the thread pauses and what the loop resumes must not cross."""
+        self._listener = listener
+        self._finish_seconds = finish_seconds
+        self._loop = asyncio.get_running_loop()
+        # SimpleQueue has no bound of its own: those who call wait for their answers, and they are few
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[Membership], Any]]] = queue.SimpleQueue()
+        self._membership: Membership | None = None
+        self._is_ending = False
+        self._turned_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name=f"reactive-{name}", daemon=True)
+
+    def open(self, properties: Mapping[str, Any], options: InstanceOptions) -> None:
+        """Makes the client, which belongs to no group yet. Fault when its configuration is refused."""
+        self._membership = Membership(
+            dict(properties),
+            options,
+            self._on_assigned,
+            self._on_committed,
+            on_revoked=self._on_revoked,
+            on_lost=self._on_lost,
+        )
+        self._thread.start()
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long the thread has not been seen at work."""
+        return time.monotonic() - self._turned_at
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    async def call(self, function: Callable[[Membership], T], timeout: float = GRACE_SECONDS) -> T:
+        """The result of a function of the client, run on the thread. TimeoutError: it may still run."""
+        if not self._thread.is_alive() or self._is_ending:
+            raise RuntimeError("the consumer is closed")
+        return await self._called(function, timeout)
+
+    def freed(self, partition: Partition, records: int, size: int) -> None:
+        """The loop holds so much less of a partition."""
+        with self._lock:
+            if self._room.freed(partition, records, size) and self._membership is not None and not self._is_ending:
+                self._resume(self._membership, [partition])
+        self._count()
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Hands a commit over; `Listener.committed` hears how it ended."""
+        if self._membership is None or self._is_ending:
+            return
+        try:
+            self._membership.client.commit(offsets=_positions(offsets), asynchronous=True)
+        except KafkaException as error:
+            log.debug("a commit was not taken", error=str(error))
+            self._listener.committed([])
+
+    def group_metadata(self) -> Any:
+        """Who it is in its group, for a transaction that commits its offsets."""
+        if self._membership is None or self._is_ending:
+            raise RuntimeError("the consumer is closed")
+        return self._membership.client.consumer_group_metadata()
+
+    def rest(self, membership: Membership) -> None:
+        """On the thread: nothing more comes until it wakes."""
+        with self._lock:
+            membership.rest()
+
+    def wake(self, membership: Membership) -> None:
+        """On the thread: goes on, but for partitions whose share is full."""
+        with self._lock:
+            membership.wake()
+            self._pause(membership, self._room.resting)
+
+    def begin_anew(self, partitions: set[Partition]) -> None:
+        """On the thread: nothing is held any more of these, which go on elsewhere."""
+        with self._lock:
+            self._room.open(partitions)
+
+    async def close(self, timeout: float) -> None:
+        """Leaves the group, with `Listener.finish` for what it has. After `timeout` goes on without waiting."""
+        if self._membership is None or not self._thread.is_alive():
+            return
+        closed = self._called(lambda membership: membership.close(), timeout)
+        self._is_ending = True
+        try:
+            await closed
+        except (TimeoutError, KafkaException, RuntimeError) as problem:
+            log.warning("the reactive consumer did not close cleanly", reason=str(problem) or "not in time")
+
+    def _called(self, function: Callable[[Membership], T], timeout: float) -> Awaitable[T]:
+        future: Future[T] = Future()
+        self._calls.put((future, function))
+        return asyncio.wait_for(asyncio.wrap_future(future), timeout + POLL_SECONDS)
+
+    # on the thread
+
+    def _run(self) -> None:
+        assert self._membership is not None
+        try:
+            while not self._serve_calls(self._membership):
+                self._turned_at = time.monotonic()
+                self._fetch(self._membership)
+                if self._membership.has_failed and (fault := self._membership.fault()) is not None:
+                    log.warning("the reactive consumer cannot read", reason=fault.description)
+                    if self._membership.is_broken:
+                        self._give_up(self._membership, fault.description)
+                        return
+        except Exception as error:
+            log.exception("the reactive consumer failed")
+            self._give_up(self._membership, str(error) or type(error).__name__)
+
+    def _give_up(self, membership: Membership, reason: str) -> None:
+        self._is_ending = True
+        self._tell(self._listener.broke, reason)
+        with contextlib.suppress(KafkaException, RuntimeError):
+            membership.close()
+
+    def _serve_calls(self, membership: Membership) -> bool:
+        """Whether it was closed."""
+        while True:
+            try:
+                future, function = self._calls.get_nowait()
+            except queue.Empty:
+                return self._is_ending and self._calls.empty()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function(membership))
+            except Exception as error:  # noqa: BLE001  # carried to whoever awaits the call
+                future.set_exception(error)
+
+    def _fetch(self, membership: Membership) -> None:
+        """The first message as soon as it is there, and all that came with it."""
+        first = membership.poll(POLL_SECONDS)
+        if first is None:
+            return
+        messages = [first, *membership.consume(MAX_FETCHED - 1, 0)]
+        records = [raw_record(message) for message in messages]
+        self._take_in(membership, records)
+        self._tell(self._listener.arrived, records)
+
+    def _take_in(self, membership: Membership, records: list[RawRecord]) -> None:
+        loads: dict[Partition, list[int]] = defaultdict(lambda: [0, 0])
+        for record in records:
+            load = loads[Partition(record.topic, record.partition)]
+            load[0] += 1
+            load[1] += size_of(record)
+        with self._lock:
+            self._pause(membership, {one for one, load in loads.items() if self._room.took(one, load[0], load[1])})
+        self._count()
+
+    def _pause(self, membership: Membership, partitions: set[Partition]) -> None:
+        if partitions:
+            try:
+                membership.client.pause([TopicPartition(*one) for one in partitions])
+            except KafkaException as error:
+                log.debug("partitions cannot be paused", error=str(error))  # they went meanwhile
+
+    def _resume(self, membership: Membership, partitions: list[Partition]) -> None:
+        if not membership.rests:
+            try:
+                membership.client.resume([TopicPartition(*one) for one in partitions])
+            except KafkaException as error:
+                log.debug("partitions cannot be resumed", error=str(error))  # they went meanwhile
+
+    def _on_assigned(self, partitions: set[Partition]) -> None:
+        with self._lock:
+            self._room.open(partitions)
+        self._tell(self._listener.assigned, partitions)
+
+    def _on_revoked(self, partitions: set[Partition]) -> None:
+        finishing = asyncio.run_coroutine_threadsafe(self._finish(partitions), self._loop)
+        try:
+            offsets = finishing.result(self._finish_seconds + GRACE_SECONDS)
+        except (TimeoutError, CancelledError):
+            finishing.cancel()
+            log.error("revoked partitions are let go unfinished", partitions=len(partitions))
+            offsets = {}
+        with self._lock:
+            self._room.close(partitions)
+        if offsets and self._membership is not None:
+            try:
+                self._membership.commit(_positions(offsets), wait=True)
+            except Fault as refused:  # what was done comes again, to whoever has them now
+                log.warning("offsets of revoked partitions are not committed", reason=refused.description)
+
+    def _on_lost(self, partitions: set[Partition]) -> None:
+        with self._lock:
+            self._room.close(partitions)
+        log.warning("partitions were lost: another member has them already", partitions=sorted(map(str, partitions)))
+        self._tell(self._listener.lost, partitions)
+
+    def _on_committed(self, commits: list[Commit]) -> None:
+        self._tell(self._listener.committed, commits)
+
+    async def _finish(self, partitions: set[Partition]) -> Mapping[Partition, int]:
+        return await self._listener.finish(partitions)
+
+    def _tell(self, function: Callable[..., None], *args: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *args)
+
+    def _count(self) -> None:
+        with self._lock:
+            records, size = self._room.records, self._room.size
+        metrics.reactive_held_records.set(records)
+        metrics.reactive_held_bytes.set(size)
+
+
+def _positions(offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+    return [TopicPartition(partition.topic, partition.partition, offset) for partition, offset in offsets.items()]

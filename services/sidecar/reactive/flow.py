@@ -1,0 +1,199 @@
+"""From arrival to outcome: the lanes of all partitions, and one task for each lane that has something to do.
+
+Nothing here waits for a clock but a batch that lingers. A lane's task takes a batch, has it carried (`Carry` returns
+when the outcome of each record is in Kafka), and takes the next one; without a next one it ends. A partition that
+leaves takes along what waits. What is on its way has time to end, and what does not is cancelled: its records come
+again, to whoever has the partition then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+
+from services.sidecar import metrics
+from services.sidecar.consuming.records import Partition
+from services.sidecar.delivering.records import RawRecord
+from services.sidecar.reactive.lanes import BatchLimits, Lane, PartitionLanes, held_by
+
+log = structlog.get_logger(__name__)
+
+Carry = Callable[[Partition, list[RawRecord]], Awaitable[None]]
+"""Returns when all that became of a batch is in Kafka. Raises nothing but its cancellation."""
+Freed = Callable[[Partition, int, int], None]
+"""So many records and bytes of a partition are held no more."""
+Settled = Callable[[Partition, int | None, int], None]
+"""The offset before which nothing of a partition is open, and how many records were settled now."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A partition, and who works on it."""
+
+    lanes: PartitionLanes
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class Flow:
+    """Of one consumer; belongs to the event loop. It begins shut."""
+
+    def __init__(self, carry: Carry, freed: Freed, settled: Settled, limits: BatchLimits, lanes: int) -> None:
+        """`lanes`: of each partition."""
+        self._carry = carry
+        self._freed = freed
+        self._settled = settled
+        self._limits = limits
+        self._lanes = lanes
+        self._held: dict[Partition, _Held] = {}
+        self._lingering: dict[Lane, asyncio.Future[None]] = {}
+        self._is_open = False
+
+    @property
+    def partitions(self) -> set[Partition]:
+        return set(self._held)
+
+    @property
+    def next_offsets(self) -> dict[Partition, int]:
+        """By partition, the offset before which nothing is open; those of which nothing was settled are left out."""
+        return _offsets(held.lanes for held in self._held.values())
+
+    def configure(self, limits: BatchLimits, lanes: int) -> None:
+        """For batches from now on; for the number of lanes, as soon as a partition has none on its way."""
+        self._limits = limits
+        self._lanes = lanes
+        for held in self._held.values():
+            held.lanes.spread(lanes)
+            self._begin_all(held)
+        self._wake_all()
+
+    def open(self) -> None:
+        """Batches begin."""
+        self._is_open = True
+        for held in self._held.values():
+            self._begin_all(held)
+
+    def shut(self) -> None:
+        """None begins; those on their way go on."""
+        self._is_open = False
+        self._wake_all()
+
+    def assigned(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self._held[partition] = _Held(PartitionLanes(partition, self._lanes))
+
+    def arrived(self, records: Iterable[RawRecord]) -> None:
+        """Records of partitions that went meanwhile are nobody's here."""
+        now = asyncio.get_running_loop().time()
+        for record in records:
+            held = self._held.get(Partition(record.topic, record.partition))
+            if held is None:
+                continue
+            lane = held.lanes.add(record, now)
+            if not lane.is_out:
+                self._begin(held, lane)
+            elif lane in self._lingering and not lane.lingers(now, self._limits):
+                self._wake(lane)
+
+    async def quiet(self, patience: float) -> bool:
+        """Waits until nothing is on its way, in a flow that is shut; whether that came true in time."""
+        tasks = [task for held in self._held.values() for task in held.tasks]
+        if tasks:
+            await asyncio.wait(tasks, timeout=patience)
+        return all(task.done() for task in tasks)
+
+    async def finish(self, partitions: Collection[Partition], patience: float) -> dict[Partition, int]:
+        """These leave; what is on its way has so long to end. Where each is then (as `next_offsets`)."""
+        leaving = self._forget(partitions)
+        tasks = [task for held in leaving for task in held.tasks]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=patience)
+            if late:
+                log.warning("batches of partitions that leave did not end in time; they come again", batches=len(late))
+            await _cancelled(late)
+        return _offsets(held.lanes for held in leaving)
+
+    async def drop(self, partitions: Collection[Partition]) -> None:
+        """These are gone; what is on its way is cancelled."""
+        await _cancelled([task for held in self._forget(partitions) for task in held.tasks])
+
+    def _forget(self, partitions: Collection[Partition]) -> list[_Held]:
+        leaving = [self._held.pop(one) for one in partitions if one in self._held]
+        for held in leaving:
+            held.lanes.drop_waiting()
+        self._wake_all()
+        return leaving
+
+    def _may_begin(self, held: _Held) -> bool:
+        return self._is_open and not held.lanes.is_changing and self._held.get(held.lanes.partition) is held
+
+    def _begin_all(self, held: _Held) -> None:
+        if held.lanes.respread(asyncio.get_running_loop().time()):
+            for lane in held.lanes.lanes:
+                self._begin(held, lane)
+
+    def _begin(self, held: _Held, lane: Lane) -> None:
+        if lane.is_out or not lane or not self._may_begin(held):
+            return
+        lane.is_out = True
+        task = asyncio.create_task(self._work(held, lane), name=f"lane of {held.lanes.partition}")
+        held.tasks.add(task)
+        task.add_done_callback(held.tasks.discard)
+
+    async def _work(self, held: _Held, lane: Lane) -> None:
+        """Until the lane has nothing more, or has to stop."""
+        try:
+            while lane and self._may_begin(held):
+                await self._linger(lane)
+                if not self._may_begin(held):
+                    break
+                await self._through(held.lanes, lane.take(self._limits))
+        finally:
+            lane.is_out = False
+            if self._held.get(held.lanes.partition) is held:
+                self._begin_all(held)
+
+    async def _through(self, lanes: PartitionLanes, records: list[RawRecord]) -> None:
+        metrics.reactive_open_batches.inc()
+        try:
+            await self._carry(lanes.partition, records)
+        finally:
+            metrics.reactive_open_batches.dec()
+        lanes.settle(records)
+        if (held := self._held.get(lanes.partition)) is not None and held.lanes is lanes:
+            self._freed(lanes.partition, *held_by(records))
+            self._settled(lanes.partition, lanes.next_offset, len(records))
+
+    async def _linger(self, lane: Lane) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = lane.lingers(loop.time(), self._limits)
+        if seconds <= 0:
+            return
+        waiting: asyncio.Future[None] = loop.create_future()
+        self._lingering[lane] = waiting
+        timer = loop.call_later(seconds, self._wake, lane)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            self._lingering.pop(lane, None)
+
+    def _wake(self, lane: Lane) -> None:
+        waiting = self._lingering.get(lane)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def _wake_all(self) -> None:
+        for lane in list(self._lingering):
+            self._wake(lane)
+
+
+def _offsets(all_lanes: Iterable[PartitionLanes]) -> dict[Partition, int]:
+    return {lanes.partition: lanes.next_offset for lanes in all_lanes if lanes.next_offset is not None}
+
+
+async def _cancelled(tasks: Collection[asyncio.Task[None]]) -> None:
+    """They have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
