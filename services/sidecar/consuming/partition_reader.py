@@ -23,6 +23,11 @@ ASK_SECONDS = 10.0
 """Bound of each question to Kafka."""
 NOBODY = "kafka-mesh-nobody"
 """librdkafka wants a group; of a reader without one nothing is ever committed."""
+_GROUP_HAS_MEMBERS = (
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+)
 
 
 class Fetched(NamedTuple):
@@ -173,8 +178,10 @@ def offsets_of(commits: Iterable[Commit]) -> list[TopicPartition]:
 def commit_refused(error: KafkaError) -> Fault:
     """In the contract's words, with the way out where there is one."""
     text = f"Failed to commit offsets: {error.str()}"
-    if error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS):
-        text = f"{text}: the group has members; name a group that nobody else reads with"
+    if error.code() in _GROUP_HAS_MEMBERS:
+        return Fault(
+            FaultKind.ILLEGAL_CONSUMER_STATE, f"{text}: the group has members; name a group that nobody reads with"
+        )
     return Fault(FaultKind.FAILED_TO_COMMIT_OFFSETS, text)
 
 

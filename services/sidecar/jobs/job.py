@@ -101,7 +101,7 @@ class JobSpec:
         return dead_letter_topic(range_.topic, extension) if self.dead_letters else range_.topic
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PartitionProgress:
     """One partition of a job."""
 

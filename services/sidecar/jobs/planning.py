@@ -7,12 +7,11 @@ from services.sidecar.jobs.job import JobSpec, PartitionProgress, Range, Refused
 
 def plan(spec: JobSpec, extension: str, reader: PartitionReader) -> list[PartitionProgress]:
     """Fault when Kafka does not say, or there is no such topic; RefusedError when there is no such partition."""
-    found = []
-    for range_ in spec.ranges:
-        topic = spec.topic_of(range_, extension)
-        for partition in _partitions(topic, range_, reader):
-            found.append(_planned(partition, range_, spec, reader))
-    return found
+    return [
+        _planned(partition, range_, spec, reader)
+        for range_ in spec.ranges
+        for partition in _partitions(spec.topic_of(range_, extension), range_, reader)
+    ]
 
 
 def _partitions(topic: str, range_: Range, reader: PartitionReader) -> list[Partition]:

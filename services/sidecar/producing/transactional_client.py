@@ -24,6 +24,14 @@ from services.sidecar.producing.records import Delivered, Delivery, Failed, Outg
 
 _ELSEWHERE = KafkaError.TOPIC_AUTHORIZATION_FAILED
 """What the gateway says of a topic on another cluster, and a broker of one that may not be written."""
+_REFUSED = (
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._UNSUPPORTED_FEATURE,
+    KafkaError.UNSUPPORTED_VERSION,
+)
+"""There will never be such a transaction."""
 _GIVEN_UP = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 STEP_SECONDS = 0.5
 """How long one call waits: so often it is looked at what has failed meanwhile, and whether the sidecar stops."""
@@ -83,6 +91,7 @@ class Lost(Exception):  # noqa: N818  # an outcome
     def __init__(self, error: KafkaError, *, certain: bool) -> None:
         super().__init__(error.str())
         self.certain = certain
+        self.is_refused = error.code() in _REFUSED
         self.fenced = error.code() in (
             KafkaError._FENCED,
             KafkaError.PRODUCER_FENCED,

@@ -1,0 +1,54 @@
+"""Who gets the records of a job, and what has to be written before they count as done."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from services.sidecar.dead_letters.record import dead_letter, original, source_topic
+from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement
+
+Deliver = Callable[[Sequence[RawRecord], str], Awaitable[Settlement]]
+"""Gives records of one partition, in their order, to a path of the backend (empty: its usual one), and returns when
+each of them has its last verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Records were given to their destination. They are done once these are written."""
+
+    writes: Sequence[ReplyRecord] = ()
+    failed: int = 0
+
+
+class Destination(Protocol):
+    """Takes records of one partition, in their order. Returns when nothing but the writes is left to do."""
+
+    async def take(self, records: Sequence[RawRecord]) -> Taken: ...
+
+
+class Backend:
+    """The backend of this sidecar; what fails again becomes a dead letter, if that is wanted."""
+
+    def __init__(self, deliver: Deliver, path: str, group: str, extension: str, *, keeps_failures: bool) -> None:
+        self._deliver = deliver
+        self._path = path
+        self._group = group
+        self._extension = extension
+        self._keeps_failures = keeps_failures
+
+    async def take(self, records: Sequence[RawRecord]) -> Taken:
+        settlement = await self._deliver(records, self._path)
+        failures = [one for one in settlement.verdicts if one.outcome is Outcome.DEAD_LETTER]
+        letters = [dead_letter(one, self._group, self._extension) for one in failures] if self._keeps_failures else []
+        return Taken([*letters, *settlement.replies], len(failures))
+
+
+class Topic:
+    """A topic; or, of dead letters, the one that each of them came from."""
+
+    def __init__(self, topic: str, extension: str) -> None:
+        self._topic = topic
+        self._extension = extension
+
+    async def take(self, records: Sequence[RawRecord]) -> Taken:
+        return Taken([original(one, self._topic or source_topic(one, self._extension)) for one in records])

@@ -1,0 +1,181 @@
+"""How far a job is, kept by Kafka: offsets of the job's group, committed with the records that the job writes.
+
+1. Each commit carries a note: whose it is, and what was counted. So a job goes on only where itself has been, though
+   its group was used before, and its counts outlive whoever carried it out.
+2. Records and offsets are one transaction: a process that dies between two of them leaves both or none. Whoever goes
+   on with the job fences the one before.
+3. Where one cluster does not have the group and all topics (as in a mesh), there is no such transaction. Then records
+   are acknowledged before offsets are committed, and what was being written when a process died is written again.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, TypeVar
+
+import structlog
+
+from services.sidecar.consuming.partition_reader import PartitionReader, offsets_of
+from services.sidecar.consuming.records import Commit
+from services.sidecar.delivering.records import ReplyRecord
+from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.jobs.job import PartitionProgress, RefusedError
+from services.sidecar.producing.records import Delivery, DeliveryError, Failed, Outgoing
+from services.sidecar.producing.transactional_client import (
+    Elsewhere,
+    GroupOffsets,
+    Lost,
+    NotWritten,
+    TopicRecords,
+    TransactionalClient,
+)
+
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10.0
+_NOTE = re.compile(r"job=(?P<job>\S+) records=(?P<records>\d+) failed=(?P<failed>\d+)")
+
+Send = Callable[[str, list[Outgoing]], Awaitable[list[Delivery]]]
+"""Writes to a topic, outside of transactions: one outcome per record."""
+T = TypeVar("T")
+OnThread = Callable[[Callable[[], T]], Awaitable[T]]
+
+log = structlog.get_logger(__name__)
+
+
+class Ledger:
+    """Of one job. What blocks is done by `on_thread`, the thread that the reader belongs to."""
+
+    def __init__(
+        self,
+        job: str,
+        reader: PartitionReader,
+        transactional: dict[str, Any],
+        send: Send,
+        on_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+        *,
+        seconds: float,
+    ) -> None:
+        """`transactional`: properties of a producer of transactions. `seconds`: bound of one of them."""
+        self._job = job
+        self._reader = reader
+        self._properties = transactional
+        self._send = send
+        self._on_thread = on_thread
+        self._seconds = seconds
+        self._client: TransactionalClient | None = None
+
+    async def open(self, plan: Iterable[PartitionProgress]) -> list[PartitionProgress]:
+        """Where the job goes on. Whoever carried it out before cannot go on from now on.
+
+        Fault when the group has members, who would be in its way.
+        """
+        await self._take_over()
+        plan = list(plan)
+        found = await self._on_thread(lambda: self._reader.committed(one.partition for one in plan))
+        places = [self._resumed(one, found.get(one.partition)) for one in plan]
+        await self._on_thread(lambda: self._reader.commit(map(self._commit, places)))
+        return places
+
+    async def settle(self, writes: Collection[ReplyRecord], places: Sequence[PartitionProgress]) -> None:
+        """Writes these, and commits that these places are reached. RefusedError when that can never be."""
+        commits = [self._commit(one) for one in places]
+        if self._client is None or not await self._in_transaction(writes, commits):
+            await self._one_after_the_other(writes, commits)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.interrupt()
+            await self._on_thread(client.close)
+
+    async def _take_over(self) -> None:
+        await self.close()
+        client = self._client = TransactionalClient(self._properties)
+        try:
+            await self._on_thread(lambda: client.open(self._seconds))
+        except Lost as lost:
+            if not lost.is_refused:
+                raise Fault(FaultKind.KAFKA_UNAVAILABLE, f"No transaction can be begun: {lost}") from None
+            await self._without_transactions(str(lost))
+
+    async def _in_transaction(self, writes: Collection[ReplyRecord], commits: list[Commit]) -> bool:
+        """False when there can be no such transaction."""
+        entries = _by_topic(writes)
+        pause = FIRST_PAUSE_SECONDS
+        while (client := self._client) is not None:
+            consumed = GroupOffsets(offsets_of(commits), self._reader.group_metadata())
+            try:
+                await self._on_thread(lambda: client.write(entries, self._seconds, consumed=consumed))  # noqa: B023
+                return True
+            except Elsewhere as elsewhere:
+                await self._without_transactions(str(elsewhere))
+            except NotWritten as refused:
+                _refuse_if_final(refused.cause, [entry.topic for entry in entries])
+                log.info("a job's transaction is tried again", job=self._job, reason=str(refused))
+            except Lost as lost:
+                if lost.fenced:
+                    raise RefusedError("another process goes on with it") from None
+                log.warning("a job's producer is replaced", job=self._job, reason=str(lost))
+                if lost.is_refused:
+                    await self._without_transactions(str(lost))
+                    continue
+                await self._take_over()
+                if await self._are_committed(commits):
+                    return True
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+        return False
+
+    async def _one_after_the_other(self, writes: Collection[ReplyRecord], commits: list[Commit]) -> None:
+        for entry in _by_topic(writes):
+            await self._written(entry)
+        await self._on_thread(lambda: self._reader.commit(commits))
+
+    async def _written(self, entry: TopicRecords) -> None:
+        """Returns when Kafka has all of them; what it has is not written again."""
+        records = entry.records
+        pause = FIRST_PAUSE_SECONDS
+        while records:
+            outcomes = await self._send(entry.topic, records)
+            for outcome in outcomes:
+                if isinstance(outcome, Failed):
+                    _refuse_if_final(outcome, [entry.topic])
+            records = [one for one, outcome in zip(records, outcomes, strict=True) if isinstance(outcome, Failed)]
+            if records:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    async def _without_transactions(self, reason: str) -> None:
+        log.warning(
+            "a job goes on without transactions: what a crash interrupts comes twice", job=self._job, reason=reason
+        )
+        await self.close()
+
+    async def _are_committed(self, commits: list[Commit]) -> bool:
+        """Whether a commit about which nobody could tell has happened."""
+        found = await self._on_thread(lambda: self._reader.committed(one.partition for one in commits))
+        return all(found.get(one.partition) == one for one in commits)
+
+    def _resumed(self, plan: PartitionProgress, committed: Commit | None) -> PartitionProgress:
+        note = None if committed is None else _NOTE.fullmatch(committed.metadata)
+        if committed is None or note is None or note["job"] != self._job:
+            return replace(plan, position=plan.start, records=0, failed=0)
+        return replace(plan, position=committed.offset, records=int(note["records"]), failed=int(note["failed"]))
+
+    def _commit(self, place: PartitionProgress) -> Commit:
+        return Commit(place.partition, place.position, f"job={self._job} records={place.records} failed={place.failed}")
+
+
+def _by_topic(writes: Collection[ReplyRecord]) -> list[TopicRecords]:
+    ordered = sorted(writes, key=lambda one: one.topic)  # keeps their order within each
+    return [
+        TopicRecords(topic, [one.record for one in group])
+        for topic, group in groupby(ordered, key=lambda one: one.topic)
+    ]
+
+
+def _refuse_if_final(why: Failed, topics: list[str]) -> None:
+    if why.error not in (DeliveryError.RETRIABLE, DeliveryError.AUTHENTICATION):
+        raise RefusedError(f"its records cannot be written to {', '.join(topics) or 'Kafka'}: {why.text}")

@@ -1,0 +1,291 @@
+"""Carries out one job: reads its partitions, gives what was asked for to the destination, and keeps how far it is.
+
+1. A round is what is there of all partitions, within bounds. Its partitions are given side by side, each in its order;
+   what follows from them is written, and their offsets are committed, before the next round.
+2. A partition ends where the plan says, or where it has nothing more: offsets that are missing are passed over.
+3. What Kafka cannot do now is tried again, from what is committed. What can never be done ends the job, and says why.
+4. Whoever is told to stop finishes what is being written, for a moment; the rest stays for whoever goes on.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, TypeVar
+
+import structlog
+
+from services.sidecar import metrics
+from services.sidecar.consuming.partition_reader import PartitionReader
+from services.sidecar.consuming.records import Partition, Position
+from services.sidecar.delivering.records import RawRecord
+from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.jobs.destinations import Backend, Deliver, Destination, Taken, Topic
+from services.sidecar.jobs.job import Job, PartitionProgress, RefusedError, ToTopic
+from services.sidecar.jobs.ledger import Ledger, Send
+from services.sidecar.jobs.pace import Pace
+from services.sidecar.jobs.planning import plan
+
+READ_SECONDS = 0.5
+"""How long one read waits: so late it is seen that a job shall stop."""
+SETTLE_SECONDS = 5.0
+"""How long a job that shall stop is given for what it is writing."""
+FIRST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 30.0
+_FINAL = frozenset({FaultKind.TOPIC_NOT_FOUND, FaultKind.ILLEGAL_CONSUMER_STATE, FaultKind.CONSUMER_CONFIG_EXCEPTION})
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """Bounds, in the unit that each name ends in."""
+
+    max_round_records: int = 500
+    max_round_bytes: int = 102_400
+    linger_seconds: float = 0.01
+    transaction_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobTools:
+    """What jobs are carried out with."""
+
+    consumer: dict[str, Any]
+    """Properties of consumers."""
+    transactional: Callable[[str], dict[str, Any]]
+    """Properties of a producer with a transactional id."""
+    send: Send
+    deliver: Deliver | None
+    """None where there is no backend."""
+    extension: str
+    dead_letters: bool
+    """Whether what fails becomes a dead letter."""
+    limits: JobLimits = JobLimits()
+
+
+class JobRun:
+    """One job, as long as this process carries it out. `changed` is called when it is further than before."""
+
+    def __init__(self, job: Job, tools: JobTools, changed: Callable[[], None]) -> None:
+        self._job = job
+        self._tools = tools
+        self._changed = changed
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"job-{job.id}")
+        self._pace = Pace(job.spec.rate, time.monotonic())
+
+    async def carry_out(self) -> str:
+        """Returns when all is done, with a sentence. RefusedError when that can never be."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self._attempt()
+                return self._sentence()
+            except Fault as fault:
+                if fault.kind in _FINAL:
+                    raise RefusedError(fault.description) from None
+                log.info("a job waits", job=self._job.id, reason=fault.description)
+                self._job.description = f"waits: {fault.description}"
+                self._changed()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    async def _attempt(self) -> None:
+        job, tools = self._job, self._tools
+        async with self._reader() as reader:
+            if not job.partitions:
+                found = await self._on_thread(partial(plan, job.spec, tools.extension, reader))
+                self._reached(found)
+            if job.spec.dry_run:
+                await self._count(reader)
+                return
+            destination = self._destination()
+            transactional = tools.transactional(f"kafka-mesh-{job.group}")
+            ledger = Ledger(
+                job.id, reader, transactional, tools.send, self._on_thread, seconds=tools.limits.transaction_seconds
+            )
+            try:
+                self._reached(await ledger.open(job.partitions.values()))
+                await self._read(reader, partial(self._give, destination, ledger))
+            finally:
+                await ledger.close()
+
+    async def _count(self, reader: PartitionReader) -> None:
+        """How many records there are. Only a filter needs them to be read."""
+        if not self._job.spec.filter:
+            return
+        self._reached([replace(one, position=one.start, planned=0) for one in self._job.partitions.values()])
+
+        async def count(records: Sequence[RawRecord], ended: Iterable[Partition]) -> None:
+            for partition, some in _by_partition(records):
+                place = self._job.partitions[partition]
+                self._reached(
+                    [replace(place, position=some[-1].offset + 1, planned=(place.planned or 0) + self._matching(some))]
+                )
+            self._reached([self._ended(partition) for partition in ended])
+
+        await self._read(reader, count)
+
+    async def _read(
+        self, reader: PartitionReader, use: Callable[[Sequence[RawRecord], Sequence[Partition]], Awaitable[None]]
+    ) -> None:
+        """All that is left of all partitions, round by round: records, and partitions that end with them."""
+        limits = self._tools.limits
+        left = {one.partition: one for one in self._job.partitions.values() if not one.is_done}
+        await self._on_thread(lambda: reader.start(Position(one.partition, one.position) for one in left.values()))
+        read = partial(
+            reader.read, limits.max_round_records, limits.max_round_bytes, READ_SECONDS, limits.linger_seconds
+        )
+        while left:
+            fetched = await self._on_thread(read)
+            ended = {one for one, at in fetched.ends.items() if one in left and at >= left[one].end}
+            records = []
+            for record in fetched.records:
+                partition = Partition(record.topic, record.partition)
+                if partition not in left:
+                    continue
+                if record.offset < left[partition].end:
+                    records.append(record)
+                if record.offset + 1 >= left[partition].end:
+                    ended.add(partition)
+            if records or ended:
+                await use(records, sorted(ended))
+            for partition in ended:
+                del left[partition]
+                await self._on_thread(partial(reader.stop, partition))
+
+    async def _give(
+        self, destination: Destination, ledger: Ledger, records: Sequence[RawRecord], ended: Sequence[Partition]
+    ) -> None:
+        while records:
+            some = await self._allowed(records)
+            records = records[len(some) :]
+            groups = _by_partition(some)
+            taken = await _side_by_side(
+                [
+                    self._take(destination, [one for one in group if self._job.spec.filter.takes(one)])
+                    for _, group in groups
+                ]
+            )
+            places = [
+                self._further(partition, group, one.failed)
+                for (partition, group), one in zip(groups, taken, strict=True)
+            ]
+            await self._settle(ledger, [write for one in taken for write in one.writes], places)
+        if ends := [self._ended(partition) for partition in ended if not self._job.partitions[partition].is_done]:
+            await self._settle(ledger, [], ends)
+
+    async def _take(self, destination: Destination, records: Sequence[RawRecord]) -> Taken:
+        return await destination.take(records) if records else Taken()
+
+    async def _allowed(self, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
+        """As many as may go now, with those that the filter leaves out; waits until one may."""
+        wanted = self._matching(records)
+        if not wanted:
+            return records
+        while not (allowed := self._pace.take(wanted, time.monotonic())):
+            await asyncio.sleep(self._pace.pause(time.monotonic()))
+        if allowed == wanted:
+            return records
+        for index, record in enumerate(records):
+            if self._job.spec.filter.takes(record):
+                if not allowed:
+                    return records[:index]
+                allowed -= 1
+        return records
+
+    async def _settle(self, ledger: Ledger, writes: Sequence[Any], places: Sequence[PartitionProgress]) -> None:
+        """To its end, even if the job shall stop meanwhile: what is counted is what is committed."""
+        settling = asyncio.create_task(ledger.settle(writes, places), name=f"settle job {self._job.id}")
+        try:
+            await asyncio.shield(settling)
+        except asyncio.CancelledError:
+            await asyncio.wait([settling], timeout=SETTLE_SECONDS)
+            if settling.done() and not settling.cancelled() and settling.exception() is None:
+                self._reached(places)
+            settling.cancel()
+            raise
+        self._count_settled(len(writes), places)
+        self._reached(places)
+
+    def _count_settled(self, written: int, places: Iterable[PartitionProgress]) -> None:
+        metrics.job_records.labels("written").inc(written)
+        for place in places:
+            was = self._job.partitions[place.partition]
+            metrics.job_records.labels("acknowledged").inc(place.records - was.records)
+            metrics.job_records.labels("failed").inc(place.failed - was.failed)
+
+    def _further(self, partition: Partition, records: Sequence[RawRecord], failed: int) -> PartitionProgress:
+        was = self._job.partitions[partition]
+        return replace(
+            was,
+            position=records[-1].offset + 1,
+            records=was.records + self._matching(records),
+            failed=was.failed + failed,
+        )
+
+    def _ended(self, partition: Partition) -> PartitionProgress:
+        was = self._job.partitions[partition]
+        return replace(was, position=was.end)
+
+    def _reached(self, places: Iterable[PartitionProgress]) -> None:
+        self._job.partitions.update((one.partition, one) for one in places)
+        self._job.description = ""
+        self._changed()
+
+    def _matching(self, records: Iterable[RawRecord]) -> int:
+        return sum(map(self._job.spec.filter.takes, records))
+
+    def _destination(self) -> Destination:
+        to, tools = self._job.spec.destination, self._tools
+        if isinstance(to, ToTopic):
+            return Topic(to.topic, tools.extension)
+        if tools.deliver is None:
+            raise RefusedError("this sidecar has no backend to give them to; set backend_url")
+        keeps = tools.dead_letters and not to.last_retry
+        return Backend(tools.deliver, to.path, self._job.group, tools.extension, keeps_failures=keeps)
+
+    def _sentence(self) -> str:
+        job = self._job
+        if job.spec.dry_run:
+            planned = [one.planned for one in job.partitions.values() if one.planned is not None]
+            offsets = sum(one.end - one.start for one in job.partitions.values())
+            return f"{sum(planned)} records are chosen" if planned else f"{offsets} offsets, each a record or a gap"
+        failed = f", {job.failed} of them failed" if job.failed else ""
+        return f"{job.records} records{failed}"
+
+    @contextlib.asynccontextmanager
+    async def _reader(self) -> AsyncIterator[PartitionReader]:
+        reader = await self._on_thread(lambda: PartitionReader(self._tools.consumer, self._job.group))
+        try:
+            yield reader
+        finally:
+            self._thread.submit(reader.close)
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        """The clients block, and each belongs to one thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def close(self) -> None:
+        """The thread ends after what it does now."""
+        self._thread.shutdown(wait=False)
+
+
+def _by_partition(records: Iterable[RawRecord]) -> list[tuple[Partition, list[RawRecord]]]:
+    ordered = sorted(records, key=lambda one: (one.topic, one.partition))  # keeps their order within each
+    grouped = groupby(ordered, key=lambda one: Partition(one.topic, one.partition))
+    return [(partition, list(some)) for partition, some in grouped]
+
+
+async def _side_by_side(work: Sequence[Any]) -> list[Taken]:
+    try:
+        async with asyncio.TaskGroup() as together:
+            tasks = [together.create_task(one) for one in work]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
