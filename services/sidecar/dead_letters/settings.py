@@ -1,0 +1,31 @@
+"""Settings of dead letters, and of the jobs that bring records again."""
+
+from pydantic import BaseModel, Field, PositiveInt, model_validator
+
+from mesh.topics import is_topic_name
+
+
+class DeadLetterSettings(BaseModel):
+    """A part of SidecarSettings."""
+
+    dead_letter_enabled: bool = True
+    """Whether records that the backend could not process are kept; otherwise they are counted and audited only."""
+    dead_letter_extension: str = Field(default=".dlq", pattern=r"^[A-Za-z0-9._-]{1,100}$")
+    """What is added to a topic's name for the topic of its dead letters."""
+    max_running_jobs: PositiveInt = 4
+    """Replays and redrives that are carried out at a time; others wait for their turn."""
+    max_job_round_bytes: PositiveInt = 1_048_576
+    """Keys and values that a job that writes to topics moves in one transaction."""
+    dead_letter_controller_topic: str = Field(default="", max_length=249)
+    """Where the original's sidecars tell each other what to replay: commands that are written there are jobs here, and
+    calls in the original's shape write there; empty: nowhere."""
+    dead_letter_controller_group: str = Field(default="", pattern=r"^([A-Za-z0-9._-]{1,200})?$")
+    """Of whoever reads that topic; empty for `<reactive_group>-replaystream`. Each command is carried out by one of those who share it."""
+
+    @model_validator(mode="after")
+    def _controller_is_a_topic(self) -> "DeadLetterSettings":
+        if self.dead_letter_controller_topic and not is_topic_name(self.dead_letter_controller_topic):
+            raise ValueError(
+                f"dead_letter_controller_topic {self.dead_letter_controller_topic!r} is not the name of a topic"
+            )
+        return self
