@@ -46,6 +46,8 @@ class FaultKind(Enum):
     FORMAT_WITH_SUBJECT = "ERR12215"
     PRODUCER_NOT_ENABLED = "ERR12216"
     CONFIG_RELOAD_DISABLED = "ERR12217"
+    KSQL_IMPLEMENTATION_ERROR = "ERR30002"
+    CONSUMER_ACTIVE_AUDIT_ERROR = "ERR30004"
     # Ours; the original answers an empty 400, has no such bound, or has no such answer.
     REQUEST_BODY_TOO_LARGE = "ERR12901"
     TOO_MANY_CONSUMER_INSTANCES = "ERR12902"
@@ -66,6 +68,8 @@ class FaultKind(Enum):
     REQUEST_HEADERS_TOO_LARGE = "ERR12945"
     TOPIC_NOT_FOUND = "ERR12960"
     KAFKA_UNAVAILABLE = "ERR12961"
+    AUDIT_FULL = "ERR12970"
+    KSQLDB_UNAVAILABLE = "ERR12965"
 
 
 class Fault(Exception):  # noqa: N818  # what a caller did or met; not every one is an error of ours
