@@ -54,7 +54,6 @@ def audit_properties(settings: SidecarSettings) -> dict[str, Any]:
         "compression.type": settings.compression_type,
         **client_properties(settings),
         **_resolved(settings.producer_properties),
-        "message.max.bytes": settings.max_record_bytes,
     }
 
 

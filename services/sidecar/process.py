@@ -19,11 +19,13 @@ from starlette.routing import Route
 from mesh.lifecycle import Lifecycle
 from mesh.telemetry import serve_management
 from services.sidecar.administration import Administration
+from services.sidecar.api.active_audit import ActiveAuditEndpoints
 from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.document import DocumentEndpoints
 from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.records import RecordEndpoints
-from services.sidecar.audit_trail import audit_trail
+from services.sidecar.audit_trail import audit_text, audit_trail
+from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
@@ -144,9 +146,16 @@ class Sidecar:
 
     def _routes(self) -> list[Route]:
         settings = self._settings
-        consumers = ConsumerEndpoints(self._instances, settings)
-        records = RecordEndpoints(self._instances, settings)
-        return [*self._production.routes(), *consumers.routes(), *records.routes()]
+        audit = ActiveAudit(self._audit)
+        consumers = ConsumerEndpoints(self._instances, settings, audit)
+        records = RecordEndpoints(self._instances, settings, audit)
+        results = ActiveAuditEndpoints(
+            audit,
+            audit_text(settings),
+            max_request_bytes=settings.max_request_bytes,
+            room_seconds=settings.queue_timeout_ms / 1000,
+        )
+        return [*self._production.routes(), *consumers.routes(), *records.routes(), *results.routes()]
 
 
 @contextlib.asynccontextmanager

@@ -14,6 +14,7 @@ from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.public_address import public_address
 from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
+from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.records import (
@@ -46,9 +47,10 @@ _MAX_MS = 253_402_300_799_999
 class ConsumerEndpoints:
     """Consumer instances that the backend makes, tells what to read and where, and deletes."""
 
-    def __init__(self, instances: Instances, settings: SidecarSettings) -> None:
+    def __init__(self, instances: Instances, settings: SidecarSettings, audit: ActiveAudit) -> None:
         self._instances = instances
         self._settings = settings
+        self._audit = audit
 
     def routes(self) -> list[Route]:
         return CONTRACT.routes(
@@ -157,7 +159,7 @@ class ConsumerEndpoints:
         wait = not parameters(request).get("async", False)
         done = None if asked is None or "offsets" not in asked else consumptions(asked["offsets"])
         check_reads(request, (one.partition for one in done or ()))
-        commits = await instance.commit(done, wait=wait)
+        commits = await self._audit.commit(done, instance.commit(done, wait=wait), known=wait)
         return json_response([committed(one, known=wait) for one in commits])
 
     async def get_committed_offsets(self, request: Request) -> Response:

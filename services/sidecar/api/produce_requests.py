@@ -84,11 +84,11 @@ def record_request(members: Mapping[str, Any]) -> RecordRequest:
         get("timestamp"),
         get("correlationId"),
         get("traceabilityId"),
-        _headers(members["headers"]) if "headers" in members else (),
+        header_list(members["headers"]) if "headers" in members else (),
     )
 
 
-def _headers(given: Mapping[str, str] | Sequence[Mapping[str, str | None]]) -> list[tuple[str, bytes | None]]:
+def header_list(given: Mapping[str, str] | Sequence[Mapping[str, str | None]]) -> list[tuple[str, bytes | None]]:
     """Both forms: a map of texts, or a list of {key, value} with the value in base64."""
     if isinstance(given, Mapping):
         return [(name, value.encode()) for name, value in given.items()]

@@ -13,6 +13,7 @@ from services.sidecar.api.hanging_up import caller
 from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.api.streaming_records import AnswerKind, RecordStreamResponse
+from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.cursor import CursorError, positions_in
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
@@ -27,9 +28,10 @@ from services.sidecar.settings import SidecarSettings
 class RecordEndpoints:
     """What the backend reads from its instances."""
 
-    def __init__(self, instances: Instances, settings: SidecarSettings) -> None:
+    def __init__(self, instances: Instances, settings: SidecarSettings, audit: ActiveAudit) -> None:
         self._instances = instances
         self._settings = settings
+        self._audit = audit
 
     def routes(self) -> list[Route]:
         return CONTRACT.routes(self.read_records, self.acknowledge)
@@ -48,7 +50,7 @@ class RecordEndpoints:
         if "cursor" in asked:
             done += [Consumption(place, at - 1) for place, at in _positions(asked["cursor"], "/cursor").items() if at]
         check_reads(request, (one.partition for one in done))
-        commits = await instance.acknowledge(done)
+        commits = await self._audit.commit(done, instance.acknowledge(done))
         return json_response([committed(one, known=True) for one in commits])
 
     async def _read(self, request: Request, instance: ConsumerInstance, kind: AnswerKind) -> Response:
@@ -60,15 +62,24 @@ class RecordEndpoints:
             as_events=kind is AnswerKind.CLOUD_EVENTS,
         )
         async with caller(request.receive) as reader:
-            records = await reader.waits_for(instance.read(asked))
+            records = await reader.waits_for(self._records(instance, asked))
             if records is None:
                 return no_content()  # to nobody
             await self._check_given(request, instance, records)
             if records and reader.is_gone:
                 await instance.give_back(records)
+            else:
+                self._audit.given(records)
             if asked.as_events:
                 return Response(event_batch(records), media_type=kind.value)
             return Response(record_array(records, _headers(request, instance)), media_type="application/json")
+
+    async def _records(self, instance: ConsumerInstance, asked: ReadRequest) -> list[Consumed]:
+        """None while there is no room to audit them."""
+        longest = instance.options.read_timeout
+        if not await self._audit.room(longest if asked.timeout is None else min(asked.timeout, longest)):
+            return []
+        return await instance.read(asked)
 
     async def _stream(self, request: Request, instance: ConsumerInstance, kind: AnswerKind) -> Response:
         settings = self._settings
@@ -91,6 +102,7 @@ class RecordEndpoints:
                 headers=_headers(request, instance),
                 stall_seconds=settings.instance_timeout_ms / 1000,
                 check=lambda records: caller_of(request).check_goes_on(record.topic for record in records),
+                audit=self._audit,
             )
 
     def _instance(self, request: Request) -> ConsumerInstance:

@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from services.sidecar.api.hanging_up import Caller, caller
 from services.sidecar.api.status import status_response
+from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.record_text import record_lines
 from services.sidecar.consuming.records import Consumed, HeaderShape
@@ -29,6 +30,8 @@ from services.sidecar.consuming.streaming import RecordStream
 from services.sidecar.faults import Fault
 from services.sidecar.formats import cloud_event
 
+AUDIT_ROOM_SECONDS = 10.0
+"""How long a stream that waits for room in the audit trail is quiet before it shows that it lives."""
 RETRY_MS = 1_000
 """When a client of server-sent events comes back after its stream ended."""
 
@@ -117,6 +120,7 @@ class RecordStreamResponse(Response):
         headers: HeaderShape,
         stall_seconds: float,
         check: Callable[[list[Consumed]], None],
+        audit: ActiveAudit,
     ) -> None:
         """`check` says by a Fault that the reader may not have these records, or no more of them."""
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -129,6 +133,7 @@ class RecordStreamResponse(Response):
         self._shape = headers
         self._stall_seconds = stall_seconds
         self._check = check
+        self._audit = audit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._context, caller(receive) as reader:
@@ -147,7 +152,7 @@ class RecordStreamResponse(Response):
     async def _follow(self, reader: Caller, send: Send) -> None:
         while True:
             try:
-                batch = await reader.waits_for(self._stream.next())
+                batch = await reader.waits_for(self._next())
                 self._check(batch or [])
             except Fault as fault:
                 return await self._put(send, self._framing.error(fault))
@@ -159,6 +164,11 @@ class RecordStreamResponse(Response):
                 if batch and self._stream.unacknowledged is None:
                     await self._instance.give_back(batch)
                 return None
+            self._audit.given(batch)
+
+    async def _next(self) -> list[Consumed] | None:
+        """Nothing while there is no room to audit it."""
+        return await self._stream.next() if await self._audit.room(AUDIT_ROOM_SECONDS) else []
 
     async def _put(self, send: Send, frames: bytes) -> None:
         async with asyncio.timeout(self._stall_seconds):

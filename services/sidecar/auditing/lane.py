@@ -103,20 +103,21 @@ class Lane:
     def start(self) -> None:
         self._thread.start()
 
-    def add(self, records: Sequence[AuditRecord], size: int) -> None:
-        """Takes these records, `size` bytes; or drops them. Never waits."""
+    def add(self, records: Sequence[AuditRecord], size: int) -> bool:
+        """Takes these records, `size` bytes; or drops them (False). Never waits."""
         with self._lock:
             if not self._ended and (self._has_room or self._blocks):
                 self._queue.append((records, size))
                 self._records += len(records)
                 self._bytes += size
-                dropped = False
+                taken = True
             else:
-                dropped = True
-        if dropped:
+                taken = False
+        if not taken:
             self._lose(len(records))
         elif not self._work.is_set():
             self._work.set()
+        return taken
 
     @property
     def is_full(self) -> bool:

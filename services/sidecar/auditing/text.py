@@ -14,11 +14,15 @@ class AuditText:
 
     def without_nulls(self, record: AuditRecord) -> bytes:
         """As in a topic."""
-        return orjson.dumps({name: value for name, value in self.members(record).items() if value is not None})
+        return orjson.dumps(self.shown(record))
 
     def with_nulls(self, record: AuditRecord) -> bytes:
         """As in a log file: a line."""
         return orjson.dumps(self.members(record), option=orjson.OPT_APPEND_NEWLINE)
+
+    def shown(self, record: AuditRecord) -> dict[str, object]:
+        """The members that have a value."""
+        return {name: value for name, value in self.members(record).items() if value is not None}
 
     def members(self, record: AuditRecord) -> dict[str, object]:
         """All of them. `traceId` is ours, and there only if there is one."""

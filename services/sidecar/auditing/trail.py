@@ -28,13 +28,16 @@ class AuditTrail:
         for lane in self._lanes:
             lane.start()
 
-    def record(self, records: Sequence[AuditRecord]) -> None:
-        """Takes records of one type, from any thread, and returns at once. Nobody changes them from now on."""
+    def record(self, records: Sequence[AuditRecord]) -> bool:
+        """Takes records of one type, from any thread, and returns at once. Nobody changes them from now on.
+
+        Whether all of them will be written, as far as is known; what will not be is counted as lost.
+        """
         if not records or records[0].type not in self._types:
-            return
+            return True
         size = sum(record.size for record in records)
-        for lane in self._lanes:
-            lane.add(records, size)
+        taken = [lane.add(records, size) for lane in self._lanes]
+        return all(taken)
 
     @property
     def is_full(self) -> bool:

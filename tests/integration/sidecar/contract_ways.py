@@ -91,6 +91,7 @@ class Sidecars:
             "seek": one_offset,
             "acknowledge": one_offset,
             "commit_offsets": one_offset,
+            "audit_records": [{"record": {**partition, "offset": 0}, "processed": True}],
             "set_loggers": [{"name": "services.sidecar.nothing", "level": "INFO"}],
             "reload_modules": [],
             "set_assault": {"enabled": False},
@@ -300,12 +301,16 @@ PROVOKED: dict[Answer, Way] = {
     ("get_reader_asset", 404, "ERR10048"): on("wide", path={"asset": "other.js"}),
     ("describe_topic", 404, "ERR12960"): unknown_topic,
     (ANY, 503, "ERR12961"): topics_without_kafka,
+    ("audit_records", 400, "ERR30004"): on("lonely"),
 }
 
 SHOWN: dict[Answer, str] = {
     ("shutdown", 200, None): "integration.sidecar.test_process:test_an_operator_reads_its_log_lines_and_ends_it",
     ("acknowledge", 200, None): f"{STREAMING}:test_the_window_opens_as_records_are_acknowledged",
     ("acknowledge", 400, "ERR12207"): "integration.sidecar.test_consuming:test_a_commit_that_kafka_refuses_says_why",
+    ("audit_records", 503, "ERR12970"): (
+        "integration.sidecar.test_auditing:test_a_full_audit_trail_holds_up_the_work_where_nothing_may_be_lost"
+    ),
     ("produce", 503, "ERR12954"): "integration.sidecar.test_streaming_produce:test_streams_are_bounded",
     (ANY, 429, "ERR12903"): "integration.sidecar.test_contract_answers:test_too_many_calls_on_one_instance",
     (ANY, 431, "ERR12945"): f"{ENTRANCE}:test_a_head_that_is_too_large",

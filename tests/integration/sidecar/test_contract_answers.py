@@ -49,7 +49,7 @@ def row(table: Mapping[Answer, T], answer: Answer) -> T | None:
 
 
 @pytest.fixture(scope="module")
-def sidecars(kafka: Kafka, topic: str) -> Iterator[Sidecars]:
+def sidecars(kafka: Kafka, topic: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sidecars]:
     kafka.create(topic)
     kafka.write(topic, {"value": b"\0\0\0\0\1\2", "partition": 1})
     common: Any = {"request_timeout_ms": 100, "max_request_bytes": MAX_BODY, "health_timeout_ms": 200}
@@ -65,10 +65,13 @@ def sidecars(kafka: Kafka, topic: str) -> Iterator[Sidecars]:
         "schema_registry_timeout_ms": 200,
         "schema_registry_attempts": 1,
     }
+    audit: Any = {"audit_target": "logfile", "audit_file": tmp_path_factory.mktemp("audit") / "sidecar-audit.log"}
     backend: Any = {"logging_downstream_enabled": True, "downstream_host": f"http://{NOWHERE}"}
     off = ("info_enabled", "logger_enabled", "log_content_enabled", "config_reload_enabled")
     with (
-        started(kafka.bootstrap, max_instances=200, chaos_monkey_enabled=True, **common, **away, **backend) as wide,
+        started(
+            kafka.bootstrap, max_instances=200, chaos_monkey_enabled=True, **common, **audit, **away, **backend
+        ) as wide,
         started(NOWHERE, **common) as lonely,
         started(NOWHERE, producer_enabled=False, consumers_enabled=False) as idle,
         started(NOWHERE, max_instances=1, **common, **dict.fromkeys(off, False)) as closed,
