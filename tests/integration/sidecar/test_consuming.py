@@ -118,6 +118,7 @@ def test_only_what_was_handed_over_is_committed(reader: Instance, kafka: Kafka, 
 
 def test_a_commit_names_the_last_record_read_and_keeps_a_note(reader: Instance, orders: str) -> None:
     where = {"topic": orders, "partition": 0}
+    reader.read(timeout=50)  # it has joined its group
     answer = reader.commit({**where, "offset": 5, "metadata": "m"})
     assert (answer.status_code, answer.json()) == (200, [{**where, "consumed": 5, "committed": 6}])
     assert reader.committed(where, {"topic": orders, "partition": 1}) == [{**where, "offset": 6, "metadata": "m"}]
@@ -125,6 +126,7 @@ def test_a_commit_names_the_last_record_read_and_keeps_a_note(reader: Instance, 
 
 def test_a_commit_that_does_not_wait_happens_too(reader: Instance, orders: str) -> None:
     where = {"topic": orders, "partition": 0}
+    reader.read(timeout=50)  # it has joined its group
     answer = reader.commit({**where, "offset": 5}, **{"async": "true"})
     assert (answer.status_code, answer.json()) == (200, [{**where, "consumed": 5}])
     wait_until(lambda: reader.committed(where) == [{**where, "offset": 6, "metadata": ""}], "the offset is committed")
@@ -200,7 +202,11 @@ def test_a_read_before_a_subscription_is_answered(sidecar: SidecarWorld, group: 
 def test_a_topic_that_is_not_there_is_named(sidecar: SidecarWorld, group: str, topic: str) -> None:
     instance = sidecar.create(group, "c1")
     instance.subscribe(topic)
-    answer = instance.get(timeout=2000)
+
+    def refusals() -> list[httpx.Response]:
+        return [answer for answer in [instance.get(timeout=200)] if answer.is_error]
+
+    [answer] = wait_until(refusals, "Kafka has said that it is not there")
     assert (answer.status_code, answer.json()["code"]) == (400, "ERR12205")
     assert topic in answer.json()["description"]
 
@@ -243,8 +249,10 @@ def test_unsubscribing_leaves_the_group(reader: Instance, sidecar: SidecarWorld,
     assert sidecar.http.get(f"{reader.path}/subscriptions").json() == {"topics": []}
     other = sidecar.create(group, "c2", format="string")
     other.subscribe(orders)
-    other.read(timeout=2000)
-    wait_until(lambda: len(other.assignments()) == 2, "the other instance has both partitions")
+    wait_until(
+        lambda: other.read(timeout=100) == [] and len(other.assignments()) == 2,
+        "the other one has both partitions",
+    )
 
 
 def test_an_instance_that_does_not_read_does_not_hold_up_its_group(
@@ -253,7 +261,7 @@ def test_an_instance_that_does_not_read_does_not_hold_up_its_group(
     reader.read(timeout=500)
     other = sidecar.create(group, "c2", format="string")
     other.subscribe(orders)
-    wait_until(lambda: other.read(timeout=500) == [] and len(other.assignments()) == 1, "it has one of two partitions")
+    wait_until(lambda: other.read(timeout=100) == [] and len(other.assignments()) == 1, "it has one of two partitions")
     kafka.write(orders, {"value": b"0", "partition": 0}, {"value": b"1", "partition": 1})
     assert sorted(values(reader.read_all(1)) + values(other.read_all(1)), key=str) == ["0", "1"]
 

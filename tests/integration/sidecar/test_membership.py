@@ -27,7 +27,7 @@ from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format
 from services.sidecar.formats.reading import RecordReader
 from tests.fixtures.waiting import wait_until
-from tests.integration.sidecar.world import Instance, Kafka, SidecarWorld
+from tests.integration.sidecar.world import QUICK_CONSUMERS, Instance, Kafka, SidecarWorld
 
 LIMITS = InstanceLimits(max_instances=10, idle_seconds=300, commit_seconds=10, read=ReadLimits(0.01, 500))
 Make = Callable[..., Awaitable[ConsumerInstance]]
@@ -44,7 +44,7 @@ async def make(kafka: Kafka, group: str, orders: str) -> AsyncIterator[Make]:
         id_ = InstanceId(group, name)
         instance = ConsumerInstance(id_, InstanceOptions(**chosen), LIMITS, RecordReader())  # type: ignore[arg-type]
         made.append(instance)
-        base = {"bootstrap.servers": kafka.bootstrap}
+        base = {"bootstrap.servers": kafka.bootstrap, **QUICK_CONSUMERS}
         await instance.open(instance_properties(base, id_, instance.options))
         return instance
 

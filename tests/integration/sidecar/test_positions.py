@@ -1,6 +1,5 @@
 """Reading elsewhere: partitions by hand, and positions by offset, by time, first and last."""
 
-
 import pytest
 
 from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from services.sidecar import metrics
+from services.sidecar.consuming import reads
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Instance, Json, Kafka, SidecarWorld, started, value_of
 
@@ -153,8 +154,9 @@ def test_without_acknowledgements_commits_are_as_for_any_read(
     assert reader.read(timeout=200) == []
 
 
-def test_one_stream_or_read_at_a_time(reader: Instance) -> None:
-    with streaming(reader):
+def test_one_stream_or_read_at_a_time(reader: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    with streaming(reader), monkeypatch.context() as hasty:
+        hasty.setattr(reads, "TAKE_OVER_SECONDS", 0.1)
         for accept in (LINES, "application/json"):
             refused = reader.http.get(f"{reader.path}/records", headers={"Accept": accept})
             assert (refused.status_code, refused.json()["code"]) == (409, "ERR12904")

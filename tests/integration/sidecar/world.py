@@ -20,6 +20,9 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar import conformance
 
 WITHIN_SECONDS = 30.0
+QUICK_CONSUMERS = {"fetch.wait.max.ms": "50", "heartbeat.interval.ms": "300"}
+"""A new partition is fetched only when the broker has answered, with nothing, about those before it; and a member hears
+of others that come and go in the answers to its heartbeats."""
 NOWHERE = "127.0.0.1:1"
 """An address where nobody listens."""
 
@@ -202,6 +205,7 @@ def settings_of(bootstrap: str, **settings: object) -> SidecarSettings:
             "control_address": "",
             "state_dir": "",
             "producer_properties": {"allow.auto.create.topics": "false"},  # brokers of tests make topics
+            "consumer_properties": QUICK_CONSUMERS,
             "name": "sidecar-test",
             "request_timeout_ms": 10_000,
             **settings,
