@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from mesh.lifecycle import Lifecycle
-from mesh.rpc import admin_grpc, discovery_grpc, instances_grpc, record_rules_grpc
+from mesh.rpc import admin_grpc, discovery_grpc, instances_grpc, record_rules_grpc, replays_grpc
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
 from services.control.api.calls import Calls
@@ -21,11 +21,13 @@ from services.control.api.freeze_gate import FreezeGate
 from services.control.api.instance_service import InstanceService
 from services.control.api.past_answers import PastAnswers
 from services.control.api.record_rule_service import RecordRuleService
+from services.control.api.replay_service import ReplayService
 from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
 from services.control.decisions.canaries import Canaries
 from services.control.decisions.clusters import ClusterDecisions
+from services.control.decisions.control_replays import ControlReplays
 from services.control.decisions.dry_runs import DryRuns
 from services.control.decisions.freezing import Freezing
 from services.control.decisions.history import History
@@ -37,6 +39,10 @@ from services.control.decisions.probes import Probes
 from services.control.decisions.record_progress import RecordProgress
 from services.control.decisions.record_rules import RecordRuleDecisions
 from services.control.decisions.registering import Registering
+from services.control.decisions.replay_followers import ReplayFollowers
+from services.control.decisions.replay_plans import ReplayPlans
+from services.control.decisions.replay_progress import ReplayProgress
+from services.control.decisions.replays import ReplayDecisions
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS, Rollouts
 from services.control.decisions.rules import RuleDecisions
 from services.control.decisions.schedules import Schedules
@@ -112,6 +118,13 @@ class Control:
         sidecars = Sidecars(lambda: self.journal.view.instances)
         self.orders = SidecarOrders(self.journal, sidecars)
         self._following = OrderFollowing(self.journal, sidecars)
+        self.replay_followers = ReplayFollowers(self.journal, sidecars)
+        self.replay_progress = ReplayProgress(self.journal, self.replay_followers)
+        plans = ReplayPlans(self.journal, self.connections, sidecars)
+        own_replays = ControlReplays(self.journal, plans, self.orders, self._following, self.connections)
+        self.replays = ReplayDecisions(
+            self.journal, sidecars, self.replay_followers, self.replay_progress, plans, own_replays
+        )
         calls = Calls(self.audit, FreezeGate(self.journal))
         past_store = PastStore(self._database)
         past = Past(self.journal, past_store)
@@ -135,6 +148,7 @@ class Control:
             "InstanceService": InstanceService(
                 self.journal, InstanceDecisions(self.journal), self.orders, self._following, self.members, sidecars
             ),
+            "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
             "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
         }
@@ -159,6 +173,8 @@ class Control:
         self._spawn("canaries", self._canaries.run())
         self._spawn("orders", self.orders.run())
         self._spawn("followers of orders", self._following.run())
+        self._spawn("replays", self.replays.run())
+        self._spawn("followers of replays", self.replay_followers.run())
         self._spawn("settling", self._settle_strays())
 
     async def stop(self) -> None:
@@ -202,6 +218,7 @@ class Control:
 
     async def _began_to_lead(self) -> None:
         self.orders.began_to_lead()
+        self.replays.began_to_lead()
         try:
             await self._registering.recall()
             await self._rules.settle()
@@ -218,6 +235,7 @@ class Control:
             self._lifecycle.ready()
 
     def _lost_the_lead(self, reason: str) -> None:
+        self.replay_followers.lost_the_lead()
         for name in ("publisher", "audit publisher", "snapshots"):
             work = self._tasks.pop(name, None)
             if work is not None:
@@ -264,6 +282,7 @@ class Control:
             "DecisionService": admin_grpc.add_DecisionServiceServicer_to_server,
             "InstanceService": instances_grpc.add_InstanceServiceServicer_to_server,
             "RolloutService": discovery_grpc.add_RolloutServiceServicer_to_server,
+            "ReplayService": replays_grpc.add_ReplayServiceServicer_to_server,
             "RecordRuleService": record_rules_grpc.add_RecordRuleServiceServicer_to_server,
         }
         return {

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, instances, record_rules
+from mesh.rpc import admin, instances, record_rules, replays
 from services.control.domain.instances import name_of
 
 QUESTIONS = ("/Get", "/List", "/Describe", "/Explain", "/Watch", "/Follow", "/Test", "/Diff", "/DryRun", "/Beat")
 """How methods begin that decide nothing."""
-REPORT = "/Report"
-"""Of routers: it decides nothing either. ReportOrder does."""
+REPORTS = ("/Report", "/ReportReplay")
+"""Of routers, and of members that carry out replays: how far they are. ReportOrder decides something."""
 LONGEST_PROBLEM = 4_000
 
 
@@ -33,7 +33,7 @@ UNKNOWN = Introduction()
 def is_command(method: str) -> bool:
     """Whether the method wants to change something."""
     name = method[method.rindex("/") :]
-    return name != REPORT and not name.startswith(QUESTIONS)
+    return name not in REPORTS and not name.startswith(QUESTIONS)
 
 
 def audit_event(
@@ -73,6 +73,8 @@ def _resource(request: Message) -> str:
             return f"recordrules/{request.record_rule.record_rule_id}"
         case instances.PlaceOrderRequest():
             return request.target
+        case replays.StartReplayRequest():
+            return "replays"
         case instances.RegisterInstanceRequest():
             return name_of(request.instance)
         case admin.SetRuleRequest():

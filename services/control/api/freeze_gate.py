@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from google.protobuf.message import Message
 
-from mesh.rpc import instances
+from mesh.rpc import instances, replays
 from services.control.api.auditing import is_command
 from services.control.domain.freezing import refusal
 from services.control.domain.sidecar_commands import reads_only
 from services.control.store.journal import Journal
 
-PASSES = ("Freeze", "Thaw", "CancelScheduledChange", "EndCanary", "RegisterInstance", "RemoveInstance", "ReportOrder")
+PASSES = (
+    "Freeze", "Thaw", "CancelScheduledChange", "EndCanary", "RegisterInstance", "RemoveInstance", "ReportOrder",
+    "CancelReplay",
+)  # fmt: skip
 """Methods that come in: they change no decision, or take one back."""
 
 
@@ -30,6 +33,8 @@ class FreezeGate:
         if frozen is None or not is_command(method) or method.rpartition("/")[2] in PASSES:
             return
         if isinstance(request, instances.PlaceOrderRequest) and reads_only(request.command):
+            return
+        if isinstance(request, replays.StartReplayRequest) and request.spec.dry_run:
             return
         options = getattr(request, "options", request)
         if getattr(options, "validate_only", False):

@@ -25,6 +25,7 @@ AGGREGATES = (
 )
 """Streams whose last events say all about them; an index of the log has exactly these."""
 NO_DECISIONS = ("rollout_switched", "rollout_aborted", "replay_progressed")
+"""Kinds of events that only tell what became of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,7 @@ class PastStore:
             return {row.position: upcast(row.body) for row in await connection.execute(query)}
 
     async def decisions_before(self, position: int, stream: str, limit: int) -> list[events.Event]:
-        """Events below `position`, newest first, of one stream or of all; outcomes of rollouts are no decisions, and how
-        far a replay is neither.
-        """
+        """Events below `position`, newest first, of one stream or of all, without those that are no decisions."""
         table = schema.events
         query = select(table.c.body).where(table.c.position < position)
         query = query.where(table.c.kind.not_in(NO_DECISIONS)).limit(limit)

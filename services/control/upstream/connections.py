@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 import structlog
@@ -30,7 +31,7 @@ from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
 from services.control.domain.effects import LogRange
-from services.control.upstream import offsets
+from services.control.upstream import groups, offsets
 from services.control.upstream.features import finalized_features
 from services.control.upstream.partitions import LivePartition, live_partitions
 from services.control.upstream.references import resolved_all
@@ -126,6 +127,23 @@ class Connections:
         return await self._call(
             cluster, lambda client, _: offsets.positions(client, topics, groups, CALL_TIMEOUT - REQUEST_TIMEOUT)
         )
+
+    async def members(self, cluster: UpstreamCluster, group: str) -> tuple[groups.GroupMember, ...]:
+        """Who is in a group there; nobody, where the cluster does not know it."""
+        return await self._call(
+            cluster, lambda client, _: groups.members(client, group, CALL_TIMEOUT - REQUEST_TIMEOUT)
+        )
+
+    async def offsets_since(
+        self, cluster: UpstreamCluster, topic: str, times: Mapping[int, datetime]
+    ) -> dict[int, int]:
+        """For each partition the offset of the first record not older than its time; -1 where there is none."""
+        return await self._call(cluster, lambda client, _: groups.offsets_since(client, topic, times))
+
+    async def set_offsets(self, cluster: UpstreamCluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Sets where an empty group goes on; GroupRefusedError when the cluster does not."""
+        bound = CALL_TIMEOUT - REQUEST_TIMEOUT
+        await self._call(cluster, lambda client, _: groups.set_offsets(client, group, offsets, bound))
 
     async def run(self, work: Callable[[], T], bound: float = CALL_TIMEOUT) -> T:
         """Runs blocking work of this room (checks by librdkafka) on its threads."""

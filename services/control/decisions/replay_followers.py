@@ -1,0 +1,147 @@
+"""Members that follow their replays: who is there, and what each is given. Told by the log, whichever replica wrote it.
+
+Theory of operation
+1. A follower has no queue: it has a place in what is open, and remembers what it was given. A slow one costs nothing.
+2. A member has one follower. Another one takes its place: of the same process (the first connection has died, and
+   nobody has noticed yet), or of a younger one, and then the elder's ends with ABORTED.
+3. Whoever follows is there. Who has stopped is remembered for a while: its replays stay its own so long.
+4. Only the replica that leads is followed, for it is that one that assigns. Another one says so (UNAVAILABLE).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from prometheus_client import Gauge
+
+from mesh.rpc import replays
+from services.control.decisions.members import Clock, steady_clock
+from services.control.decisions.sidecars import Sidecars
+from services.control.domain.errors import Conflict, Unavailable
+from services.control.domain.incarnations import Incarnation
+from services.control.domain.replay_assignment import SILENCE, Candidate
+from services.control.domain.replays import Replays
+from services.control.domain.sidecar_commands import SIDECARS
+from services.control.store.journal import Journal
+
+MAX_FOLLOWERS = 500
+"""As of orders: half of the calls that control serves at a time are for operators and routers."""
+
+followers_gauge = Gauge("control_replay_followers", "Members that follow their replays here.")
+
+Shown = Callable[[replays.Replay], replays.Replay]
+"""A replay with what is known beyond the log."""
+
+
+@dataclass(eq=False, slots=True)
+class _Follower:
+    """One open stream, or the memory of the last one."""
+
+    candidate: Candidate
+    incarnation: Incarnation
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    left: datetime | None = None
+    """When the stream ended."""
+
+
+class ReplayFollowers:
+    """Gives replays to members."""
+
+    def __init__(self, journal: Journal, sidecars: Sidecars, clock: Clock = steady_clock) -> None:
+        self.clock = clock
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a member comes or goes."""
+        self._journal = journal
+        self._sidecars = sidecars
+        self._followers: dict[str, _Follower] = {}
+
+    async def run(self) -> None:
+        """For ever: wakes those whose replays have changed."""
+        known = Replays()
+        while True:
+            view = self._journal.view
+            if view.replays is not known:
+                for member in {replay.member.removeprefix(SIDECARS) for replay in view.replays.open.values()}:
+                    self._wake(member)
+                known = view.replays
+            await self._journal.grown_beyond(view.position)
+
+    async def follow(
+        self, member: str, incarnation: Incarnation, destinations: Iterable[str], shown: Shown
+    ) -> AsyncIterator[replays.Replay]:
+        """What is open for a member, then what comes or is cancelled. Ends when another follower of the member takes
+        its place; with Conflict when that is of a younger process.
+        """
+        follower = self._take_place(member, incarnation, frozenset(destinations))
+        given: set[tuple[str, bool]] = set()
+        try:
+            while self._followers.get(member) is follower:
+                follower.woken.clear()
+                self._journal.require_leading()
+                self._sidecars.require_current(member, incarnation)
+                mine = self._journal.view.replays.of_member(member)
+                given &= {(replay.name, replay.cancelling) for replay in mine}
+                for replay in mine:
+                    if (replay.name, replay.cancelling) not in given:
+                        given.add((replay.name, replay.cancelling))
+                        yield shown(replay)
+                await follower.woken.wait()
+            self._require_youngest(member, incarnation)
+        finally:
+            follower.left = self.clock()
+            self._tell()
+
+    def lost_the_lead(self) -> None:
+        """Sends those who follow to another replica."""
+        for follower in self._followers.values():
+            follower.woken.set()
+
+    def candidates(self) -> list[Candidate]:
+        """Members that are there."""
+        return [each.candidate for each in self._followers.values() if each.left is None]
+
+    def is_there(self, member: str) -> bool:
+        """Whether it follows, or has until a moment ago."""
+        follower = self._followers.get(member)
+        return follower is not None and (follower.left is None or self.clock() - follower.left <= SILENCE)
+
+    def is_known(self, member: str) -> bool:
+        return member in self._followers
+
+    def _take_place(self, member: str, incarnation: Incarnation, destinations: frozenset[str]) -> _Follower:
+        self._journal.require_leading()
+        self._sidecars.require_current(member, incarnation)
+        self._require_youngest(member, incarnation)
+        before = self._followers.get(member)
+        if before is None and len(self._followers) >= MAX_FOLLOWERS:
+            self._make_room()
+        candidate = Candidate(member, destinations) if destinations else Candidate(member)
+        follower = self._followers[member] = _Follower(candidate, incarnation)
+        if before is not None:
+            before.woken.set()
+        self._tell()
+        return follower
+
+    def _require_youngest(self, member: str, incarnation: Incarnation) -> None:
+        other = self._followers.get(member)
+        if other is not None and incarnation < other.incarnation and self.is_there(member):
+            text = f"a younger process of {member!r} follows its replays ({other.incarnation.text})"
+            raise Conflict("SUPERSEDED", f"{text}; this one shall drop those that it carries out")
+
+    def _make_room(self) -> None:
+        gone = next((name for name, each in self._followers.items() if each.left is not None), None)
+        if gone is None:
+            raise Unavailable("TOO_MANY_FOLLOWERS", f"{MAX_FOLLOWERS} members follow their replays here: retry later")
+        del self._followers[gone]
+
+    def _wake(self, member: str) -> None:
+        follower = self._followers.get(member)
+        if follower is not None:
+            follower.woken.set()
+
+    def _tell(self) -> None:
+        followers_gauge.set(len(self.candidates()))
+        self.on_change()

@@ -1,0 +1,207 @@
+"""Plans of seeks and of resets of groups: who would go on where, asked of clusters and sidecars before anything is
+decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import Any, TypeVar
+
+from mesh.routing import Place, UpstreamCluster
+from mesh.rpc import replays
+from services.control.decisions.sidecars import Sidecars
+from services.control.domain.effects import LogRange
+from services.control.domain.errors import InvalidField, NotAllowed, Unavailable, Unknown
+from services.control.domain.replay_plans import (
+    NOWHERE,
+    Member,
+    keeper_of,
+    new_place,
+    partitions_of,
+    place_of,
+    planned,
+    to_be_stopped,
+)
+from services.control.domain.replays import MAX_PARTITIONS
+from services.control.store.journal import Journal
+from services.control.upstream.connections import Connections, UnreachableError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be done."""
+
+    partitions: list[replays.ReplayPartition]
+    stopped: list[str] = field(default_factory=list)
+    """Instances that have to stop meanwhile."""
+    note: str = ""
+    """What it does not say, and why."""
+
+
+class ReplayPlans:
+    """Makes them."""
+
+    def __init__(self, journal: Journal, connections: Connections, sidecars: Sidecars) -> None:
+        self._journal = journal
+        self._connections = connections
+        self._sidecars = sidecars
+
+    async def of(self, spec: replays.ReplaySpec) -> Plan:
+        """The plan of a seek or a group; refused where it can't be."""
+        return await (self._of_group(spec) if spec.HasField("group") else self._of_seek(spec))
+
+    async def members(self, group: str) -> list[Member]:
+        """Who is in a group, on whichever cluster it has its home."""
+        clusters = self._journal.view.state.effective.clusters
+        asked = {name: self._connections.members(cluster, group) for name, cluster in clusters.items()}
+        found = await _answers(asked, f"whether group {group!r} has members there")
+        return [(each.client_id, str(each)) for there in found.values() for each in there]
+
+    async def _of_group(self, spec: replays.ReplaySpec) -> Plan:
+        group = spec.group.group
+        members = await self.members(group)
+        view = self._journal.view
+        stopped = to_be_stopped(group, members, view.instances, self._sidecars.is_alive, stop=spec.group.stop)
+        wanted = [_Wanted(each, f"spec.ranges[{place}]") for place, each in enumerate(spec.ranges)]
+        found = await self._places(wanted, dict.fromkeys({one.asked.topic for one in wanted}))
+        committed = await self._committed(group, {each.topic for each in found})
+        for each in found:
+            each.committed_before = committed.get((each.topic, each.partition), NOWHERE)
+        return Plan(found, stopped)
+
+    async def _of_seek(self, spec: replays.ReplaySpec) -> Plan:
+        instance = self._journal.view.instances.get(spec.seek.instance)
+        if instance is None:
+            text = (
+                f"no sidecar holds an instance {spec.seek.instance!r}; `meshctl instances list` shows those there are"
+            )
+            raise Unknown(spec.seek.instance, text)
+        heard = self._sidecars.status_of(instance)
+        has = {} if heard is None else {(each.topic, each.partition): each for each in heard.status.partitions}
+        if not has:
+            return Plan([], note=f"sidecar {instance.sidecar!r} has not said which partitions the instance has")
+        by_topic: dict[str, set[int]] = {}
+        for topic, partition in has:
+            by_topic.setdefault(topic, set()).add(partition)
+        wanted = [
+            _Wanted(_about(each, topic), f"spec.ranges[{place}]")
+            for place, each in enumerate(spec.ranges)
+            for topic in ([each.topic] if each.topic else sorted(by_topic))
+            if topic in by_topic
+        ]
+        try:
+            found = await self._places(wanted, by_topic)
+        except Unavailable as error:
+            return Plan([], note=error.message)
+        for each in found:
+            each.committed_before = has[each.topic, each.partition].committed
+        return Plan(found)
+
+    async def _places(
+        self, wanted: Collection[_Wanted], only: Mapping[str, Collection[int] | None]
+    ) -> list[replays.ReplayPartition]:
+        """Where each partition goes on; `only`: partitions of a topic that count, where not all do."""
+        table = self._journal.view.state.effective
+        places = {each.asked.topic: place_of(table, each.asked.topic, f"{each.field}.topic") for each in wanted}
+        logs = await self._logs(places, wanted)
+        found: list[replays.ReplayPartition] = []
+        for each in wanted:
+            topic, log = each.asked.topic, logs[each.asked.topic]
+            mine = only[topic]
+            chosen = [
+                p for p in partitions_of(each.asked, len(log), f"{each.field}.partition") if mine is None or p in mine
+            ]
+            since = await self._since(places[topic], each.asked, chosen)
+            for partition in chosen:
+                start = new_place(
+                    each.asked, log[partition], since.get(partition, NOWHERE), f"{each.field}.start_offset"
+                )
+                found.append(planned(topic, places[topic].cluster, partition, start, log[partition]))
+        if len(found) > MAX_PARTITIONS:
+            text = f"{len(found)} partitions are more than {MAX_PARTITIONS}; do it in several steps"
+            raise InvalidField("spec.ranges", text)
+        return found
+
+    async def _logs(
+        self, places: Mapping[str, Place], wanted: Collection[_Wanted]
+    ) -> dict[str, Mapping[int, LogRange]]:
+        """What lies in each topic."""
+        names = {place.cluster for place in places.values()}
+        there = await _answers({name: self._connections.topics(self._cluster(name)) for name in names}, "its topics")
+        for each in wanted:
+            cluster, upstream_topic = places[each.asked.topic]
+            if upstream_topic not in there[cluster]:
+                text = f"topic {each.asked.topic!r} does not exist on cluster {cluster!r}, where it lives"
+                raise InvalidField(f"{each.field}.topic", text)
+        by_cluster = {
+            name: {
+                place.upstream_topic: there[name][place.upstream_topic] for place in places.values() if place[0] == name
+            }
+            for name in names
+        }
+        asked = {name: self._connections.log_ranges(self._cluster(name), topics) for name, topics in by_cluster.items()}
+        found = await _answers(asked, "what lies in its topics")
+        return {topic: found[place.cluster][place.upstream_topic] for topic, place in places.items()}
+
+    async def _since(self, place: Place, asked: replays.ReplayRange, partitions: Collection[int]) -> Mapping[int, int]:
+        if not asked.HasField("start_time"):
+            return {}
+        times = dict.fromkeys(partitions, asked.start_time.ToDatetime(UTC))
+        question = self._connections.offsets_since(self._cluster(place.cluster), place.upstream_topic, times)
+        return (await _answers({place.cluster: question}, "which records are how old"))[place.cluster]
+
+    async def _committed(self, group: str, topics: Collection[str]) -> dict[tuple[str, int], int]:
+        """What a group has committed, by the names that clients know."""
+        table = self._journal.view.state.effective
+        keepers = {topic: keeper_of(table, group, topic, place_of(table, topic, "spec.ranges")) for topic in topics}
+        wanted: dict[str, list[str]] = {}
+        for keeper in keepers.values():
+            wanted.setdefault(keeper.cluster, []).append(keeper.upstream_topic)
+        asked = {
+            name: self._connections.positions(self._cluster(name), there, [group]) for name, there in wanted.items()
+        }
+        found = await _answers(asked, f"where group {group!r} is")
+        return {
+            (topic, partition): offset
+            for topic, keeper in keepers.items()
+            for partition, offset in found[keeper.cluster].get(keeper.upstream_topic, {}).get(group, {}).items()
+        }
+
+    def _cluster(self, name: str) -> UpstreamCluster:
+        cluster = self._journal.view.state.effective.clusters.get(name)
+        if cluster is None:
+            raise NotAllowed("CLUSTER_GONE", f"clusters/{name}", f"cluster {name!r} is not registered any more")
+        return cluster
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A range about one topic, and where it stands in the request."""
+
+    asked: replays.ReplayRange
+    field: str
+
+
+def _about(asked: replays.ReplayRange, topic: str) -> replays.ReplayRange:
+    said = replays.ReplayRange()
+    said.CopyFrom(asked)
+    said.topic = topic
+    return said
+
+
+async def _answers(questions: Mapping[str, Coroutine[Any, Any, T]], what: str) -> dict[str, T]:
+    """What each cluster says; Unavailable when one does not answer."""
+    answers = await asyncio.gather(*questions.values(), return_exceptions=True)
+    found: dict[str, T] = {}
+    for name, answer in zip(questions, answers, strict=True):
+        if isinstance(answer, UnreachableError):
+            raise Unavailable("CLUSTER_UNREACHABLE", f"{answer}; it has to say {what}", {"cluster": name}) from answer
+        if isinstance(answer, BaseException):
+            raise answer
+        found[name] = answer
+    return found

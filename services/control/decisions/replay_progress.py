@@ -1,0 +1,152 @@
+"""How far replays are: what the log says, and what their members have said since. Watched from memory.
+
+Members tell as often as they like; the log takes a part of it (`progress_interval`). What is between heals by itself:
+a control that starts anew hears it with the next report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from prometheus_client import Gauge
+
+from mesh.rpc import replays
+from services.control.decisions.replay_followers import ReplayFollowers
+from services.control.domain.errors import Unavailable
+from services.control.domain.replay_assignment import why_waiting
+from services.control.domain.replays import ENDS, has_to_be_told, key_of, merged, progress_interval, wanted_sidecar
+from services.control.domain.sidecar_commands import SIDECARS
+from services.control.store.journal import Journal
+
+MAX_WATCHERS = 200
+GAP = 0.2
+"""Seconds between two looks of a watcher, at least: what comes faster comes together."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks, at most: members come and go without an event."""
+COMING_BACK = 30.0
+"""Seconds that members may take to come back to a control that has just taken the lead."""
+
+watchers_gauge = Gauge("control_replay_watchers", "Calls that watch a replay.")
+
+
+class ReplayProgress:
+    """The last word about each open replay."""
+
+    def __init__(
+        self, journal: Journal, followers: ReplayFollowers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.clock = clock
+        self._journal = journal
+        self._followers = followers
+        self._said: dict[str, list[replays.ReplayPartition]] = {}
+        self._written: dict[str, datetime] = {}
+        """When the log took it last; for one that this process has not seen begin, since it looks."""
+        self._changed = asyncio.Event()
+        self._watchers = 0
+
+    def note(self, name: str, partitions: Iterable[replays.ReplayPartition]) -> None:
+        """What a member says: partitions that changed."""
+        self._said[name] = merged(self._said.get(name, ()), partitions)
+        self.tell()
+
+    def tell(self) -> None:
+        """Something has changed that watchers look at."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def partitions_of(self, replay: replays.Replay) -> list[replays.ReplayPartition]:
+        """All, as they are now."""
+        return merged(replay.partitions, self._said.get(replay.name, ()))
+
+    def shown(self, replay: replays.Replay) -> replays.Replay:
+        """A replay as it is now, and what it waits for."""
+        if replay.state in ENDS:
+            return replay
+        now = replays.Replay()
+        now.CopyFrom(replay)
+        if replay.name in self._said:
+            latest = self.partitions_of(replay)
+            del now.partitions[:]
+            now.partitions.extend(latest)
+        if has_to_be_told(replay):
+            now.description = self._waits_for(replay)
+        return now
+
+    def to_be_written(self, replay: replays.Replay) -> list[replays.ReplayPartition]:
+        """What the log should take now; nothing while that would be too often."""
+        known = {key_of(each): each for each in replay.partitions}
+        changed = [each for each in self._said.get(replay.name, ()) if known.get(key_of(each)) != each]
+        since = self._written.setdefault(replay.name, self.clock())
+        is_plan = not replay.partitions
+        if not changed or (not is_plan and self.clock() - since < progress_interval(replay, self.clock())):
+            return []
+        return changed
+
+    def written(self, name: str) -> None:
+        self._written[name] = self.clock()
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forgets those that have ended."""
+        self._said = {name: said for name, said in self._said.items() if name in names}
+        self._written = {name: time for name, time in self._written.items() if name in names}
+
+    def load(self) -> Mapping[str, int]:
+        """How many open replays each member has."""
+        found: dict[str, int] = {}
+        for replay in self._journal.view.replays.open.values():
+            member = replay.member.removeprefix(SIDECARS)
+            found[member] = found.get(member, 0) + 1
+        return found
+
+    async def watch(self, name: str) -> AsyncIterator[replays.Replay]:
+        """The replay as it is, and after each change; ends with it."""
+        if self._watchers >= MAX_WATCHERS:
+            raise Unavailable("TOO_MANY_WATCHERS", f"{MAX_WATCHERS} calls watch replays here: retry later")
+        self._watchers += 1
+        watchers_gauge.set(self._watchers)
+        try:
+            last = None
+            while True:
+                changed, replay = self._changed, self.shown(self._journal.view.replays.get(name))
+                if replay != last:
+                    yield replay
+                    last = replay
+                if replay.state in ENDS:
+                    return
+                await asyncio.sleep(GAP)
+                await self._until(changed)
+        finally:
+            self._watchers -= 1
+            watchers_gauge.set(self._watchers)
+
+    async def with_plan(self, name: str, seconds: float) -> replays.Replay:
+        """The replay as soon as its plan is known, a dry run when it has ended; as it is after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not _has_plan(self.shown(self._journal.view.replays.get(name))):
+                    await self._until(self._changed)
+        return self.shown(self._journal.view.replays.get(name))
+
+    async def _until(self, changed: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY):
+                await changed.wait()
+
+    def _waits_for(self, replay: replays.Replay) -> str:
+        if not replay.member:
+            there, view = self._followers.candidates(), self._journal.view
+            return why_waiting(replay, there, view.instances, self.load())
+        member = replay.member.removeprefix(SIDECARS)
+        if member in {each.member for each in self._followers.candidates()}:
+            return ""
+        goes_on = (
+            "it goes on when that is back" if wanted_sidecar(replay.spec) else "another one that can goes on with it"
+        )
+        return f"{member} carries it out and does not follow its replays just now: {goes_on}"
+
+
+def _has_plan(replay: replays.Replay) -> bool:
+    return replay.state in ENDS or (bool(replay.partitions) and not replay.spec.dry_run)

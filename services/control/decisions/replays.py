@@ -1,0 +1,285 @@
+"""Commands about replays: asked for, cancelled, told of by members. The control that leads assigns them, writes down
+how far they are, and carries out those that are its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from mesh.rpc import events, replays
+from services.control.decisions.control_replays import ControlReplays
+from services.control.decisions.replay_followers import ReplayFollowers
+from services.control.decisions.replay_plans import Plan, ReplayPlans
+from services.control.decisions.replay_progress import COMING_BACK, ReplayProgress
+from services.control.decisions.rollouts import CONTROL
+from services.control.decisions.sidecars import Sidecars
+from services.control.domain.errors import Conflict, Refusal, Unknown
+from services.control.domain.replay_assignment import choose
+from services.control.domain.replay_checks import checked, is_of_control
+from services.control.domain.replays import (
+    REPLAYS,
+    WORDS,
+    cancelled,
+    check_report,
+    check_room,
+    ended,
+    has_to_be_told,
+    started,
+    wanted_sidecar,
+)
+from services.control.domain.sidecar_commands import SIDECARS
+from services.control.store.database import StoreUnavailableError
+from services.control.store.journal import Caller, Draft, Journal
+from services.control.store.log import StoredAnswer
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at what is open, at most."""
+AGAIN_AFTER = 2.0
+"""Seconds after which control tries again what it could not do for reasons of its own."""
+CANCEL_WITHIN = 60.0
+"""Seconds that a member may take to say where it has ended what was cancelled; then control says it."""
+MOST_NAMED = 20
+
+Answer = Callable[[replays.Replay], StoredAnswer | None]
+"""What to remember for a request_id, given the replay."""
+
+log = structlog.get_logger(__name__)
+ended_total = Counter("control_replays_total", "Replays that came to an end.", ["destination", "outcome"])
+open_gauge = Gauge("control_replays_open", "Replays that have not ended.", ["state"])
+
+
+class ReplayDecisions:
+    """What is decided about replays."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        sidecars: Sidecars,
+        followers: ReplayFollowers,
+        progress: ReplayProgress,
+        plans: ReplayPlans,
+        own: ControlReplays,
+    ) -> None:
+        self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self._journal = journal
+        self._sidecars = sidecars
+        self._followers = followers
+        self._progress = progress
+        self._plans = plans
+        self._own = own
+        self._leading_since = 0.0
+        self._stirred = asyncio.Event()
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        self._cancelling_since: dict[str, float] = {}
+        followers.on_change = self._stirred.set
+
+    def began_to_lead(self) -> None:
+        """From here on, members can follow."""
+        self._leading_since = _now()
+
+    async def start(self, request: replays.StartReplayRequest, caller: Caller, answer: Answer) -> replays.Replay:
+        """The replay, pending; a dry run of control's own has ended, and is not kept."""
+        await self._journal.first_time(caller)
+        name = self._new_name()
+        spec = checked(request.spec, name.removeprefix(f"{REPLAYS}/"))
+        check_room(self._journal.view.replays, spec)
+        self._check_sidecar(wanted_sidecar(spec))
+        plan = await self._plans.of(spec) if is_of_control(spec) else Plan([])
+        event = started(
+            self._journal.view.replays, name, spec, caller.actor, caller.reason, self.clock(), plan.partitions,
+            plan.stopped,
+        )  # fmt: skip
+        event.replay.description = plan.note
+        if is_of_control(spec) and spec.dry_run:
+            return _counted(event.replay)
+        [new] = await self._journal.append(
+            [Draft(name, event)],
+            caller,
+            rests_on=lambda view: {each.spec.group.group for each in view.replays.open.values()},
+            answer=lambda new, _: answer(new[0].replay_started.replay),
+        )
+        self._stirred.set()
+        return new.replay_started.replay
+
+    async def cancel(self, name: str, caller: Caller, answer: Answer) -> replays.Replay:
+        """The replay, which is to end, or has."""
+        await self._journal.first_time(caller)
+        event = cancelled(self._journal.view.replays, name, "before anybody carried it out")
+        if event is not None:
+            await self._append(name, event, caller, answer(self._journal.view.replays.get(name)))
+            self._stirred.set()
+        return self._progress.shown(self._journal.view.replays.get(name))
+
+    async def report(self, request: replays.ReportReplayRequest, member: str, caller: Caller) -> None:
+        """What a member says of a replay."""
+        self._journal.require_leading()
+        await self._journal.catch_up()
+        replay = check_report(self._journal.view.replays, request, member)
+        if replay is None:
+            return
+        self._progress.note(replay.name, request.partitions)
+        if request.state == replays.REPLAY_STATE_RUNNING:
+            self._stirred.set()
+            return
+        end = ended(replay.name, request.state, request.description, self._progress.partitions_of(replay))
+        await self._end(replay, end, caller)
+
+    async def run(self) -> None:
+        """For ever; does nothing while another control leads."""
+        try:
+            while True:
+                self._stirred.clear()
+                if self._journal.why_not_leading:
+                    self._stop_workers()
+                else:
+                    await self._look()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY):
+                        await self._stirred.wait()
+        finally:
+            self._stop_workers()
+
+    async def _look(self) -> None:
+        known = self._journal.view.replays
+        for state in (replays.REPLAY_STATE_PENDING, replays.REPLAY_STATE_RUNNING):
+            open_gauge.labels(WORDS[state]).set(sum(each.state == state for each in known.open.values()))
+        self._progress.keep_only(known.open.keys())
+        self._cancelling_since = {name: at for name, at in self._cancelling_since.items() if name in known.open}
+        for replay in known.open.values():
+            try:
+                await self._see_to(replay)
+            except (Refusal, StoreUnavailableError, TimeoutError) as error:
+                log.info("a replay is looked at again", replay=replay.name, reason=str(error))
+        if known.stopped:
+            try:
+                await self._own.let_go_on()
+            except (Refusal, StoreUnavailableError, TimeoutError) as error:
+                log.warning("what a replay has stopped can't go on yet", reason=str(error))
+
+    async def _see_to(self, replay: replays.Replay) -> None:
+        if not has_to_be_told(replay):
+            if replay.name not in self._workers:
+                self._workers[replay.name] = asyncio.create_task(self._carry_out(replay), name=replay.name)
+            return
+        member = replay.member.removeprefix(SIDECARS)
+        if replay.cancelling and self._has_nobody_to_end(replay, member):
+            text = f"{member} did not say where it stopped; what its group has committed in Kafka is where"
+            end = ended(replay.name, replays.REPLAY_STATE_CANCELLED, text, self._progress.partitions_of(replay))
+            await self._end(replay, end, Caller(CONTROL, "its member is silent"))
+            return
+        if not member or (not wanted_sidecar(replay.spec) and not self._is_there(member)):
+            await self._assign(replay, member)
+        await self._write_progress(replay)
+
+    async def _assign(self, replay: replays.Replay, gone: str) -> None:
+        load = self._progress.load()
+        there = [each for each in self._followers.candidates() if each.member != gone]
+        member = choose(replay, there, self._journal.view.instances, load)
+        if member is None:
+            return
+        why = f"{gone} does not follow its replays any more" if gone else ""
+        event = events.ReplayAssigned(name=replay.name, member=f"{SIDECARS}{member}")
+        await self._append(replay.name, event, Caller(CONTROL, why))
+        log.info("a replay has a member", replay=replay.name, member=member, before=gone)
+        self._progress.tell()
+
+    async def _write_progress(self, replay: replays.Replay) -> None:
+        changed = self._progress.to_be_written(replay)
+        if not changed:
+            return
+        event = events.ReplayProgressed(name=replay.name, partitions=changed)
+        await self._append(replay.name, event, Caller(replay.member.removeprefix(SIDECARS)))
+        self._progress.written(replay.name)
+
+    async def _carry_out(self, replay: replays.Replay) -> None:
+        """A replay of control's own, from wherever it is."""
+        try:
+            if not replay.member:
+                await self._append(
+                    replay.name, events.ReplayAssigned(name=replay.name, member=CONTROL), Caller(CONTROL)
+                )
+            end = await self._own.carry_out(replay)
+            await self._end(replay, end, Caller(CONTROL))
+        except (Refusal, StoreUnavailableError, TimeoutError) as error:
+            log.warning("a replay is tried again", replay=replay.name, reason=str(error))
+            await asyncio.sleep(AGAIN_AFTER)
+        except Exception:
+            log.exception("a replay failed", replay=replay.name)
+            text = "control failed at it; its log says how"
+            with suppress(Refusal, StoreUnavailableError, TimeoutError):
+                await self._end(replay, ended(replay.name, replays.REPLAY_STATE_FAILED, text), Caller(CONTROL))
+            await asyncio.sleep(AGAIN_AFTER)
+        finally:
+            self._workers.pop(replay.name, None)
+            self._stirred.set()
+
+    async def _end(self, replay: replays.Replay, event: events.ReplayEnded, caller: Caller) -> None:
+        """Once: who comes second finds it ended."""
+        while replay.name in self._journal.view.replays.open:
+            try:
+                await self._append(replay.name, event, caller)
+            except Conflict:
+                continue  # it has progressed, or is cancelled
+            label = WORDS[event.state]
+            ended_total.labels(replay.spec.WhichOneof("destination"), label).inc()
+            log.info("a replay came to its end", replay=replay.name, outcome=label, description=event.description)
+            self._progress.tell()
+
+    async def _append(
+        self,
+        name: str,
+        event: events.ReplayAssigned | events.ReplayProgressed | events.ReplayCancelOrdered | events.ReplayEnded,
+        caller: Caller,
+        answer: StoredAnswer | None = None,
+    ) -> None:
+        await self._journal.append(
+            [Draft(name, event)],
+            caller,
+            rests_on=lambda view: view.replays.open.get(name),
+            answer=lambda _new, _view: answer,
+        )
+
+    def _has_nobody_to_end(self, replay: replays.Replay, member: str) -> bool:
+        since = self._cancelling_since.setdefault(replay.name, _now())
+        return not self._is_there(member) or _now() - since > CANCEL_WITHIN
+
+    def _is_there(self, member: str) -> bool:
+        """Those that have not come back yet to a control that has just taken the lead count as there."""
+        return self._followers.is_there(member) or _now() - self._leading_since < COMING_BACK
+
+    def _check_sidecar(self, sidecar: str) -> None:
+        if not sidecar or self._followers.is_known(sidecar) or sidecar in self._sidecars.known():
+            return
+        named = ", ".join(sorted(self._sidecars.known())[:MOST_NAMED]) or "none"
+        raise Unknown(f"{SIDECARS}{sidecar}", f"no sidecar {sidecar!r} has been heard of (known: {named})")
+
+    def _stop_workers(self) -> None:
+        for task in self._workers.values():
+            task.cancel()
+
+    def _new_name(self) -> str:
+        """Short, for it is typed; none that is known."""
+        known = self._journal.view.replays
+        while True:
+            name = f"{REPLAYS}/{secrets.token_hex(4)}"
+            if name not in known.open and name not in known.ended:
+                return name
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _counted(replay: replays.Replay) -> replays.Replay:
+    """What a dry run answers with."""
+    replay.ClearField("name")
+    replay.state = replays.REPLAY_STATE_DONE
+    replay.description = replay.description or "only counted: nothing was set"
+    return replay

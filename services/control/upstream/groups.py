@@ -1,0 +1,105 @@
+"""Consumer groups of one cluster: who is in one, where it is, and setting it elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
+
+from services.control.upstream.offsets import COORDINATOR_POLL, COORDINATORS_ON_THE_WAY, REQUEST_TIMEOUT
+
+NOT_OF_THIS_KIND = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
+"""Answers about a group that this cluster does not know, or does not keep the offsets of by partition."""
+REFUSALS = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.FENCED_INSTANCE_ID,
+    }
+)  # fmt: skip
+"""Answers of a cluster that is well, and will not set the offsets."""
+
+T = TypeVar("T")
+
+
+class GroupRefusedError(RuntimeError):
+    """The cluster does not set the offsets; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """Who is in a group, as its coordinator tells."""
+
+    client_id: str
+    host: str
+    instance_id: str
+
+    def __str__(self) -> str:
+        return f"{self.client_id or 'a client without id'} at {self.host.lstrip('/')}"
+
+
+def members(client: AdminClient, group: str, bound: float) -> tuple[GroupMember, ...]:
+    """Nobody, too, where the cluster does not know the group. Raises KafkaException."""
+
+    def ask() -> Any:
+        asked: Any = client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT)
+        return asked[group].result(REQUEST_TIMEOUT)
+
+    try:
+        described = _of_coordinator(ask, bound)
+    except KafkaException as error:
+        if error.args[0].code() in NOT_OF_THIS_KIND:
+            return ()
+        raise
+    return tuple(GroupMember(each.client_id, each.host, each.group_instance_id or "") for each in described.members)
+
+
+def offsets_since(client: AdminClient, topic: str, times: Mapping[int, datetime]) -> dict[int, int]:
+    """For each partition the offset of the first record not older than its time; -1 where there is none."""
+    wanted = {
+        TopicPartition(topic, partition): OffsetSpec.for_timestamp(round(since.timestamp() * 1000))
+        for partition, since in times.items()
+    }
+    if not wanted:
+        return {}
+    asked: dict[TopicPartition, Future[Any]] = client.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT)
+    return {each.partition: int(answer.result(REQUEST_TIMEOUT).offset) for each, answer in asked.items()}
+
+
+def set_offsets(client: AdminClient, group: str, offsets: Mapping[tuple[str, int], int], bound: float) -> None:
+    """Sets where an empty group goes on. GroupRefusedError when the cluster does not; raises KafkaException."""
+    wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+
+    def ask() -> Any:
+        [answer] = client.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, wanted)], request_timeout=REQUEST_TIMEOUT
+        ).values()
+        return answer.result(REQUEST_TIMEOUT)
+
+    try:
+        answered = _of_coordinator(ask, bound)
+    except KafkaException as error:
+        if error.args[0].code() in REFUSALS:
+            raise GroupRefusedError(str(error.args[0].str())) from error
+        raise
+    for each in answered.topic_partitions:
+        if each.error is not None:
+            raise GroupRefusedError(f"{each.topic}/{each.partition}: {each.error.str()}")
+
+
+def _of_coordinator(ask: Callable[[], T], bound: float) -> T:
+    """The answer of a coordinator, asked again while the cluster is only about to know who that is."""
+    deadline = time.monotonic() + bound
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATORS_ON_THE_WAY or time.monotonic() > deadline:
+                raise
+        time.sleep(COORDINATOR_POLL)
