@@ -25,12 +25,13 @@ from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.original.translation import original_config
 from services.sidecar.security.trust import TokenIssuer, is_loopback
+from services.sidecar.streams.settings import StreamsSettings
 
 HTTP_ADDRESS = r"^https?://([^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?([/?][^\s#]*)?$"
 DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 
 
-class SidecarSettings(AuditSettings, DeadLetterSettings, ServiceSettings, service="sidecar"):
+class SidecarSettings(AuditSettings, DeadLetterSettings, StreamsSettings, ServiceSettings, service="sidecar"):
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
     name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")

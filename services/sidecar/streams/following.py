@@ -224,11 +224,14 @@ class Follower:
     def _finish_if_there(self, place: StorePlace, followed: _Followed) -> None:
         if followed.done is None or followed.end is None or followed.at < followed.end:
             return
+        if not followed.done.set_running_or_notify_cancel() and self._keep_ready:
+            followed.done = None
+            return
         self._leave(place)
-        followed.store.apply({}, followed.at)
-        if not followed.done.set_running_or_notify_cancel():
+        if followed.done.cancelled():
             followed.store.close()
             return
+        followed.store.apply({}, followed.at)
         followed.done.set_result(followed.store)
 
     def _leave(self, place: StorePlace) -> None:

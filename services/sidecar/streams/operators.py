@@ -171,10 +171,11 @@ class WindowedAggregate(Operator):
         for place, text in list(entries.up_to(last)):
             entries.put(place, None)
             value = self._shown(place.window, from_text(text))
-            flow.forward(
-                self.closed,
-                record._replace(key=from_text(place.key), value=value, timestamp=value["end"] - 1),
+            # what becomes a dead letter, if somebody cannot process it, is the window, not the record that closed it
+            source = record.source._replace(
+                timestamp=value["end"] - 1, key=place.key, value=json_text.dumps(value), headers=[]
             )
+            flow.forward(self.closed, StreamRecord(from_text(place.key), value, value["end"] - 1, [], source))
 
     def _shown(self, start: int, value: Any) -> Windowed[Any]:
         return {"start": start, "end": start + self._window.size, "value": value}

@@ -2,7 +2,7 @@
 
 A part is what hangs together without a topic in between; records go from one part to the next through a topic of the
 topology's own. All sources of a part are split alike: partition 3 of the part is partition 3 of each of its topics, and
-one *task* has them all. The first topic by name leads: whoever the group gives its partition to has that task.
+one *task* has them all. The topic that was declared first leads: whoever the group gives its partition to has the task.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Part:
     """Operators that run together."""
 
     sources: Mapping[str, Source]
-    """By topic."""
+    """By topic, as they were declared."""
     stores: Mapping[str, StoreSpec]
     hooks: tuple[Hook, ...]
     """Those that depend on another come after it."""
@@ -27,7 +27,7 @@ class Part:
 
     @property
     def lead(self) -> str:
-        return min(self.sources)
+        return next(iter(self.sources))
 
     @property
     def tables(self) -> frozenset[str]:
@@ -97,6 +97,14 @@ class Plan:
                     )
         gone = {topic for topic, part in before.items() if part.sources[topic].is_internal}
         gone = gone.difference(*(part.sources for part in other.parts))
+        for part in other.parts:
+            leads = {before[topic].lead for topic in part.sources if topic in before}
+            if leads and leads != {part.lead}:
+                raise TopologyError(
+                    f"Topology {self.name!r}: {_listed(part.sources)} would be shared out by partitions of "
+                    f"{part.lead!r}, and are by those of {_listed(leads)}: instances with this definition would read "
+                    f"them a second time; declare {_listed(leads)} first, or run the new definition under another name"
+                )
         if gone:
             raise TopologyError(
                 f"Topology {self.name!r}: nothing reads {_listed(gone)} in the new definition, and what is in it would "
@@ -107,6 +115,7 @@ class Plan:
 def parts_of(sources: Iterable[Source], prefix: str) -> tuple[Part, ...]:
     """What hangs together by operators, or by a store. `prefix`: of topics of the topology's own."""
     reached = {source: _reached(source) for source in sources}
+    declared = list(reached)
     groups: list[tuple[list[Source], dict[Operator, None]]] = []
     for source, operators in reached.items():
         mine, others = ([source], dict(operators)), []
@@ -118,7 +127,7 @@ def parts_of(sources: Iterable[Source], prefix: str) -> tuple[Part, ...]:
             else:
                 others.append(group)
         groups = [*others, mine]
-    return tuple(_part(sources, operators, prefix) for sources, operators in groups)
+    return tuple(_part(sorted(mine, key=declared.index), operators, prefix) for mine, operators in groups)
 
 
 def check_partitions(plan: Plan, counts: Mapping[str, int]) -> None:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
-from services.sidecar.dead_letters.record import dead_letter
 from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
+from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats import FormatError
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.producing.records import Delivered, Outgoing
@@ -75,7 +75,7 @@ def stream_record(raw: RawRecord, source: Source, reader: RecordReader) -> Strea
         part = "value"
         value = None if raw.value is None else reader.decode(source.value_format, "value", raw.value, raw.headers)
     except FormatError as error:
-        raise UnreadableError(f"its {part} is {error}") from None
+        raise UnreadableError(f"{part} is {error}") from None
     return StreamRecord(key, value, max(raw.timestamp, 0), raw.headers, raw)
 
 
@@ -89,16 +89,13 @@ def by_time(messages: Iterable[Message]) -> Iterator[Message]:
     return heapq.merge(*partitions.values(), key=lambda message: message.timestamp()[1])
 
 
-def unreadable(record: RawRecord, why: str) -> Verdict:
-    """The verdict on a record that does not fit its format."""
-    return Verdict(record, Outcome.DEAD_LETTER, Reason.DESERIALIZATION, why, first_failure=_now())
-
-
 def not_processed(error: OperatorError) -> Verdict:
     """The verdict on a record that code of the topology raised for."""
     trace = "".join(traceback.format_exception(error.cause))
     text = f"{error}\n{trace}"
-    return Verdict(error.record.source, Outcome.DEAD_LETTER, Reason.BACKEND, text, first_failure=_now())
+    return Verdict(
+        error.record.source, Outcome.DEAD_LETTER, Reason.BACKEND, text, first_failure=time.time_ns() // 1_000_000
+    )
 
 
 @dataclass(slots=True)
@@ -110,9 +107,6 @@ class Outcomes:
     processed: list[RawRecord] = field(default_factory=list)
     refused: list[Verdict] = field(default_factory=list)
     skipped: int = 0
-
-    def refuse(self, verdict: Verdict) -> None:
-        self.refused.append(verdict)
 
 
 @dataclass(slots=True)
@@ -126,7 +120,7 @@ class RoundEntries:
     """and which of them are for others."""
 
 
-def entries_of(plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_letter_extension: str) -> RoundEntries:
+def entries_of(plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_letters: DeadLetters) -> RoundEntries:
     """All of it: what operators wrote, what changed in stores, and dead letters."""
     own: dict[str, list[Outgoing]] = {}
     others: dict[str, list[Outgoing]] = {}
@@ -134,9 +128,8 @@ def entries_of(plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_l
         for target, _, encoded in one.task.written:
             assert encoded is not None
             (own if target.is_internal else others).setdefault(plan.topic_of(target), []).append(encoded)
-    for verdict in outcomes.refused:
-        letter = dead_letter(verdict, plan.group, dead_letter_extension)
-        own.setdefault(letter.topic, []).append(letter.record)
+    for topic, record in dead_letters.of(outcomes.refused):
+        own.setdefault(topic, []).append(record)
     entries = [TopicRecords(topic, records) for topic, records in others.items()]
     outputs = frozenset(range(len(entries)))
     entries += [TopicRecords(topic, records) for topic, records in own.items()]
@@ -165,7 +158,3 @@ def keep(tasks: Sequence[OpenTask], round_: RoundEntries, written: Sequence[Sequ
             store = one.stores[name]
             if id(store) in ends:
                 store.apply(overlay.changes(), ends[id(store)])
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -1,0 +1,269 @@
+"""What the group gave to one worker, and how its partitions become open tasks.
+
+All methods belong to the worker's thread.
+
+How a task opens
+1. The group gives a partition of a topic that leads a part. Partitions of the same number of the part's other topics
+   come along, so that what is joined is in one place, whatever the group's assignor thinks of it. All of them rest.
+2. The group's committed offsets are asked for; that waits until no transaction of an owner before is open.
+3. The stores of the task are brought up to date; see `following`.
+4. Its partitions begin at the committed offsets: tables first, and the others when these have been read to their end.
+   What was fetched before is forgotten.
+A task that loses its partition, or whose round came to nothing, closes, and begins again with 2 when it is given back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Set
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from services.sidecar import metrics
+from services.sidecar.client_complaints import Complaints
+from services.sidecar.client_statistics import client_reports
+from services.sidecar.streams.following import Follower, StorePlace
+from services.sidecar.streams.plan import Part, Plan
+from services.sidecar.streams.rounds import OpenTask, TaskId
+from services.sidecar.streams.store import Store
+from services.sidecar.streams.task import Task
+
+COMMITTED_SECONDS = 1.0
+"""How long one question for committed offsets waits; it is asked again until there is an answer."""
+PATIENT_CODES = (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Opening:
+    """A task on its way."""
+
+    since: float
+    committed: list[TopicPartition] | None = None
+    stores: dict[str, Future[Store]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundLimits:
+    """How much one round takes."""
+
+    records: int
+    size: int
+    linger_seconds: float
+
+
+class Assignment:
+    """Joins the group when made."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        properties: Mapping[str, Any],
+        follower: Follower,
+        task_of: Callable[[Part, Mapping[str, Store]], Task],
+    ) -> None:
+        self._plan = plan
+        self._follower = follower
+        self._task_of = task_of
+        self.tasks: dict[TaskId, OpenTask] = {}
+        """Those that are open."""
+        self._opening: dict[TaskId, _Opening] = {}
+        self.is_joined = False
+        self.losses = 0
+        """How often tasks were taken away."""
+        self._rests = False
+        self._consumer = Consumer(
+            {
+                **properties,
+                "group.id": plan.group,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                "partition.assignment.strategy": "cooperative-sticky",
+                "enable.partition.eof": True,
+                "error_cb": self._on_error,
+                "stats_cb": client_reports("consumer"),
+            }
+        )
+        self._fatal: KafkaError | None = None
+        self._complaints = Complaints("streams")
+        self._leads = {topic: part.lead for part in plan.parts for topic in part.sources}
+        leads = sorted(set(self._leads.values()))
+        self._consumer.subscribe(leads, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
+
+    @property
+    def opening(self) -> list[TaskId]:
+        return list(self._opening)
+
+    @property
+    def group(self) -> Any:
+        """Who this worker is in its group, for transactions."""
+        return self._consumer.consumer_group_metadata()
+
+    def advance(self) -> None:
+        """Tasks go on opening. What hinders one is raised: TopologyError, OSError, KafkaException."""
+        for id_, opening in list(self._opening.items()):
+            if opening.committed is None and not self._ask_for(id_, opening):
+                continue
+            if all(one.done() for one in opening.stores.values()):
+                self._open(id_, opening)
+
+    def fetch(self, limits: RoundLimits, patience: float) -> list[Message]:
+        """Records for a round, those of open tasks: as soon as one is there, and what comes within the linger."""
+        self._wake()
+        first = self._consumer.poll(patience if not self._opening else min(patience, limits.linger_seconds))
+        if first is None:
+            return []
+        messages, size = [first], len(first)
+        until = time.monotonic() + limits.linger_seconds
+        while (room := limits.records - len(messages)) > 0 and size < limits.size:
+            some = min(room, (limits.size - size) // (size // len(messages) + 1) + 1)
+            found = self._consumer.consume(some, timeout=max(until - time.monotonic(), 0))
+            messages += found
+            size += sum(map(len, found))
+            if len(found) < some:
+                break
+        return [message for message in messages if self._is_record(message)]
+
+    def keep_alive(self) -> None:
+        """Serves the group while no records are wanted."""
+        if not self._rests:
+            self._rests = True
+            self._consumer.pause(self._consumer.assignment())
+        message = self._consumer.poll(0)
+        if message is not None and message.error() is None:
+            self.reopen()  # it came past the pause, and nobody would see it again
+
+    def reopen(self) -> None:
+        """All tasks begin again where the last committed round ended."""
+        for id_ in list(self.tasks):
+            self._close(id_)
+            self._opening[id_] = _Opening(time.monotonic())
+        for id_, opening in self._opening.items():
+            _close_all(opening)
+            self._opening[id_] = _Opening(opening.since)
+        self.losses += 1
+
+    def lag(self) -> int:
+        """Records that are there and not read yet, as far as the client knows."""
+        lag = 0
+        for place in self._consumer.position(self._consumer.assignment()):
+            _, high = self._consumer.get_watermark_offsets(place, cached=True)
+            lag += max(high - max(place.offset, 0), 0) if high >= 0 else 0
+        return lag
+
+    def close(self) -> None:
+        """Leaves the group."""
+        self._consumer.close()
+        for id_ in [*self.tasks, *self._opening]:
+            self._drop(id_)
+
+    def task_of(self, message: Message) -> TaskId:
+        """Whose record it is."""
+        topic = message.topic() or ""
+        return TaskId(self._leads[topic], message.partition() or 0)
+
+    def _ask_for(self, id_: TaskId, opening: _Opening) -> bool:
+        try:
+            opening.committed = self._consumer.committed(self._partitions(id_), timeout=COMMITTED_SECONDS)
+        except KafkaException as error:
+            if error.args[0].fatal():
+                raise
+            return False
+        for store in self._plan.led_by(id_.lead).stores:
+            opening.stores[store] = self._follower.ask_for(StorePlace(store, id_.partition))
+        return True
+
+    def _open(self, id_: TaskId, opening: _Opening) -> None:
+        part = self._plan.led_by(id_.lead)
+        stores = {name: one.result() for name, one in opening.stores.items()}
+        assert opening.committed is not None
+        del self._opening[id_]
+        self.tasks[id_] = task = OpenTask(id_, part, self._task_of(part, stores), stores)
+        if part.tables != part.sources.keys():
+            task.waits_for_tables = set(part.tables)
+        self._consumer.incremental_unassign(self._partitions(id_))
+        self._consumer.incremental_assign(opening.committed)
+        self._consumer.resume(opening.committed)
+        if task.waits_for_tables:
+            self._consumer.pause(self._partitions(id_, without=part.tables))
+        metrics.stream_restore_seconds.labels(self._plan.name).observe(time.monotonic() - opening.since)
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return self.task_of(message) in self.tasks
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._at_end(message)
+        elif error.code() not in PATIENT_CODES:
+            self._on_error(error)
+        if self._fatal is not None:
+            raise KafkaException(self._fatal)
+        return False
+
+    def _at_end(self, message: Message) -> None:
+        task = self.tasks.get(self.task_of(message))
+        if task is None or not task.waits_for_tables:
+            return
+        task.waits_for_tables.discard(message.topic() or "")
+        if not task.waits_for_tables:
+            self._consumer.resume(self._partitions(task.id))
+
+    def _wake(self) -> None:
+        if self._rests:
+            self._rests = False
+            for task in self.tasks.values():
+                without = task.part.sources.keys() - task.part.tables if task.waits_for_tables else frozenset()
+                self._consumer.resume(self._partitions(task.id, without=without))
+
+    def _partitions(self, id_: TaskId, without: Set[str] = frozenset()) -> list[TopicPartition]:
+        topics = self._plan.led_by(id_.lead).sources.keys() - without
+        return [TopicPartition(topic, id_.partition) for topic in sorted(topics)]
+
+    def _on_assign(self, consumer: Consumer, leads: list[TopicPartition]) -> None:
+        metrics.rebalances.labels("assigned").inc()
+        self.is_joined = True
+        for lead in leads:
+            id_ = TaskId(lead.topic, lead.partition)
+            partitions = self._partitions(id_)
+            consumer.incremental_assign(partitions)
+            consumer.pause(partitions)
+            self._opening[id_] = _Opening(time.monotonic())
+
+    def _on_revoke(self, consumer: Consumer, leads: list[TopicPartition]) -> None:
+        metrics.rebalances.labels("revoked").inc()
+        self.losses += 1
+        for lead in leads:
+            id_ = TaskId(lead.topic, lead.partition)
+            self._drop(id_)
+            consumer.incremental_unassign(self._partitions(id_))
+
+    def _drop(self, id_: TaskId) -> None:
+        """It is another's by now."""
+        if id_ in self.tasks:
+            self._close(id_)
+        opening = self._opening.pop(id_, None)
+        if opening is not None:
+            _close_all(opening)
+        for store in self._plan.led_by(id_.lead).stores:
+            self._follower.give_back(StorePlace(store, id_.partition))
+
+    def _close(self, id_: TaskId) -> None:
+        self.tasks.pop(id_).close()
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._complaints(error)
+        if error.fatal():
+            self._fatal = error
+
+
+def _close_all(opening: _Opening) -> None:
+    """Stores that are there, or on their way."""
+    for one in opening.stores.values():
+        if not one.cancel() and one.exception() is None:
+            one.result().close()

@@ -1,0 +1,433 @@
+"""One thread of a topology: reads, has its tasks work, and writes what they did in one transaction with the offsets.
+
+A round
+1. As many records as are there are given to their tasks; hooks are asked; nothing is written.
+2. What operators wrote, what changed in stores (changelogs), dead letters and the offsets go to Kafka in one
+   transaction, all at once. So none is open while something is waited for.
+3. When it is committed, stores on disk get the changes, and audit hears of the records.
+A round that fails at any point never was: its transaction is aborted, tasks begin again where the round before ended,
+after a pause that grows. Where nobody knows whether a commit went through, the new producer's start settles it, and
+what is committed tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from services.sidecar import metrics
+from services.sidecar.auditing import events
+from services.sidecar.auditing.events import AuditType
+from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.delivering.reading import unreadable
+from services.sidecar.delivering.records import Verdict
+from services.sidecar.delivering.settling import DeadLetters
+from services.sidecar.formats.reading import RecordReader
+from services.sidecar.producing.records import Delivered
+from services.sidecar.producing.transactional_client import (
+    Elsewhere,
+    GroupOffsets,
+    Lost,
+    NotWritten,
+    TransactionalClient,
+)
+from services.sidecar.schemas.schema import RegistryUnavailableError
+from services.sidecar.streams.assignment import Assignment, RoundLimits
+from services.sidecar.streams.backend import Backend
+from services.sidecar.streams.following import Follower
+from services.sidecar.streams.operators import Hook
+from services.sidecar.streams.plan import Part, Plan
+from services.sidecar.streams.records import OnError, OperatorError, StreamRecord, TopologyError
+from services.sidecar.streams.rounds import (
+    OpenTask,
+    Outcomes,
+    RoundEntries,
+    TaskId,
+    UnreadableError,
+    by_time,
+    entries_of,
+    keep,
+    not_processed,
+    raw_record,
+    stream_record,
+)
+from services.sidecar.streams.store import Store
+from services.sidecar.streams.task import Encode, Task
+
+IDLE_SECONDS = 0.2
+"""How long a worker without records waits for one; so long it may take until it sees that it shall stop."""
+ASK_SECONDS = 0.05
+"""How often the group is served while the backend is asked."""
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 10.0
+LAG_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class State(Enum):
+    """How a topology, or one worker of it, does."""
+
+    REBALANCING = "rebalancing"
+    RESTORING = "restoring"
+    RUNNING = "running"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker does its work."""
+
+    limits: RoundLimits
+    on_error: OnError
+    on_unreadable: str
+    """dead_letter, skip or stop."""
+    dead_letters: DeadLetters
+    transaction_seconds: float
+    consumer: Mapping[str, Any]
+    producer: Callable[[str], dict[str, Any]]
+    """Properties of a producer with a transactional id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What all workers of a topology share."""
+
+    plan: Plan
+    follower: Follower
+    reader: RecordReader
+    encode: Encode
+    backend: Backend | None
+    audit: AuditTrail
+    loop: asyncio.AbstractEventLoop
+    """Where the backend is asked."""
+
+
+class _HaltError(Exception):
+    """The topology has to stop in front of a record."""
+
+    def __init__(self, id_: TaskId, record: tuple[str, int, int], reason: str) -> None:
+        super().__init__(reason)
+        self.id = id_
+        self.record = record
+
+
+class _GivenUpError(Exception):
+    """A round that shall not be ended: tasks were taken away, or the worker stops."""
+
+
+class Worker:
+    """Use: `start`, `stop`."""
+
+    def __init__(self, tools: Tools, options: WorkerOptions, transactional_id: str) -> None:
+        self._tools = tools
+        self._plan = tools.plan
+        self._options = options
+        self._transactional_id = transactional_id
+        self._stopping = threading.Event()
+        self._assignment: Assignment | None = None
+        self._client: TransactionalClient | None = None
+        self._failure = ""
+        self._is_over = False
+        self._failures = 0
+        self._lag_at = 0.0
+        self.lag = 0
+        self.committed: dict[tuple[str, int], int] = {}
+        """How far its partitions are done, by the last rounds."""
+        self._thread = threading.Thread(target=self._run, name=f"stream {transactional_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def interrupt(self) -> None:
+        """Ends after its round."""
+        self._stopping.set()
+
+    def stop(self, timeout: float) -> None:
+        """Ends after its round; one that does not end in time comes to nothing."""
+        self.interrupt()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        if self._thread.is_alive() and (client := self._client) is not None:
+            client.interrupt()
+            self._thread.join(timeout)
+
+    @property
+    def state(self) -> State:
+        assignment = self._assignment
+        if self._failure:
+            return State.FAILED
+        if self._is_over:
+            return State.STOPPED
+        if assignment is None or not assignment.is_joined:
+            return State.REBALANCING
+        return State.RESTORING if assignment.opening else State.RUNNING
+
+    @property
+    def failure(self) -> str:
+        """Why it is failed; it may still be trying."""
+        return self._failure
+
+    @property
+    def tasks(self) -> list[TaskId]:
+        return [] if self._assignment is None else list(self._assignment.tasks)
+
+    @property
+    def opening(self) -> list[TaskId]:
+        return [] if self._assignment is None else self._assignment.opening
+
+    # on its thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self._work()
+                except (TopologyError, _HaltError) as error:
+                    self._failure = str(error)
+                    log.error("a topology has stopped", topology=self._plan.name, reason=str(error))
+                    return
+                except Exception as error:
+                    self._failed(error)
+                    log.exception("a worker of a topology begins anew", topology=self._plan.name)
+                    self._stopping.wait(self._pause())
+                finally:
+                    self._put_away()
+        finally:
+            self._is_over = True
+
+    def _work(self) -> None:
+        """Until it stops, or the consumer cannot go on."""
+        self._assignment = assignment = Assignment(
+            self._plan, self._options.consumer, self._tools.follower, self._task_of
+        )
+        while not self._stopping.is_set():
+            try:
+                self._turn(assignment)
+            except _GivenUpError:
+                assignment.reopen()
+            except (NotWritten, Elsewhere, Lost, RegistryUnavailableError, sqlite3.Error, OSError) as error:
+                self._begin_again(assignment, error)
+            self._measure(assignment)
+
+    def _turn(self, assignment: Assignment) -> None:
+        assignment.advance()
+        if self._tools.audit.is_full:
+            assignment.keep_alive()
+            self._stopping.wait(ASK_SECONDS)
+            return
+        messages = assignment.fetch(self._options.limits, IDLE_SECONDS)
+        if not messages:
+            return
+        by_task: dict[TaskId, list[Message]] = {}
+        for message in messages:
+            by_task.setdefault(assignment.task_of(message), []).append(message)
+        with metrics.stream_round_seconds.labels(self._plan.name).time():
+            self._round(assignment, {id_: list(by_time(found)) for id_, found in by_task.items()})
+
+    def _round(self, assignment: Assignment, records: Mapping[TaskId, Sequence[Message]]) -> None:
+        tasks = [assignment.tasks[id_] for id_ in records]
+        try:
+            self._commit(assignment, tasks, self._processed(assignment, tasks, records))
+        except _HaltError as halt:
+            _forget(tasks)
+            if before := _before(records, halt):
+                self._round(assignment, before)
+            raise
+        finally:
+            _forget(tasks)
+
+    def _processed(
+        self, assignment: Assignment, tasks: Sequence[OpenTask], records: Mapping[TaskId, Sequence[Message]]
+    ) -> Outcomes:
+        outcomes = Outcomes()
+        for one in tasks:
+            for message in records[one.id]:
+                self._process(one, message, outcomes)
+        for one in tasks:
+            while (asked := one.task.asked()) is not None:
+                self._ask(assignment, one, *asked, outcomes)
+        return outcomes
+
+    def _process(self, one: OpenTask, message: Message, outcomes: Outcomes) -> None:
+        raw = raw_record(message)
+        outcomes.offsets[raw.topic, raw.partition] = raw.offset + 1
+        try:
+            record = stream_record(raw, one.part.sources[raw.topic], self._tools.reader)
+        except UnreadableError as error:
+            if self._options.on_unreadable == "skip":
+                outcomes.skipped += 1
+                return
+            verdict = unreadable(raw, str(error))
+            self._refuse(one, verdict, outcomes, halts=self._options.on_unreadable == "stop")
+            return
+        outcomes.processed.append(raw)
+        try:
+            one.task.process(raw.topic, record)
+        except OperatorError as error:
+            self._raised(one, error, outcomes)
+
+    def _ask(
+        self, assignment: Assignment, one: OpenTask, hook: Hook, records: list[StreamRecord], outcomes: Outcomes
+    ) -> None:
+        if self._tools.backend is None:
+            raise TopologyError(
+                f"Topology {self._plan.name!r} asks the backend, and nobody has said where that is: set backend_url"
+            )
+        asking = asyncio.run_coroutine_threadsafe(self._tools.backend.ask(hook.path, records), self._tools.loop)
+        losses = assignment.losses
+        while True:
+            try:
+                answers = asking.result(ASK_SECONDS)
+                break
+            except concurrent.futures.TimeoutError:
+                assignment.keep_alive()
+            if self._stopping.is_set() or assignment.losses != losses:
+                asking.cancel()
+                raise _GivenUpError
+        for record, answer in zip(records, answers, strict=True):
+            if answer.failed is not None:
+                self._refuse(one, answer.failed, outcomes)
+                continue
+            try:
+                one.task.answered(hook, record, answer.becomes)
+            except OperatorError as error:
+                self._raised(one, error, outcomes)
+
+    def _raised(self, one: OpenTask, error: OperatorError, outcomes: Outcomes) -> None:
+        on_error = self._plan.on_error or self._options.on_error
+        self._refuse(one, not_processed(error), outcomes, halts=on_error is OnError.STOP)
+
+    def _refuse(self, one: OpenTask, verdict: Verdict, outcomes: Outcomes, *, halts: bool = False) -> None:
+        record = verdict.record
+        if halts:
+            reason = verdict.stacktrace.partition("\n")[0]
+            place = (record.topic, record.partition, record.offset)
+            raise _HaltError(
+                one.id, place, f"stopped in front of {record.topic}-{record.partition} offset {record.offset}: {reason}"
+            )
+        outcomes.refused.append(verdict)
+
+    def _commit(self, assignment: Assignment, tasks: Sequence[OpenTask], outcomes: Outcomes) -> None:
+        entries = entries_of(self._plan, tasks, outcomes, self._options.dead_letters)
+        offsets = [TopicPartition(*place, offset) for place, offset in outcomes.offsets.items()]
+        written = self._producer().write(
+            entries.entries, self._options.transaction_seconds, consumed=GroupOffsets(offsets, assignment.group)
+        )
+        keep(tasks, entries, written)
+        self.committed |= outcomes.offsets
+        self._failures, self._failure = 0, ""
+        self._count(tasks, outcomes, entries)
+        self._audit(outcomes, entries, written)
+
+    def _producer(self) -> TransactionalClient:
+        if self._client is None:
+            client = TransactionalClient(self._options.producer(self._transactional_id))
+            try:
+                client.open(self._options.transaction_seconds)
+            except BaseException:
+                client.close()
+                raise
+            self._client = client
+        return self._client
+
+    def _begin_again(self, assignment: Assignment, error: Exception) -> None:
+        """After a round that failed: with a new producer, where the round before ended."""
+        self._failed(error)
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        assignment.reopen()
+        until = time.monotonic() + self._pause()
+        while time.monotonic() < until and not self._stopping.wait(IDLE_SECONDS):
+            assignment.keep_alive()
+
+    def _pause(self) -> float:
+        """Longer with each failure in a row."""
+        longest: float = min(MIN_PAUSE_SECONDS * 2.0 ** min(self._failures, 10), MAX_PAUSE_SECONDS)
+        return longest * random.uniform(0.5, 1)
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error) or type(error).__name__
+        self._failure = f"trying again: {text}"
+        metrics.stream_rounds.labels(self._plan.name, "failed").inc()
+        log.warning("a round of a topology failed", topology=self._plan.name, reason=text, failures=self._failures)
+
+    def _put_away(self) -> None:
+        assignment, self._assignment = self._assignment, None
+        if assignment is not None:
+            assignment.close()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _task_of(self, part: Part, stores: Mapping[str, Store]) -> Task:
+        return Task(part, stores, self._tools.encode)
+
+    def _count(self, tasks: Sequence[OpenTask], outcomes: Outcomes, entries: RoundEntries) -> None:
+        name = self._plan.name
+        metrics.stream_rounds.labels(name, "committed").inc()
+        counted = {
+            "read": len(outcomes.processed),
+            "dead_letter": len(outcomes.refused),
+            "skipped": outcomes.skipped,
+            "written": sum(len(entries.entries[place].records) for place in entries.outputs),
+        }
+        for one in tasks:
+            for reason, count in one.task.drops.items():
+                counted[reason] = counted.get(reason, 0) + count
+        for outcome, count in counted.items():
+            if count:
+                metrics.stream_records.labels(name, outcome).inc(count)
+
+    def _audit(self, outcomes: Outcomes, entries: RoundEntries, written: Sequence[Sequence[Delivered]]) -> None:
+        trail = self._tools.audit
+        if trail.wants(AuditType.STREAMING_CONSUMER):
+            refused = {(one.record.topic, one.record.partition, one.record.offset) for one in outcomes.refused}
+            trail.record(
+                [
+                    events.audit_record(
+                        AuditType.STREAMING_CONSUMER, one.topic, one.partition, one.offset,
+                        key=one.key, ids=events.ids_in(one.headers),
+                    )
+                    for one in outcomes.processed
+                    if (one.topic, one.partition, one.offset) not in refused
+                ]
+            )  # fmt: skip
+            trail.record(events.settled(outcomes.refused, AuditType.STREAMING_CONSUMER))
+        if trail.wants(AuditType.STREAMING_PRODUCER):
+            for place in entries.outputs:
+                entry = entries.entries[place]
+                trail.record(events.produced(entry.topic, entry.records, written[place], AuditType.STREAMING_PRODUCER))
+
+    def _measure(self, assignment: Assignment) -> None:
+        now = time.monotonic()
+        if now - self._lag_at >= LAG_SECONDS:
+            self._lag_at = now
+            self.lag = assignment.lag()
+
+
+def _forget(tasks: Sequence[OpenTask]) -> None:
+    for one in tasks:
+        one.task.end()
+
+
+def _before(records: Mapping[TaskId, Sequence[Message]], halt: _HaltError) -> dict[TaskId, Sequence[Message]]:
+    """All but the record that halts, and what comes after it in its task."""
+    kept: dict[TaskId, Sequence[Message]] = dict(records)
+    mine = list(records[halt.id])
+    places = [(one.topic(), one.partition(), one.offset()) for one in mine]
+    kept[halt.id] = mine[: places.index(halt.record)]
+    return {id_: found for id_, found in kept.items() if found}

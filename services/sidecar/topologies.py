@@ -1,0 +1,90 @@
+"""Puts together the topologies that the settings ask for."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.delivering.settling import DeadLetters
+from services.sidecar.formats.reading import RecordReader
+from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties
+from services.sidecar.producing.serializing import Serializer
+from services.sidecar.settings import SidecarSettings
+from services.sidecar.streams.assignment import RoundLimits
+from services.sidecar.streams.backend import Backend
+from services.sidecar.streams.loading import references
+from services.sidecar.streams.plan import Plan
+from services.sidecar.streams.running import Surroundings
+from services.sidecar.streams.streams import Streams
+from services.sidecar.streams.worker import WorkerOptions
+
+
+def streams(
+    settings: SidecarSettings,
+    reader: RecordReader,
+    serializer: Serializer,
+    audit: AuditTrail,
+    backend: Backend | None,
+) -> Streams:
+    """TopologyError when the settings name one that there is not."""
+    temporary = None
+    if settings.state_dir is None and settings.streams:
+        temporary = tempfile.TemporaryDirectory(prefix="kafka-mesh-streams-")
+    surroundings = Surroundings(
+        application=settings.streams_application_id or settings.service_id,
+        folder=Path(temporary.name) if temporary is not None else (settings.state_dir or Path()) / "streams",
+        threads=settings.streams_threads,
+        sidecar=settings.name,
+        stop_seconds=settings.drain_timeout_ms / 1000,
+        max_store_bytes=settings.streams_max_store_bytes,
+        max_record_bytes=settings.max_record_bytes,
+        keep_ready=settings.streams_standby,
+        replication=settings.streams_replication_factor,
+        properties=client_properties(settings) if settings.streams else {},
+        options=partial(_options, settings),
+        reader=reader,
+        serializer=serializer,
+        backend=backend,
+        audit=audit,
+    )
+    return Streams(references(settings.streams), surroundings, clean_up=settings.streams_clean_up, folder=temporary)
+
+
+def _options(settings: SidecarSettings, plan: Plan) -> WorkerOptions:
+    return WorkerOptions(
+        limits=RoundLimits(
+            settings.streams_round_records, settings.streams_round_bytes, settings.streams_linger_ms / 1000
+        ),
+        on_error=settings.streams_on_error,
+        on_unreadable=settings.streams_on_unreadable,
+        dead_letters=DeadLetters(plan.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""),
+        transaction_seconds=settings.streams_transaction_timeout_ms / 1000,
+        consumer=_consumer_properties(settings),
+        producer=partial(_producer_properties, settings),
+    )
+
+
+def _consumer_properties(settings: SidecarSettings) -> dict[str, Any]:
+    return {
+        **consumer_properties(settings),
+        "auto.offset.reset": settings.streams_auto_offset_reset,
+        "max.poll.interval.ms": max(settings.streams_max_poll_ms, settings.session_timeout_ms),
+        "queued.max.messages.kbytes": max(settings.streams_round_bytes // 1024, 1),
+        "fetch.max.bytes": max(settings.streams_round_bytes, settings.max_record_bytes),
+        "max.partition.fetch.bytes": max(settings.streams_round_bytes, settings.max_record_bytes),
+    }
+
+
+def _producer_properties(settings: SidecarSettings, transactional_id: str) -> dict[str, Any]:
+    milliseconds = settings.streams_transaction_timeout_ms
+    return {
+        **transaction_properties(settings, transactional_id),
+        "transaction.timeout.ms": milliseconds,
+        "message.timeout.ms": milliseconds,
+        # a round is written at once: all of it has to find room
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1024 * 1024,
+    }
