@@ -20,7 +20,7 @@ class DeadLetterSettings(BaseModel):
     """Where the original's sidecars tell each other what to replay: commands that are written there are jobs here, and
     calls in the original's shape write there; empty: nowhere."""
     dead_letter_controller_group: str = Field(default="", pattern=r"^([A-Za-z0-9._-]{1,200})?$")
-    """Of whoever reads that topic; empty for `<reactive_group>-replaystream`. Each command is carried out by one of those who share it."""
+    """Of those who read that topic, one of whom carries out each command; empty for `<reactive_group>-replaystream`."""
 
     @model_validator(mode="after")
     def _controller_is_a_topic(self) -> "DeadLetterSettings":

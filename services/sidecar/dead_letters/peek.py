@@ -1,0 +1,104 @@
+"""Looks at dead letters, and changes nothing: no group, no commit."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from services.sidecar.consuming.partition_reader import PartitionReader
+from services.sidecar.consuming.records import Position
+from services.sidecar.dead_letters.record import Origin
+from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.records import Deliverable, RawRecord, Verdict
+
+MAX_PEEKS = 2
+"""At a time; each is a client of its own, and a thread."""
+READ_SECONDS = 5.0
+"""How long Kafka may be silent."""
+MAX_BYTES = 1024 * 1024
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedRecord:
+    """A dead letter, and what it says of itself."""
+
+    record: RawRecord
+    origin: Origin
+    shown: Deliverable | None
+    """In the formats of the reactive consumer; None if it does not fit them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCount:
+    """What is in one partition of dead letters."""
+
+    partition: int
+    first: int
+    next: int
+
+
+class Peek:
+    """One for a sidecar."""
+
+    def __init__(self, properties: Mapping[str, Any], shower: RecordShower) -> None:
+        self._properties = properties
+        self._shower = shower
+        self._turns = asyncio.Semaphore(MAX_PEEKS)
+
+    async def counts(self, topics: list[str]) -> dict[str, list[PartitionCount]]:
+        """Of each topic that is there. Fault when Kafka does not say."""
+
+        def count(reader: PartitionReader) -> dict[str, list[PartitionCount]]:
+            return {
+                topic: [PartitionCount(one.partition, *reader.bounds(one)) for one in reader.partitions(topic)]
+                for topic in topics
+            }
+
+        return await self._with_reader(count)
+
+    async def records(
+        self, topic: str, partition: int | None, offset: int | None, max_records: int
+    ) -> list[PeekedRecord]:
+        """From an offset on, or from the first there is. Fault when there is no such topic."""
+
+        def read(reader: PartitionReader) -> list[RawRecord]:
+            there = [one for one in reader.partitions(topic) if partition in (None, one.partition)]
+            bounds = {one: reader.bounds(one) for one in there}
+            starts = [Position(one, max(first, offset or 0)) for one, (first, end) in bounds.items() if first < end]
+            return _read(reader, starts, max_records)
+
+        records = await self._with_reader(read)
+        shown = await asyncio.to_thread(self._shower.shown, records)
+        return [
+            PeekedRecord(record, Origin.of(record.headers), None if isinstance(one, Verdict) else one)
+            for record, one in zip(records, shown, strict=True)
+        ]
+
+    async def _with_reader(self, work: Callable[[PartitionReader], T]) -> T:
+        def done() -> T:
+            reader = PartitionReader(self._properties)
+            try:
+                return work(reader)
+            finally:
+                reader.close()
+
+        async with self._turns:
+            return await asyncio.to_thread(done)
+
+
+def _read(reader: PartitionReader, starts: list[Position], max_records: int) -> list[RawRecord]:
+    """Up to so many, within a bound of bytes, or up to the end of all partitions."""
+    found: list[RawRecord] = []
+    left = {one.partition for one in starts}
+    room = MAX_BYTES
+    if left:
+        reader.start(starts)
+    while left and room > 0 and len(found) < max_records:
+        fetched = reader.read(max_records - len(found), room, READ_SECONDS)
+        if not fetched.records and not fetched.ends:
+            break
+        found += fetched.records
+        room -= sum(len(one.key or b"") + len(one.value or b"") for one in fetched.records)
+        left -= fetched.ends.keys()
+    return sorted(found, key=lambda one: (one.partition, one.offset))

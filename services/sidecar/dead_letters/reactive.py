@@ -1,0 +1,147 @@
+"""One batch of dead letters goes to the backend again, as a caller asks for it.
+
+The group only keeps how far that is: nobody joins it. What fails again is a dead letter again, behind the others; or is
+left, when it was its last chance. What the backend could not be asked about in time stays where it is.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeVar
+
+import structlog
+
+from services.sidecar.auditing.events import settled
+from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.consuming.partition_reader import PartitionReader
+from services.sidecar.consuming.records import Commit, Partition, Position
+from services.sidecar.dead_letters.record import dead_letter
+from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement
+from services.sidecar.faults import Fault, FaultKind
+
+Deliver = Callable[[Sequence[RawRecord], str], Awaitable[Settlement]]
+Write = Callable[[Sequence[ReplyRecord]], Awaitable[None]]
+"""Returns when Kafka has them."""
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What became of it."""
+
+    records: int
+    rolled_back: bool = False
+    last: Position | None = None
+    """Its last record; of one that was rolled back, the first of that partition."""
+
+
+class ReactiveReplay:
+    """One for a sidecar; a batch at a time."""
+
+    def __init__(
+        self,
+        properties: dict[str, Any],
+        deliver: Deliver,
+        write: Write,
+        audit: AuditTrail,
+        extension: str,
+        *,
+        max_records: int,
+        max_bytes: int,
+    ) -> None:
+        self._properties = properties
+        self._deliver = deliver
+        self._write = write
+        self._audit = audit
+        self._extension = extension
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._turn = asyncio.Lock()
+
+    async def batch(
+        self, group: str, topics: Sequence[str], *, wait: float, patience: float, keeps_failures: bool
+    ) -> Batch:
+        """Waits `wait` seconds for records, and `patience` for the backend. Fault when Kafka does not take part."""
+        async with self._turn:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="dead-letters")
+            try:
+                reader = await _run(thread, lambda: PartitionReader(self._properties, group))
+                try:
+                    records = await _run(thread, lambda: self._next(reader, topics, wait))
+                    if not records:
+                        return Batch(0)
+                    return await self._give(reader, thread, group, records, patience, keeps_failures=keeps_failures)
+                finally:
+                    thread.submit(reader.close)
+            finally:
+                thread.shutdown(wait=False)
+
+    def _next(self, reader: PartitionReader, topics: Sequence[str], wait: float) -> list[RawRecord]:
+        """What comes after the group's last commit. Blocks."""
+        there: list[Partition] = []
+        for topic in topics:
+            try:
+                there += reader.partitions(topic)
+            except Fault as fault:
+                if fault.kind is not FaultKind.TOPIC_NOT_FOUND:
+                    raise  # a topic without dead letters need not be there
+        if not there:
+            return []
+        committed = reader.committed(there)
+        bounds = {one: reader.bounds(one) for one in there}
+        places = [
+            Position(one, max(committed[one].offset if one in committed else first, first))
+            for one, (first, _) in bounds.items()
+        ]
+        reader.commit(Commit(one.partition, one.offset) for one in places)  # refused now rather than after all is done
+        reader.start(places)
+        left = {one.partition for one in places}
+        while left:
+            fetched = reader.read(self._max_records, self._max_bytes, wait)
+            if fetched.records or not fetched.ends:
+                return fetched.records
+            left -= fetched.ends.keys()
+        return []
+
+    async def _give(
+        self,
+        reader: PartitionReader,
+        thread: ThreadPoolExecutor,
+        group: str,
+        records: list[RawRecord],
+        patience: float,
+        *,
+        keeps_failures: bool,
+    ) -> Batch:
+        ordered = sorted(records, key=lambda one: (one.topic, one.partition))
+        parts = [list(part) for _, part in groupby(ordered, key=lambda one: (one.topic, one.partition))]
+        first_of_last = next(
+            one for one in records if (one.topic, one.partition) == (records[-1].topic, records[-1].partition)
+        )
+        try:
+            async with asyncio.timeout(patience):
+                settlements = await asyncio.gather(*(self._deliver(part, "") for part in parts))
+        except TimeoutError:
+            return Batch(len(records), rolled_back=True, last=_position(first_of_last))
+        verdicts = [verdict for settlement in settlements for verdict in settlement.verdicts]
+        writes = [reply for settlement in settlements for reply in settlement.replies]
+        if keeps_failures:
+            failures = (one for one in verdicts if one.outcome is Outcome.DEAD_LETTER)
+            writes += [dead_letter(one, group, self._extension) for one in failures]
+        await self._write(writes)
+        commits = [Commit(Partition(part[-1].topic, part[-1].partition), part[-1].offset + 1) for part in parts]
+        await _run(thread, lambda: reader.commit(commits))
+        self._audit.record(settled(verdicts))
+        return Batch(len(records), last=_position(records[-1]))
+
+
+def _position(record: RawRecord) -> Position:
+    return Position(Partition(record.topic, record.partition), record.offset)
+
+
+async def _run(thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(thread, work)
