@@ -19,6 +19,7 @@ PORT_VARIABLES = (
     "GATEWAY_METRICS_PORT",
     "SIDECAR_PORT",
 )
+KAFKA_JVM = "-Xmx384m -Xms256m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # starts soonest, leaves the cores to others
 UP_TIMEOUT_S = 900.0
 COMMAND_TIMEOUT_S = 120.0
 
@@ -38,7 +39,7 @@ class Project:
     def on_free_ports(cls, environment: dict[str, str], name: str) -> Project:
         ports = dict(zip(PORT_VARIABLES, _free_ports(len(PORT_VARIABLES)), strict=True))
         files = "docker-compose.yml:tests/compose/compose.override.yaml"
-        settings = {"COMPOSE_PROJECT_NAME": name, "COMPOSE_FILE": files, "KAFKA_HEAP": "-Xmx384m -Xms256m"}
+        settings = {"COMPOSE_PROJECT_NAME": name, "COMPOSE_FILE": files, "KAFKA_HEAP": KAFKA_JVM}
         return cls({**environment, **settings, **{key: str(port) for key, port in ports.items()}}, ports)
 
     def up(self, *options: str) -> None:
