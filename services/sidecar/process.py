@@ -41,6 +41,7 @@ from services.sidecar.production import Production
 from services.sidecar.schema_registry import schema_formats
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile
+from services.sidecar.topologies import streams
 
 READINESS_SECONDS = 5.0
 """How often the readiness of the process is looked at again."""
@@ -80,6 +81,8 @@ class Sidecar:
         self._instances = self._continuity.instances
         self.health.add("instances", self._continuity.fault)
         self.health.add("audit", self._audit.fault)
+        self._streams = streams(settings, RecordReader(schemas), self._serializer, self._audit, backend=None)
+        self.health.add("streams", self._streams.fault)
         modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
         self._administration = Administration(
             settings, self._instances, self._continuity.orders, modules, self._information, shut_down
@@ -92,6 +95,7 @@ class Sidecar:
         """Serves; returns when connections are accepted. Instances that were here before are here again by then."""
         self._audit.start()
         await self._continuity.restore()
+        await self._streams.start()
         self._background = [
             *self._continuity.tasks(),
             *self._entrance.tasks(),
@@ -110,7 +114,8 @@ class Sidecar:
         self._production.interrupt()
         for server, _ in self._servers:
             server.should_exit = True
-        await asyncio.wait(self._serving, timeout=drain_until - time.monotonic())
+        await self._streams.stop()
+        await asyncio.wait(self._serving, timeout=max(drain_until - time.monotonic(), 0))
         await self._production.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
         await asyncio.gather(*self._serving)
         for task in self._background:
