@@ -23,6 +23,7 @@ from services.sidecar.dead_letters.settings import DeadLetterSettings
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
+from services.sidecar.ksqldb.settings import KsqldbSettings
 from services.sidecar.original.translation import original_config
 from services.sidecar.security.trust import TokenIssuer, is_loopback
 from services.sidecar.streams.settings import StreamsSettings
@@ -31,7 +32,7 @@ HTTP_ADDRESS = r"^https?://([^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{
 DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 
 
-class SidecarSettings(AuditSettings, DeadLetterSettings, StreamsSettings, ServiceSettings, service="sidecar"):
+class SidecarSettings(AuditSettings, DeadLetterSettings, KsqldbSettings, StreamsSettings, ServiceSettings, service="sidecar"):
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
     name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")

@@ -57,17 +57,21 @@ class AnswerLimits:
 class Asking:
     """Asks for the backend."""
 
-    def __init__(self, client: KsqldbClient, limits: AnswerLimits) -> None:
+    def __init__(self, client: KsqldbClient | None, limits: AnswerLimits) -> None:
+        """Without a client every query is refused."""
         self._client = client
         self._limits = limits
 
     async def ask(self, query: ActiveQuery) -> list[dict[str, Any]]:
         """The rows, each by its columns' names. Fault, with the server's reason."""
+        if self._client is None:
+            raise _failed("no ksqlDB server can be asked; set ksqldb_url, and ksqldb_active_enabled")
+        client = self._client
         sql, properties = query.to_send()
         try:
-            async with asyncio.timeout(self._limits.seconds), self._client.query(sql, properties) as stream:
+            async with asyncio.timeout(self._limits.seconds), client.query(sql, properties) as stream:
                 if query.type is QueryType.PUSH and stream.header.query_id:
-                    await self._client.close_query(stream.header.query_id)
+                    await client.close_query(stream.header.query_id)
                 return await self._rows(stream)
         except TimeoutError:
             raise _failed(

@@ -24,6 +24,7 @@ SERVED = (
     "service",
     "kafka-producer",
     "kafka-consumer",
+    "kafka-ksqldb",
     "security",
     "client",
     "health",
@@ -35,7 +36,6 @@ SERVED = (
 BEFORE = "openapi-security"
 TO_COME = {
     "kafka-admin": "is not used: health asks as the producer does",
-    "kafka-ksqldb": "is not used yet: it is for ksqlDB",
     "kafka-streams": "is not used yet: it is for streams",
 }
 """Files of parts that are not served yet, or need no settings of their own, and what is said of them."""

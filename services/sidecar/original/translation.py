@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.sidecar.original import folder
+from services.sidecar.original import folder, ksqldb
 from services.sidecar.original.folder import Folder, OriginalConfigError
 from services.sidecar.original.java_properties import Translation, translate
 from services.sidecar.original.stores import NotPemError, pem_path
@@ -171,13 +171,18 @@ class _Translator:
 
     def _components(self) -> None:
         """What the list of start-up hooks switches on. No list: everything."""
-        hooks = _hooks(self._folder.files["service"])
-        if not hooks:
+        names = {hook.rpartition(".")[2] for hook in _hooks(self._folder.files["service"])}
+        settings, refusals = ksqldb.ksqldb_settings(self._folder, names)
+        self._settings |= settings
+        for name in sorted(self._folder.files[ksqldb.FILE].keys() - ksqldb.NAMES):
+            self._warn(ksqldb.FILE, f"{name} is not known here, and not used")
+        if "ksqldb_ca_location" not in self._native:
+            self._refusals += refusals
+        if not names:
             return
-        names = {hook.rpartition(".")[2] for hook in hooks}
         for hook, setting in SERVED_HOOKS.items():
             self._settings[setting] = hook in names
-        for name in sorted(names - SERVED_HOOKS.keys() - WITHOUT_COUNTERPART):
+        for name in sorted(names - SERVED_HOOKS.keys() - ksqldb.HOOKS - WITHOUT_COUNTERPART):
             self._warn("service", f"start-up hook {name} is not used yet")
 
     def _who_calls(self) -> None:

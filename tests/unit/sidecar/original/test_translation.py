@@ -156,13 +156,11 @@ def test_what_is_to_come_is_said_by_name(read: Read) -> None:
             HOOKS: [f"{MESH}.ReactiveConsumerStartupHook", f"{MESH}.AdminClientStartupHook"],
             "kafka-consumer.topic": "orders",
             "kafka-consumer.deadLetterEnabled": False,
-            "kafka-ksqldb.query": "SELECT 1",
         },
         kafka__streams={"cleanUp": False},
     )
     told = [
         "kafka-streams.yml is not used yet: it is for streams",
-        "values.yml: kafka-ksqldb.query is not used yet: it is for ksqlDB",
         "kafka-consumer.yml: topic is not used yet: it is for the reactive consumer",
         "kafka-consumer.yml: deadLetterEnabled is not used yet: it is for dead letters",
         "service.yml: start-up hook ReactiveConsumerStartupHook is not used yet",
