@@ -37,11 +37,15 @@ class Member:
         )
         call = self._world.replays.FollowReplays(request)
         try:
-            followers = self._world.control.replay_followers
-            await until(lambda: self.name in {each.member for each in followers.candidates()}, f"{self.name} is there")
+            await until(lambda: self._is_there, f"{self.name} is there")
             yield Given(call)
         finally:
             call.cancel()
+            await until(lambda: not self._is_there, f"{self.name} is gone")
+
+    @property
+    def _is_there(self) -> bool:
+        return self.name in {each.member for each in self._world.control.replay_followers.candidates()}
 
     async def reports(
         self, replay: replays.Replay, state: replays.ReplayState.ValueType, *partitions: replays.ReplayPartition,

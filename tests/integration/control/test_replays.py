@@ -53,6 +53,15 @@ async def told(world: World, replay: replays.Replay) -> list[str]:
     return [sentence.replace(short, "R") for entry in response.entries for sentence in entry.changes]
 
 
+async def is_written(world: World, replay: replays.Replay) -> None:
+    """How far it is, is in the log."""
+
+    async def has_progressed() -> bool:
+        return (await world.history(stream=replay.name))[0].HasField("replay_progressed")
+
+    await until(has_progressed, "how far it is, is in the log")
+
+
 async def test_a_replay_is_carried_out_by_a_member_that_is_there_and_every_decision_is_an_event(
     world: World, s1: Member, database: str
 ) -> None:
@@ -63,6 +72,7 @@ async def test_a_replay_is_carried_out_by_a_member_that_is_there_and_every_decis
         assert told_to_do.spec.backend.group == f"replay-{replay.name.removeprefix('replays/')}"
         assert (told_to_do.actor, told_to_do.reason) == ("ada", "the tax was wrong")
         await s1.reports(replay, RUNNING, part(0))
+        await is_written(world, replay)
         await s1.reports(replay, RUNNING, part(700, 690))
         shown = await replay_now(world, replay)
         assert [(each.position, each.records) for each in shown.partitions] == [(700, 690)]
@@ -153,11 +163,7 @@ async def test_a_control_that_starts_anew_knows_everything(world: World, s1: Mem
         replay = await start(world, to_backend())
         await given.next()
         await s1.reports(replay, RUNNING, part(300, 300))
-
-        async def is_written() -> bool:
-            return (await world.history(stream=replay.name))[0].HasField("replay_progressed")
-
-        await until(is_written, "how far it is, is in the log")
+        await is_written(world, replay)
     pending = await start(world, to_backend("returns"))
     await world.stop()
     await world.start()
