@@ -24,11 +24,22 @@ MAX_PAUSE_SECONDS = 10.0
 log = structlog.get_logger(__name__)
 
 
+class NotSettledError(Exception):
+    """What came of a batch could not be written, and none of it was: the batch has to be delivered again."""
+
+
 class Settler(Protocol):
     """Makes settlements durable."""
 
-    async def settle(self, settlement: Settlement) -> None:
-        """Returns when its dead letters and replies are in Kafka."""
+    @property
+    def problem(self) -> str:
+        """What hinders it; empty if nothing does."""
+
+    async def settle(self, settlement: Settlement, next_offset: int) -> None:
+        """Returns when its dead letters and replies are in Kafka; its partition goes on at `next_offset`.
+
+        NotSettledError when they will not be.
+        """
 
 
 class DeadLetters:
@@ -79,7 +90,8 @@ class PlainSettler:
         """Why something is not written yet; empty when nothing waits."""
         return "; ".join(f"records for {topic} are not written yet: {why}" for topic, why in self._refused.items())
 
-    async def settle(self, settlement: Settlement) -> None:
+    async def settle(self, settlement: Settlement, next_offset: int = 0) -> None:
+        """Whoever calls commits."""
         by_topic = written_by(settlement, self._dead_letters)
         if by_topic:
             await asyncio.gather(*(self._write(topic, records) for topic, records in by_topic.items()))

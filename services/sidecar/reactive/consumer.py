@@ -25,9 +25,20 @@ from confluent_kafka import KafkaException, TopicPartition
 from services.sidecar import metrics
 from services.sidecar.consuming.membership import Membership
 from services.sidecar.consuming.partition_reader import raw_record
-from services.sidecar.consuming.records import Commit, InstanceOptions, Partition
+from services.sidecar.consuming.progress import Progress
+from services.sidecar.consuming.records import (
+    Commit,
+    InstanceOptions,
+    Interest,
+    Partition,
+    PartitionStatus,
+    Position,
+    Seek,
+)
+from services.sidecar.consuming.seeking import positions_of
+from services.sidecar.consuming.whereabouts import Whereabouts
 from services.sidecar.delivering.records import RawRecord
-from services.sidecar.faults import Fault
+from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.lanes import size_of
 from services.sidecar.reactive.room import Room
 
@@ -37,6 +48,10 @@ MAX_FETCHED = 500
 """Records that one turn takes from the client."""
 GRACE_SECONDS = 5.0
 """What a call may take beyond its own bound."""
+SEEK_SECONDS = 5.0
+"""How long a partition may take until it can be sought."""
+ASK_SECONDS = 20.0
+"""Bound of a call that asks Kafka several questions."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -54,7 +69,7 @@ class Listener(Protocol):
 
     def lost(self, partitions: set[Partition]) -> None: ...
 
-    def committed(self, commits: list[Commit]) -> None:
+    def commit_ended(self, commits: list[Commit]) -> None:
         """A commit has ended; these offsets are Kafka's."""
 
     def broke(self, reason: str) -> None:
@@ -75,6 +90,10 @@ class PollingConsumer:
         # SimpleQueue has no bound of its own: those who call wait for their answers, and they are few
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[Membership], Any]]] = queue.SimpleQueue()
         self._membership: Membership | None = None
+        self._whereabouts: Whereabouts | None = None
+        self.progress = Progress()
+        """How far it is: what counts as given is what is settled."""
+        self._fetched: dict[Partition, int] = {}
         self._is_ending = False
         self._turned_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"reactive-{name}", daemon=True)
@@ -89,6 +108,7 @@ class PollingConsumer:
             on_revoked=self._on_revoked,
             on_lost=self._on_lost,
         )
+        self._whereabouts = Whereabouts(self._membership, self.progress)
         self._thread.start()
 
     @property
@@ -100,11 +120,53 @@ class PollingConsumer:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    async def call(self, function: Callable[[Membership], T], timeout: float = GRACE_SECONDS) -> T:
-        """The result of a function of the client, run on the thread. TimeoutError: it may still run."""
-        if not self._thread.is_alive() or self._is_ending:
-            raise RuntimeError("the consumer is closed")
-        return await self._called(function, timeout)
+    @property
+    def is_joined(self) -> bool:
+        """Whether its group knows it, be it that it has no partition there."""
+        if self._membership is None or self._is_ending:
+            return False
+        return self._membership.assigned_at is not None or bool(self._membership.client.memberid())
+
+    async def follow(self, interest: Interest) -> None:
+        """From now on reads this, and nothing else. Fault when the client does not take it."""
+        await self._call(lambda membership: membership.follow(interest))
+
+    async def rest(self) -> None:
+        """Nothing more comes until it wakes."""
+
+        def run(membership: Membership) -> None:
+            with self._lock:
+                membership.rest()
+
+        await self._call(run)
+
+    async def wake(self) -> None:
+        """Goes on, but for partitions whose share is full."""
+        await self._call(self._wake)
+
+    async def seek(self, seeks: list[Seek]) -> list[Position]:
+        """These partitions go on there, which is committed, too. `Listener.assigned` hears of them as of new ones.
+
+        The loop has forgotten them before. Fault when one of them cannot be sought.
+        """
+        return await self._call(lambda membership: self._sought(membership, seeks), ASK_SECONDS)
+
+    async def status(self) -> tuple[tuple[PartitionStatus, ...], str]:
+        """Where it is in each partition, and what hinders it."""
+
+        def run(membership: Membership) -> tuple[tuple[PartitionStatus, ...], str]:
+            assert self._whereabouts is not None
+            return self._whereabouts.look(), membership.problem
+
+        return await self._call(run)
+
+    async def committed(self, partitions: list[Partition]) -> list[Commit]:
+        """What the group committed; partitions without a commit are left out."""
+        return await self._call(lambda membership: membership.committed(partitions, GRACE_SECONDS), ASK_SECONDS)
+
+    async def commit_now(self, offsets: Mapping[Partition, int]) -> None:
+        """Returns when they are committed. Fault when Kafka refuses."""
+        await self._call(lambda membership: membership.commit(_positions(offsets), wait=True), ASK_SECONDS)
 
     def freed(self, partition: Partition, records: int, size: int) -> None:
         """The loop holds so much less of a partition."""
@@ -114,36 +176,20 @@ class PollingConsumer:
         self._count()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Hands a commit over; `Listener.committed` hears how it ended."""
+        """Hands a commit over; `Listener.commit_ended` hears how it ended."""
         if self._membership is None or self._is_ending:
             return
         try:
             self._membership.client.commit(offsets=_positions(offsets), asynchronous=True)
         except KafkaException as error:
             log.debug("a commit was not taken", error=str(error))
-            self._listener.committed([])
+            self._listener.commit_ended([])
 
     def group_metadata(self) -> Any:
         """Who it is in its group, for a transaction that commits its offsets."""
         if self._membership is None or self._is_ending:
             raise RuntimeError("the consumer is closed")
         return self._membership.client.consumer_group_metadata()
-
-    def rest(self, membership: Membership) -> None:
-        """On the thread: nothing more comes until it wakes."""
-        with self._lock:
-            membership.rest()
-
-    def wake(self, membership: Membership) -> None:
-        """On the thread: goes on, but for partitions whose share is full."""
-        with self._lock:
-            membership.wake()
-            self._pause(membership, self._room.resting)
-
-    def begin_anew(self, partitions: set[Partition]) -> None:
-        """On the thread: nothing is held any more of these, which go on elsewhere."""
-        with self._lock:
-            self._room.open(partitions)
 
     async def close(self, timeout: float) -> None:
         """Leaves the group, with `Listener.finish` for what it has. After `timeout` goes on without waiting."""
@@ -155,6 +201,18 @@ class PollingConsumer:
             await closed
         except (TimeoutError, KafkaException, RuntimeError) as problem:
             log.warning("the reactive consumer did not close cleanly", reason=str(problem) or "not in time")
+
+    async def _call(self, function: Callable[[Membership], T], timeout: float = GRACE_SECONDS) -> T:
+        """The result of a function of the client, run on the thread. Fault when it is not there, or too busy."""
+        if not self._thread.is_alive() or self._is_ending:
+            raise Fault(FaultKind.CONSUMER_INSTANCE_BUSY, "the reactive consumer is not connected now; try again later")
+        try:
+            return await self._called(function, timeout)
+        except TimeoutError:
+            raise Fault(
+                FaultKind.CONSUMER_INSTANCE_BUSY,
+                f"the reactive consumer did not do it within {timeout:g} s, and may still do it",
+            ) from None
 
     def _called(self, function: Callable[[Membership], T], timeout: float) -> Awaitable[T]:
         future: Future[T] = Future()
@@ -205,6 +263,7 @@ class PollingConsumer:
             return
         messages = [first, *membership.consume(MAX_FETCHED - 1, 0)]
         records = [raw_record(message) for message in messages]
+        self._fetched.update((Partition(one.topic, one.partition), one.offset + 1) for one in records)
         self._take_in(membership, records)
         self._tell(self._listener.arrived, records)
 
@@ -232,10 +291,59 @@ class PollingConsumer:
             except KafkaException as error:
                 log.debug("partitions cannot be resumed", error=str(error))  # they went meanwhile
 
-    def _on_assigned(self, partitions: set[Partition]) -> None:
+    def _wake(self, membership: Membership) -> None:
+        with self._lock:
+            membership.wake()
+            self._pause(membership, self._room.resting)
+
+    def _sought(self, membership: Membership, seeks: list[Seek]) -> list[Position]:
+        positions = positions_of(seeks, membership.client)
+        moved = {one.partition for one in positions}
+        rested = membership.rests
+        membership.wake()  # a partition that rests would go on where it was
+        if membership.has_fresh(moved):
+            membership.begin(positions, self._fetched)
+        else:
+            for position in positions:
+                self._seek(membership, position)
+        self._begin(moved)
+        self._fetched.update((one.partition, one.offset) for one in positions)
+        self.progress.given.update((one.partition, one.offset) for one in positions)
+        with self._lock:
+            if rested:
+                membership.rest()
+            else:
+                self._resume(membership, list(moved))
+                self._pause(membership, self._room.resting)
+        membership.commit(_positions({one.partition: one.offset for one in positions}), wait=True)
+        return positions
+
+    def _seek(self, membership: Membership, position: Position) -> None:
+        until = time.monotonic() + SEEK_SECONDS
+        while not membership.seek(position):
+            if time.monotonic() > until:
+                raise Fault(
+                    FaultKind.ILLEGAL_CONSUMER_STATE,
+                    f"Partition {position.partition} cannot be sought yet; seek again later",
+                )
+            self._fetch(membership)
+
+    def _begin(self, partitions: set[Partition]) -> None:
+        """They come, or begin elsewhere."""
         with self._lock:
             self._room.open(partitions)
+        self._forget(partitions)
         self._tell(self._listener.assigned, partitions)
+
+    def _forget(self, partitions: set[Partition]) -> None:
+        self.progress.forget(partitions)
+        for partition in partitions:
+            self._fetched.pop(partition, None)
+        if self._whereabouts is not None:
+            self._whereabouts.changed()
+
+    def _on_assigned(self, partitions: set[Partition]) -> None:
+        self._begin(partitions)
 
     def _on_revoked(self, partitions: set[Partition]) -> None:
         finishing = asyncio.run_coroutine_threadsafe(self._finish(partitions), self._loop)
@@ -247,6 +355,7 @@ class PollingConsumer:
             offsets = {}
         with self._lock:
             self._room.close(partitions)
+        self._forget(partitions)
         if offsets and self._membership is not None:
             try:
                 self._membership.commit(_positions(offsets), wait=True)
@@ -256,11 +365,13 @@ class PollingConsumer:
     def _on_lost(self, partitions: set[Partition]) -> None:
         with self._lock:
             self._room.close(partitions)
+        self._forget(partitions)
         log.warning("partitions were lost: another member has them already", partitions=sorted(map(str, partitions)))
         self._tell(self._listener.lost, partitions)
 
     def _on_committed(self, commits: list[Commit]) -> None:
-        self._tell(self._listener.committed, commits)
+        self.progress.commits(commits)
+        self._tell(self._listener.commit_ended, commits)
 
     async def _finish(self, partitions: set[Partition]) -> Mapping[Partition, int]:
         return await self._listener.finish(partitions)

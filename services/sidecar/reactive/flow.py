@@ -19,8 +19,9 @@ from services.sidecar.reactive.lanes import BatchLimits, Lane, PartitionLanes, h
 
 log = structlog.get_logger(__name__)
 
-Carry = Callable[[Partition, list[RawRecord]], Awaitable[None]]
-"""Returns when all that became of a batch is in Kafka. Raises nothing but its cancellation."""
+Carry = Callable[[Partition, list[RawRecord]], Awaitable[int]]
+"""Returns when what became of a batch is in Kafka, or of its first so many records: the others come again at once.
+Raises nothing but its cancellation."""
 Freed = Callable[[Partition, int, int], None]
 """So many records and bytes of a partition are held no more."""
 Settled = Callable[[Partition, int | None, int], None]
@@ -147,18 +148,21 @@ class Flow:
                 await self._linger(lane)
                 if not self._may_begin(held):
                     break
-                await self._through(held.lanes, lane.take(self._limits))
+                await self._through(held.lanes, lane)
         finally:
             lane.is_out = False
             if self._held.get(held.lanes.partition) is held:
                 self._begin_all(held)
 
-    async def _through(self, lanes: PartitionLanes, records: list[RawRecord]) -> None:
+    async def _through(self, lanes: PartitionLanes, lane: Lane) -> None:
+        taken = lane.take(self._limits)
         metrics.reactive_open_batches.inc()
         try:
-            await self._carry(lanes.partition, records)
+            count = await self._carry(lanes.partition, taken)
         finally:
             metrics.reactive_open_batches.dec()
+        records = taken[:count]
+        lane.give_back(taken[count:])
         lanes.settle(records)
         if (held := self._held.get(lanes.partition)) is not None and held.lanes is lanes:
             self._freed(lanes.partition, *held_by(records))

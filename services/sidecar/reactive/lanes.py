@@ -71,6 +71,11 @@ class Lane:
         self._bytes -= limits.max_bytes - room
         return taken
 
+    def give_back(self, records: Sequence[RawRecord]) -> None:
+        """The end of the last batch was none: these come next again."""
+        self._waiting.extendleft(reversed(records))
+        self._bytes += sum(map(size_of, records))
+
     def clear(self) -> list[RawRecord]:
         """All that waited; nothing does any more."""
         waiting, self._waiting, self._bytes = list(self._waiting), deque(), 0

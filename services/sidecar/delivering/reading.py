@@ -1,0 +1,51 @@
+"""Records as their backend sees them, and what becomes of those that nobody can show it."""
+
+import time
+from collections.abc import Iterable
+
+from services.sidecar.consuming.records import Consumed
+from services.sidecar.delivering.records import Deliverable, Outcome, RawRecord, Reason, Verdict
+from services.sidecar.formats import Format, FormatError
+from services.sidecar.formats.reading import RecordReader
+
+
+class RecordShower:
+    """Shows records in the formats of one consumer."""
+
+    def __init__(self, key_format: Format, value_format: Format, reader: RecordReader) -> None:
+        self._key_format = key_format
+        self._value_format = value_format
+        self._reader = reader
+        self.may_wait = key_format.kind is not None or value_format.kind is not None
+        """Whether a schema may have to be asked for, so that this is no work for an event loop."""
+
+    def shown(self, records: Iterable[RawRecord]) -> list[Deliverable | Verdict]:
+        """One for each, in their order; a verdict for one that does not fit its format.
+
+        RegistryUnavailableError when that cannot be said now.
+        """
+        return [self._shown(record) for record in records]
+
+    def _shown(self, record: RawRecord) -> Deliverable | Verdict:
+        topic, partition, offset, timestamp, key, value, headers = record
+        part = "key"
+        try:
+            shown_key = None if key is None else self._reader.decode(self._key_format, "key", key, headers)
+            part = "value"
+            shown_value = None if value is None else self._reader.decode(self._value_format, "value", value, headers)
+        except FormatError as error:
+            return unreadable(record, f"{part} is {error}")
+        size = len(key or b"") + len(value or b"")
+        return Deliverable(record, Consumed(topic, partition, offset, timestamp, shown_key, shown_value, headers, size))
+
+
+def unreadable(record: RawRecord, why: str) -> Verdict:
+    """A dead letter that the backend was never asked about."""
+    return Verdict(
+        record,
+        Outcome.DEAD_LETTER,
+        Reason.DESERIALIZATION,
+        stacktrace=f"{record.topic}-{record.partition} offset {record.offset} does not fit its format: its {why}",
+        attempts=0,
+        first_failure=time.time_ns() // 1_000_000,
+    )
