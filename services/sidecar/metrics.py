@@ -164,6 +164,30 @@ reactive_records = Counter(
 reactive_restarts = Counter(
     "kafka_mesh_sidecar_reactive_restarts_total", "Times that the reactive consumer's client had to be made anew."
 )
+backend_calls = Counter(
+    "kafka_mesh_sidecar_backend_calls_total",
+    "Calls that gave records to the backend, by how they ended: answered, a status, unreachable, timeout, ...",
+    ["outcome"],
+)
+backend_call_seconds = Histogram(
+    "kafka_mesh_sidecar_backend_call_duration_seconds", "How long these calls took.", buckets=(*_SECONDS, 120, 300)
+)
+backend_open_calls = Gauge("kafka_mesh_sidecar_backend_open_calls", "Calls that are with the backend.")
+backend_retries = Counter(
+    "kafka_mesh_sidecar_backend_retries_total",
+    "Calls to be repeated, by whose fault it may be: the backend's, the records', unclear; answer: it says so itself.",
+    ["blame"],
+)
+backend_circuit = Gauge(
+    "kafka_mesh_sidecar_backend_circuit", "Whether the backend is called: 0 it is, 1 to find out if it is back, 2 not."
+)
+backend_tokens = Counter(
+    "kafka_mesh_sidecar_backend_tokens_total", "Tokens asked for to call the backend.", ["outcome"]
+)
+undecided_records = Counter(
+    "kafka_mesh_sidecar_undecided_records_total",
+    "Records for which a rule of content could not be decided; they go the usual way.",
+)
 dead_letters = Counter("kafka_mesh_sidecar_dead_letters_total", "Records given up, by reason.", ["reason"])
 settling_failures = Counter(
     "kafka_mesh_sidecar_settling_failures_total", "Failed attempts to write dead letters or replies."

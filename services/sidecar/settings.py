@@ -20,6 +20,7 @@ from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_
 from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.auditing.settings import AuditSettings
 from services.sidecar.dead_letters.settings import DeadLetterSettings
+from services.sidecar.delivering.settings import BackendSettings
 from services.sidecar.formats import Format
 from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
@@ -32,7 +33,15 @@ HTTP_ADDRESS = r"^https?://([^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{
 DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 
 
-class SidecarSettings(AuditSettings, DeadLetterSettings, KsqldbSettings, StreamsSettings, ServiceSettings, service="sidecar"):
+class SidecarSettings(
+    AuditSettings,
+    BackendSettings,
+    DeadLetterSettings,
+    KsqldbSettings,
+    StreamsSettings,
+    ServiceSettings,
+    service="sidecar",
+):
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
     name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")

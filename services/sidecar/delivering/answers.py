@@ -1,0 +1,133 @@
+"""What a backend answers about the records that it got, read strictly: a result for each of them, in their order.
+
+[{"record": {…}, "processed": true}, …]                     the original's; also with `consumerRecord`
+[{"status": "RETRY", "stacktrace": "…"}, …]                 ours: SUCCESS, RETRY, DROP, DEAD_LETTER
+{"results": […], "produce": [{"topic": …, "records": […]}]}  records to be written; also within each result
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from services.sidecar import json_text
+
+LONGEST_STACK_TRACE = 16 * 1024
+"""Characters; as much as a dead letter keeps."""
+LONGEST_ID = 256
+
+
+class AnswerError(ValueError):
+    """An answer that says nothing about the records: what is wrong, where, and what was expected."""
+
+
+class Said(Enum):
+    """What a result says of its record."""
+
+    PROCESSED = "processed"
+    NOT_PROCESSED = "not processed"
+    """The original's words: what follows depends on the other records of the call."""
+    SUCCESS = "SUCCESS"
+    RETRY = "RETRY"
+    DROP = "DROP"
+    DEAD_LETTER = "DEAD_LETTER"
+
+    @property
+    def is_well(self) -> bool:
+        return self in (Said.PROCESSED, Said.SUCCESS)
+
+
+STATUSES = {said.value: said for said in (Said.SUCCESS, Said.RETRY, Said.DROP, Said.DEAD_LETTER)}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Of one record."""
+
+    said: Said
+    stacktrace: str = ""
+    correlation_id: str = ""
+    traceability_id: str = ""
+    produce: Sequence[object] = ()
+    """What is to be written for it, as it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of one call."""
+
+    results: Sequence[Result]
+    produce: Sequence[object] = ()
+    """What is to be written for all of it."""
+
+
+def read_answer(body: bytes, records: int) -> Answer:
+    """The answer to a call with so many records. AnswerError when it is none."""
+    if not body.strip():
+        raise AnswerError(f"the answer is empty; expected a list of {_results(records)}")
+    try:
+        told = json_text.loads(body)
+    except json_text.JsonError as error:
+        begins = body[:60].decode(errors="replace")
+        raise AnswerError(f"the answer is not JSON ({error}); it begins with {begins!r}") from None
+    produce: Sequence[object] = ()
+    if isinstance(told, dict) and "results" in told:
+        produce = _produce(told, "the answer")
+        told = told["results"]
+    if not isinstance(told, list):
+        found = json_text.type_name(told)
+        raise AnswerError(f"expected a list of {_results(records)}, or one as 'results'; found: {found}")
+    if len(told) != records:
+        raise AnswerError(f"expected {_results(records)}, one for each record in its order; found: {len(told)}")
+    return Answer([_result(place, one) for place, one in enumerate(told)], produce)
+
+
+def _result(place: int, told: object) -> Result:
+    if not isinstance(told, dict):
+        raise AnswerError(f"result {place}: expected an object; found: {json_text.type_name(told)}")
+    get = told.get
+    said = _said(place, get("status"), get("processed"))
+    if said is Said.PROCESSED and "produce" not in told:
+        return _PROCESSED
+    return Result(
+        said,
+        _text(get("stacktrace"), LONGEST_STACK_TRACE),
+        _text(get("correlationId"), LONGEST_ID),
+        _text(get("traceabilityId"), LONGEST_ID),
+        _produce(told, f"result {place}"),
+    )
+
+
+def _said(place: int, status: object, processed: object) -> Said:
+    if status is not None:
+        if isinstance(status, str) and (said := STATUSES.get(status.upper())):
+            return said
+        raise AnswerError(f"result {place}: status {status!r:.40} is none of {', '.join(STATUSES)}")
+    if processed is True:
+        return Said.PROCESSED
+    if processed is False:
+        return Said.NOT_PROCESSED
+    found = "nothing" if processed is None else json_text.type_name(processed)
+    raise AnswerError(
+        f"result {place}: expected 'processed' (true or false) or 'status' ({', '.join(STATUSES)}); found: {found}"
+    )
+
+
+def _produce(told: dict[str, object], where: str) -> Sequence[object]:
+    produce = told.get("produce")
+    if produce is None:
+        return ()
+    if not isinstance(produce, list):
+        raise AnswerError(f"{where}: 'produce' is a list of {{topic, records}}; found: {json_text.type_name(produce)}")
+    return produce
+
+
+def _text(told: object, longest: int) -> str:
+    return told[:longest] if isinstance(told, str) else ""
+
+
+def _results(count: int) -> str:
+    return "1 result" if count == 1 else f"{count} results"
+
+
+_PROCESSED = Result(Said.PROCESSED)
+"""What nearly all results are. The ids of a record that is done are in its headers."""

@@ -1,0 +1,86 @@
+"""A call to the backend as HTTP has it: its body and its headers."""
+
+import hashlib
+from collections.abc import Sequence
+from enum import Enum
+
+from services.sidecar.consuming import record_text
+from services.sidecar.consuming.cloud_events import event_in, wrapped
+from services.sidecar.consuming.records import Consumed, HeaderShape
+from services.sidecar.delivering.progress import Ask
+from services.sidecar.delivering.records import Deliverable
+from services.sidecar.formats import Format
+from services.sidecar.producing.headers import TRACEPARENT, TRACESTATE, Trace
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+ATTEMPT = "Delivery-Attempt"
+
+
+class Content(Enum):
+    """What a body is."""
+
+    RECORDS = "records"
+    """The original's: an array of records, as reads of an instance have it."""
+    CLOUD_EVENTS = "cloudevents"
+    """A batch of CloudEvents: records that are events as they are, any other within one."""
+
+    @property
+    def media_type(self) -> str:
+        return "application/json" if self is Content.RECORDS else "application/cloudevents-batch+json"
+
+
+class CallWriter:
+    """Writes calls of one backend."""
+
+    def __init__(self, content: Content, header_shape: HeaderShape, value_format: Format) -> None:
+        self._content = content
+        self._header_shape = header_shape
+        self._value_format = value_format
+
+    def body(self, ask: Ask) -> bytes:
+        if self._content is Content.RECORDS:
+            return record_text.record_array([record.shown for record in ask.records], self._header_shape)
+        return record_text.event_batch([self._event(record) for record in ask.records])
+
+    def headers(self, ask: Ask) -> dict[str, str]:
+        """What this call alone says of itself."""
+        headers = {
+            "Content-Type": self._content.media_type,
+            IDEMPOTENCY_KEY: idempotency_key(ask),
+            ATTEMPT: str(ask.attempt),
+        }
+        if len(ask.records) == 1:
+            trace = _trace_of(ask.records[0])
+            headers |= {name: text for name, text in ((TRACEPARENT, trace.parent), (TRACESTATE, trace.state)) if text}
+        return headers
+
+    def _event(self, record: Deliverable) -> Consumed:
+        event = event_in(record.raw.headers, record.raw.value)
+        if event is None:
+            event = wrapped(record.shown, record.raw.key, self._value_format)
+        return record.shown._replace(key=None, value=event)
+
+
+def idempotency_key(ask: Ask) -> str:
+    """topic-partition-first-last: the same for the same records, however often they come.
+
+    Where records between these are not among them, as they are settled, a word more tells it from the call that had
+    them all.
+    """
+    first, last = ask.records[0].raw, ask.records[-1].raw
+    key = f"{first.topic}-{first.partition}-{first.offset}-{last.offset}"
+    return key if ask.is_gapless else f"{key}-{_digest([record.raw.offset for record in ask.records])}"
+
+
+def _digest(offsets: Sequence[int]) -> str:
+    return hashlib.sha256(",".join(map(str, offsets)).encode()).hexdigest()[:12]
+
+
+def _trace_of(record: Deliverable) -> Trace:
+    """A call with several records is of no one trace."""
+    found: dict[str, list[str]] = {TRACEPARENT: [], TRACESTATE: []}
+    for name, value in record.raw.headers:
+        texts = found.get(name.lower())
+        if texts is not None and value is not None:
+            texts.append(value.decode(errors="replace"))
+    return Trace.of(found[TRACEPARENT], found[TRACESTATE])

@@ -1,0 +1,151 @@
+"""The circuit breaker of a backend: who may call it, and whether a record that fails may be blamed for it.
+
+Theory of operation
+1. CLOSED: all may call. So many failures of the backend in a row open it.
+2. OPEN: nobody calls for a pause that doubles each time, up to a bound. Then it is HALF_OPEN: one call at a time is let
+   through; one that gets an answer closes it, one that does not opens it again.
+3. Some failures may be a record's as well as the backend's. They are held against the record while its backend is
+   known to be well otherwise, and then do not count here. But several records in a row that were given up so, and
+   none between them that passed, are not believed: from then on it is the backend that fails, until a record passes.
+4. Whoever is told to come later (Retry-After) speaks for the backend: all wait.
+
+No I/O and no waiting here; the clock comes from outside.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class CircuitState(Enum):
+    """The numbers are those of the metric."""
+
+    CLOSED = 0
+    HALF_OPEN = 1
+    OPEN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitSettings:
+    """Times in seconds."""
+
+    open_after: int = 5
+    """Failures of the backend in a row."""
+    pause: float = 1.0
+    max_pause: float = 30.0
+    most_given_up: int = 5
+    """Records in a row that may be given up for failures that could be the backend's."""
+
+
+@dataclass(eq=False, slots=True)
+class Permit:
+    """To make one call; to be given back by `passed`, `answered`, `failed` or `abandoned`, once."""
+
+    is_probe: bool
+    is_open: bool = True
+
+
+class Circuit:
+    """Of one backend."""
+
+    def __init__(
+        self,
+        settings: CircuitSettings,
+        clock: Callable[[], float],
+        between: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._between = between
+        self._state = CircuitState.CLOSED
+        self._failures = 0
+        self._given_up = 0
+        self._times_opened = 0
+        self._not_before = -math.inf
+        self._probe: Permit | None = None
+        self.reason = ""
+        """What the last failure was; empty while all is well."""
+        self.passes = 0
+        """Calls that passed so far: whoever sees it grow knows that the backend takes others."""
+
+    @property
+    def state(self) -> CircuitState:
+        if self._state is CircuitState.OPEN and self._clock() >= self._not_before:
+            self._state = CircuitState.HALF_OPEN
+        return self._state
+
+    @property
+    def believes_in_poison(self) -> bool:
+        """Whether a record may still be blamed for a failure that could be the backend's."""
+        return self._given_up < self._settings.most_given_up
+
+    def wait(self) -> float:
+        """Seconds until the next call may begin; infinite while another one finds out."""
+        if (left := self._not_before - self._clock()) > 0:
+            return left
+        if self.state is CircuitState.HALF_OPEN and self._probe is not None:
+            return math.inf
+        return 0.0
+
+    def begin(self) -> Permit:
+        """Only when there is nothing to wait for."""
+        permit = Permit(self.state is CircuitState.HALF_OPEN)
+        if permit.is_probe:
+            self._probe = permit
+        return permit
+
+    def passed(self, permit: Permit) -> None:
+        """The backend did what it is there for."""
+        self._close(permit)
+        self._given_up = 0
+        self.passes += 1
+
+    def answered(self, permit: Permit) -> None:
+        """It is well as far as anybody can tell, though it did not take what it got."""
+        self._close(permit)
+
+    def failed(self, permit: Permit, reason: str) -> None:
+        """It is not well."""
+        self._return(permit)
+        self.reason = reason
+        if self._state is CircuitState.OPEN:
+            return
+        self._failures += 1
+        if permit.is_probe or self._failures >= self._settings.open_after:
+            self._open()
+
+    def busy(self, permit: Permit, seconds: float, reason: str) -> None:
+        """It wants to be left in peace for a time, which is no failure."""
+        self._return(permit)
+        self.reason = reason
+        self._not_before = max(self._not_before, self._clock() + seconds)
+
+    def abandoned(self, permit: Permit) -> None:
+        """Nobody knows how it went. Does nothing for a permit that was given back."""
+        self._return(permit)
+
+    def gave_up(self, records: int) -> None:
+        """Records were blamed for failures that could have been the backend's."""
+        self._given_up += records
+
+    def _close(self, permit: Permit) -> None:
+        self._return(permit)
+        self._failures = self._times_opened = 0
+        if self._state is not CircuitState.CLOSED:
+            self._state, self._not_before = CircuitState.CLOSED, -math.inf
+        self.reason = ""
+
+    def _open(self) -> None:
+        bound = min(self._settings.pause * 2.0 ** min(self._times_opened, 32), self._settings.max_pause)
+        self._times_opened += 1
+        self._failures = 0
+        self._state = CircuitState.OPEN
+        # never none at all: jitter is there to part sidecars from each other, not to call at once
+        self._not_before = max(self._not_before, self._clock() + self._between(bound / 2, bound))
+
+    def _return(self, permit: Permit) -> None:
+        permit.is_open = False
+        if self._probe is permit:
+            self._probe = None

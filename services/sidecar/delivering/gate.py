@@ -1,0 +1,45 @@
+"""Those who wait for a circuit to close: in their order, so that one whose calls fail lets the others try."""
+
+import asyncio
+import math
+from collections import deque
+
+from services.sidecar.delivering.circuit import Circuit, Permit
+
+
+class Gate:
+    """In front of one backend. `look` after whatever happened to the circuit."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        self._circuit = circuit
+        self._waiting: deque[asyncio.Future[Permit]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def enter(self) -> Permit:
+        """Once the backend may be called; the permit has to be given back."""
+        if not self._waiting and self._circuit.wait() <= 0:
+            return self._circuit.begin()
+        turn: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self.look()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            if turn.done() and not turn.cancelled():
+                self._circuit.abandoned(turn.result())
+            self.look()
+            raise
+
+    def look(self) -> None:
+        """Lets in who may go now, and looks again when the next one may."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._waiting and (seconds := self._circuit.wait()) <= 0:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(self._circuit.begin())
+        if self._waiting and seconds < math.inf:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.look)

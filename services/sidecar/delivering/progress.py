@@ -1,0 +1,199 @@
+"""How far a batch is: what is asked of the backend next, and what follows from what it says. No I/O, no waiting.
+
+Theory of operation
+1. A batch begins as one part. The first part is asked about until each of its records has a verdict; then the next.
+   So order is kept: nothing is sent before all that stands in front of it is settled.
+2. An answer says what became of each record. A status of ours settles its record, or has it come again (RETRY). Of
+   records that are only `processed` or not, too many failures have the whole call repeated, as in the original; else
+   those that failed are given up at once, and the others are done.
+3. A call that fails as a whole is repeated. When that may be a record's fault, the part is split in two after some
+   failures, until the records at fault are alone.
+4. A record that failed more often than it may be repeated is given up. Failures of a backend that is not well do not
+   count (`counts`): whoever makes the calls knows that.
+5. Between attempts at one part there is a pause, random up to a bound that doubles each time.
+"""
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from services.sidecar.delivering.answers import Answer, Result, Said
+from services.sidecar.delivering.failures import Blame, CallFailedError
+from services.sidecar.delivering.policy import DeliveryPolicy, WhenExhausted
+from services.sidecar.delivering.records import Batch, Deliverable, Outcome, Reason, ReplyRecord, Settlement, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call to be made."""
+
+    records: Sequence[Deliverable]
+    attempt: int
+    """1 for the first; how often the one of these records that was sent most often was sent before, plus 1."""
+    is_gapless: bool
+    """Whether all records of the batch between the first and the last are among them."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """Places of records that go in one call, and how often in a row that failed."""
+
+    places: list[int]
+    failures: int = 0
+    is_suspect: bool = False
+    """Split off a part that failed: split again as soon as it fails."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    """Of one record."""
+
+    asked: int = 0
+    failures: int = 0
+    first_failure: int = 0
+    last: Result = field(default_factory=lambda: Result(Said.PROCESSED))
+
+
+class Progress:
+    """Of one batch."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        policy: DeliveryPolicy,
+        *,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        between: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._batch = batch
+        self._policy = policy
+        self._clock_ms = clock_ms
+        self._between = between
+        self._parts = deque([_Part(list(range(len(batch.records))))] if batch.records else [])
+        self._standings = [_Standing() for _ in batch.records]
+        self._verdicts: list[Verdict | None] = [None] * len(batch.records)
+        self._replies: list[Sequence[ReplyRecord]] = [()] * len(batch.records)
+        self._common_replies: list[ReplyRecord] = []
+
+    @property
+    def ask(self) -> Ask | None:
+        """The next call; None when all is said."""
+        if not self._parts:
+            return None
+        places = self._parts[0].places
+        attempt = max(self._standings[place].asked for place in places) + 1
+        is_gapless = places[-1] - places[0] == len(places) - 1
+        return Ask([self._batch.records[place] for place in places], attempt, is_gapless)
+
+    def settlement(self) -> Settlement:
+        """Once nothing is left to ask."""
+        verdicts = tuple(verdict for verdict in self._verdicts if verdict is not None)
+        assert len(verdicts) == len(self._batch.records), "a batch is settled when each record has its verdict"
+        replies = [reply for replies in self._replies for reply in replies]
+        return Settlement(self._batch.partition, verdicts, [*replies, *self._common_replies])
+
+    def answered(
+        self, answer: Answer, replies: Sequence[Sequence[ReplyRecord]], common: Sequence[ReplyRecord] = ()
+    ) -> float:
+        """The backend's word on the call; `replies` of each record, and of all together. Seconds to wait now."""
+        part = self._parts.popleft()
+        for place, result in zip(part.places, answer.results, strict=True):
+            self._standings[place].asked += 1
+            self._standings[place].last = result
+        failed = sum(1 for result in answer.results if result.said is Said.NOT_PROCESSED)
+        too_many = failed * 100 > self._policy.rollback_threshold * len(part.places)
+        again = {
+            place
+            for place, result in zip(part.places, answer.results, strict=True)
+            if not result.said.is_well and not self._settles(place, result.said, too_many)
+        }
+        rolls_back = too_many and any(self._standings[place].last.said is Said.NOT_PROCESSED for place in again)
+        for place, result, own in zip(part.places, answer.results, replies, strict=True):
+            if result.said is Said.PROCESSED and rolls_back:
+                again.add(place)
+            elif result.said.is_well:
+                self._conclude(place, Outcome.SUCCESS)
+                self._replies[place] = own
+        if not rolls_back:
+            self._common_replies += common
+        if not again:
+            return 0.0
+        left = _Part([place for place in part.places if place in again], part.failures + 1, part.is_suspect)
+        self._parts.appendleft(left)
+        return self._pause(left.failures)
+
+    def failed(self, failure: CallFailedError, *, counts: bool) -> tuple[float, int]:
+        """The call brought no answer; `counts`: the backend is well, as far as is known.
+
+        Seconds to wait now, and how many records were given up for it.
+        """
+        part = self._parts.popleft()
+        part.failures += 1
+        for place in part.places:
+            standing = self._standings[place]
+            standing.asked += 1
+            standing.first_failure = standing.first_failure or self._clock_ms()
+            standing.last = Result(Said.NOT_PROCESSED, failure.stacktrace)
+        pause = self._pause(part.failures)
+        if len(part.places) == 1:
+            (place,) = part.places
+            if counts and self._is_exhausted(place):
+                self._give_up(place, Reason.OVERSIZE if failure.is_too_large else Reason.RETRIES)
+                return 0.0, 1
+            self._parts.appendleft(part)
+            return pause, 0
+        is_refused = failure.blame is Blame.RECORDS
+        if counts and (is_refused or part.is_suspect or part.failures >= self._policy.isolate_after):
+            half = (len(part.places) + 1) // 2
+            halves = [_Part(part.places[:half], is_suspect=True), _Part(part.places[half:], is_suspect=True)]
+            self._parts.extendleft(reversed(halves))
+            return (0.0 if is_refused else self._pause(1)), 0
+        self._parts.appendleft(part)
+        return pause, 0
+
+    def _settles(self, place: int, said: Said, too_many: bool) -> bool:
+        """Whether a result that is not well is the last word on its record; if so, it has its verdict."""
+        standing = self._standings[place]
+        if said is Said.DROP:
+            self._conclude(place, Outcome.DROP)
+            return True
+        standing.first_failure = standing.first_failure or self._clock_ms()
+        if said is Said.DEAD_LETTER or (said is Said.NOT_PROCESSED and not too_many):
+            if self._policy.when_exhausted is WhenExhausted.RETRY:
+                return False
+            self._give_up(place, Reason.BACKEND)
+            return True
+        if not self._is_exhausted(place):
+            return False
+        self._give_up(place, Reason.RETRIES)
+        return True
+
+    def _is_exhausted(self, place: int) -> bool:
+        """One more failure of this record: whether it was the last that it may have."""
+        self._standings[place].failures += 1
+        if self._policy.when_exhausted is WhenExhausted.RETRY:
+            return False
+        return self._standings[place].failures > self._policy.max_retries
+
+    def _give_up(self, place: int, reason: Reason) -> None:
+        drops = self._policy.when_exhausted is WhenExhausted.DROP
+        self._conclude(place, Outcome.DROP if drops else Outcome.DEAD_LETTER, reason)
+
+    def _conclude(self, place: int, outcome: Outcome, reason: Reason | None = None) -> None:
+        standing = self._standings[place]
+        self._verdicts[place] = Verdict(
+            self._batch.records[place].raw,
+            outcome,
+            reason,
+            standing.last.stacktrace,
+            standing.last.correlation_id,
+            standing.last.traceability_id,
+            standing.asked,
+            standing.first_failure,
+        )
+
+    def _pause(self, failures: int) -> float:
+        bound = self._policy.retry_delay * 2.0 ** min(failures - 1, 32)
+        return self._between(0.0, min(bound, self._policy.max_retry_delay))

@@ -1,0 +1,100 @@
+"""Settings of the backend that records are given to, and of what follows when it fails."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, PositiveInt, SecretStr, model_validator
+
+from services.sidecar.delivering.policy import WhenExhausted
+from services.sidecar.delivering.routing import ContentRouting, Route
+
+BACKEND_ADDRESS = r"^https?://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?/?$"
+BACKEND_PATH = r"^/[!-~]*$"
+
+
+class BackendRoute(BaseModel, extra="forbid"):
+    """Records that go to a path of their own."""
+
+    when: str
+    """CEL: true of these records."""
+    path: str = Field(pattern=BACKEND_PATH)
+
+
+class BackendSettings(BaseModel):
+    """A part of SidecarSettings."""
+
+    backend_url: str = Field(default="http://localhost:8081", pattern=BACKEND_ADDRESS)
+    backend_path: str = Field(default="/kafka/records", pattern=BACKEND_PATH)
+    backend_health_path: str = Field(default="/health", pattern=BACKEND_PATH)
+    """The backend beside this sidecar: who takes records, and what is asked when a call fails: as long as that answers,
+    be it that there is no such page, a failure can be a record's."""
+    backend_routes: tuple[BackendRoute, ...] = Field(default=(), max_length=100)
+    """Rules of content (JSON or YAML): the first that is true of a record decides its path; backend_path otherwise."""
+    backend_content: Literal["records", "cloudevents"] = "records"
+    """What the backend gets: the original's array of records, or a batch of CloudEvents."""
+    backend_headers_as: Literal["map", "list"] = "map"
+    """How a record's headers look: names and texts, or a list of {key, value} with values in base64."""
+    backend_timeout_ms: PositiveInt = 300_000
+    backend_connect_timeout_ms: PositiveInt = 5_000
+    """Of one call, to the last byte of its answer; and how long it may take to be connected."""
+    backend_max_answer_bytes: PositiveInt = 4 * 1024 * 1024
+    """Of an answer; the rest of a larger one is not read."""
+    backend_max_connections: PositiveInt = 100
+    backend_connection_reset: bool = False
+    """Whether each call has a connection of its own (`Connection: close`), which some servers need."""
+    backend_headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Sent with each call, Authorization for example; values may be ${env:NAME} or ${file:/path}."""
+    backend_token_url: str = Field(default="", pattern=r"^(https?://[^@\s#]+)?$")
+    backend_token_client_id: str = ""
+    backend_token_client_secret: SecretStr = SecretStr("")
+    backend_token_scope: str = ""
+    backend_token_audience: str = ""
+    backend_token_timeout_ms: PositiveInt = 5_000
+    """A bearer token for each call, by the client-credentials grant; the id and the secret may be ${env:NAME} or
+    ${file:/path}."""
+    backend_ca: Path | None = None
+    backend_certificate: Path | None = None
+    backend_key: Path | None = None
+    backend_key_password: SecretStr = SecretStr("")
+    """TLS to the backend, in PEM: authorities that it (and the issuer of tokens) is trusted by, those of the system
+    otherwise; what the sidecar shows for itself, and its key's password, which may be a reference as above."""
+    backend_max_retries: int = Field(default=3, ge=0, le=1_000_000)
+    backend_retry_delay_ms: int = Field(default=1_000, ge=0)
+    backend_max_retry_delay_ms: int = Field(default=60_000, ge=0)
+    backend_max_retry_after_ms: int = Field(default=300_000, ge=0)
+    """How often a record is tried again after it failed; pauses are random, up to the delay, which doubles each time up
+    to its bound; and what is believed of a Retry-After."""
+    backend_rollback_threshold: int = Field(default=30, ge=0, le=100)
+    """Percent: if more records of a call are not processed, the whole call is repeated; 0: if any, 100: never."""
+    backend_when_exhausted: WhenExhausted | None = None
+    """What becomes of a record that failed as often as it may: dead_letter, drop, or retry (for ever). Unless it is
+    said: a dead letter, or where there are none (dead_letter_enabled), for ever."""
+    backend_circuit_failures: PositiveInt = 5
+    backend_circuit_pause_ms: PositiveInt = 1_000
+    backend_circuit_max_pause_ms: PositiveInt = 30_000
+    """After so many failures in a row the backend is left in peace, for a pause that doubles each time up to its bound;
+    then one call at a time finds out whether it is back."""
+
+    @model_validator(mode="after")
+    def _backend_can_be_called(self) -> "BackendSettings":
+        ContentRouting(routes=[Route(one.when, one.path) for one in self.backend_routes])
+        if self.backend_key is not None and self.backend_certificate is None:
+            raise ValueError("backend_key is set, and backend_certificate is not")
+        if self.backend_token_url and not self.backend_token_client_id:
+            raise ValueError("backend_token_url is set, and backend_token_client_id is not")
+        if self.backend_token_url and any(name.lower() == "authorization" for name in self.backend_headers):
+            raise ValueError("backend_token_url and an Authorization of backend_headers exclude each other; set one")
+        _check_headers(self.backend_headers)
+        return self
+
+
+def _check_headers(headers: dict[str, SecretStr]) -> None:
+    for name, value in headers.items():
+        if (
+            not name.isascii()
+            or not all(letter.isalnum() or letter in "!#$%&'*+.^_`|~-" for letter in name)
+            or not name
+        ):
+            raise ValueError(f"backend_headers: {name!r} is not the name of a header")
+        if not value.get_secret_value().isprintable():
+            raise ValueError(f"backend_headers {name}: a value of a header has no line breaks or other controls")
