@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, admin_grpc, events, instances_grpc, record_rules_grpc
+from mesh.rpc import admin, admin_grpc, audit, audit_grpc, events, instances_grpc, record_rules_grpc
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
 from meshctl.endpoints import Endpoint
@@ -53,6 +53,7 @@ class Connection:
         self.changes = admin_grpc.ChangeServiceStub(self._channel)
         self.record_rules = record_rules_grpc.RecordRuleServiceStub(self._channel)
         self.instances = instances_grpc.InstanceServiceStub(self._channel)
+        self.audit = audit_grpc.AuditServiceStub(self._channel)
 
     def close(self) -> None:
         self._channel.close()
@@ -131,6 +132,10 @@ class Connection:
                 break
             request.page_token = page.next_page_token
         return found
+
+    def tail(self, request: audit.TailAuditRequest) -> Iterator[audit.TailAuditResponse]:
+        """What becomes of records, until all that was asked for is told, or the deadline of a watch."""
+        yield from self.audit.Tail(request, timeout=WATCH_SECONDS, metadata=self._metadata)
 
     def status(self) -> admin.MeshStatus:
         """Revision, members, clusters and instances as control sees them."""

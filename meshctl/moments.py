@@ -39,6 +39,25 @@ def in_utc(text: str) -> datetime:
     return there.astimezone(UTC)
 
 
+class Since(click.ParamType):
+    """`--since`: so long ago, or a moment in RFC 3339."""
+
+    name = "when"
+
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        now = datetime.now(UTC)
+        try:
+            if _SPAN.fullmatch(f"+{value}"):
+                return now - (moment_of(f"+{value}", now) - now)
+            return in_utc(value)
+        except (ValueError, OverflowError) as error:
+            self.fail(
+                f"{value!r} is no time: {error}. Possible are 10m, 2h, 1d (ago), 2026-05-01T02:00:00Z", param, ctx
+            )
+
+
 class Moment(click.ParamType):
     """`--at`: see `FORMS`."""
 

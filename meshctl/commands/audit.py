@@ -1,4 +1,4 @@
-"""`meshctl audit`: who called what, refused calls included."""
+"""`meshctl audit`: who called what, refused calls included; `meshctl audit tail`: what becomes of records."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from itertools import islice
 import click
 
 from mesh.rpc import admin
+from meshctl.commands.audit_tail import tail
 from meshctl.connection import PAGE_SIZE, Connection
 from meshctl.output import as_dict, moment, print_json, print_table
-from meshctl.session import Command, Session, pass_session
+from meshctl.session import Group, Session
 
 DEFAULT_COUNT = 20
 
 
-@click.command(cls=Command)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--by", "by", default="", metavar="ACTOR", help="Only what this actor (alice, or alice@host) called.")
 @click.option("--refused", is_flag=True, help="Only what was refused.")
 @click.option(
@@ -26,11 +27,12 @@ DEFAULT_COUNT = 20
     show_default=True,
     help="How many, counted from the newest.",
 )
-@pass_session
-def audit(session: Session, by: str, refused: bool, number: int) -> None:
+@click.pass_context
+def audit(context: click.Context, by: str, refused: bool, number: int) -> None:
     """Show who called what, refused commands included, newest first.
 
-    The log of decisions (`meshctl history`) says what was decided; this says who tried.
+    The log of decisions (`meshctl history`) says what was decided; this says who tried. What becomes of records
+    is another story: `meshctl audit tail`.
 
     \b
     Examples:
@@ -38,6 +40,9 @@ def audit(session: Session, by: str, refused: bool, number: int) -> None:
       meshctl audit --refused -n 100      what was refused, and why
       meshctl audit --by alice -o json    what alice did, as JSON
     """
+    if context.invoked_subcommand is not None:
+        return
+    session = context.ensure_object(Session)
     found = _last(session.connect(), by, refused, number)
     if session.as_json:
         print_json({"audit_events": [as_dict(each) for each in found]})
@@ -54,6 +59,9 @@ def audit(session: Session, by: str, refused: bool, number: int) -> None:
         ),
         empty="Nobody called anything yet." if not (by or refused) else "Nothing of that kind is on record.",
     )  # fmt: skip
+
+
+audit.add_command(tail)
 
 
 def _last(connection: Connection, by: str, refused: bool, number: int) -> list[admin.AuditEvent]:

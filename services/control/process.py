@@ -10,9 +10,10 @@ from typing import Any
 import structlog
 
 from mesh.lifecycle import Lifecycle
-from mesh.rpc import admin_grpc, discovery_grpc, instances_grpc, record_rules_grpc, replays_grpc
+from mesh.rpc import admin_grpc, audit_grpc, discovery_grpc, instances_grpc, record_rules_grpc, replays_grpc
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
+from services.control.api.audit_service import AuditService
 from services.control.api.calls import Calls
 from services.control.api.change_service import ChangeService
 from services.control.api.cluster_service import ClusterService
@@ -25,6 +26,7 @@ from services.control.api.replay_service import ReplayService
 from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
+from services.control.decisions.audit_tails import AuditTails
 from services.control.decisions.canaries import Canaries
 from services.control.decisions.clusters import ClusterDecisions
 from services.control.decisions.control_replays import ControlReplays
@@ -151,6 +153,7 @@ class Control:
             "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
             "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
+            "AuditService": AuditService(self.journal, AuditTails(self.journal, settings.record_audit_topics)),
         }
         self.server = RpcServer(settings.listen, self._adders(), [calls])
         self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)
@@ -284,6 +287,7 @@ class Control:
             "RolloutService": discovery_grpc.add_RolloutServiceServicer_to_server,
             "ReplayService": replays_grpc.add_ReplayServiceServicer_to_server,
             "RecordRuleService": record_rules_grpc.add_RecordRuleServiceServicer_to_server,
+            "AuditService": audit_grpc.add_AuditServiceServicer_to_server,
         }
         return {
             f"mesh.v1.{name}": lambda server, name=name, add=add: add(self._services[name], server)

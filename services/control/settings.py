@@ -6,7 +6,7 @@ import re
 
 from pydantic import Field, field_validator
 
-from mesh.settings import Address, AddressList, SecretStr, ServiceSettings
+from mesh.settings import Address, AddressList, SecretStr, ServiceSettings, WordList
 
 
 class ControlSettings(ServiceSettings, service="control"):
@@ -24,6 +24,8 @@ class ControlSettings(ServiceSettings, service="control"):
     """Topic of audit events on the home cluster."""
     audit_kept_days: int = Field(default=365, ge=1, le=36_500)
     """Days that audit events are kept, in PostgreSQL and in the topic."""
+    record_audit_topics: WordList = ("sidecar-audit",)
+    """Topics in which sidecars tell what became of records, on whichever cluster; see AuditService."""
     snapshot_every: int = Field(default=1000, ge=1, le=1_000_000)
     """Events between two snapshots of the log: what a start reads beyond the last one."""
     listen: Address = "127.0.0.1:7070"

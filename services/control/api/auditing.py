@@ -11,7 +11,19 @@ from google.protobuf.message import Message
 from mesh.rpc import admin, instances, record_rules, replays
 from services.control.domain.instances import name_of
 
-QUESTIONS = ("/Get", "/List", "/Describe", "/Explain", "/Watch", "/Follow", "/Test", "/Diff", "/DryRun", "/Beat")
+QUESTIONS = (
+    "/Get",
+    "/List",
+    "/Describe",
+    "/Explain",
+    "/Watch",
+    "/Follow",
+    "/Test",
+    "/Diff",
+    "/DryRun",
+    "/Beat",
+    "/Tail",
+)
 """How methods begin that decide nothing."""
 REPORTS = ("/Report", "/ReportReplay")
 """Of routers, and of members that carry out replays: how far they are. ReportOrder decides something."""

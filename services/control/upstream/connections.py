@@ -169,25 +169,30 @@ class Connections:
                 calls_failed.labels(cluster.name).inc()
                 addresses = ", ".join(cluster.bootstrap_servers)
                 raise UnreachableError(
-                    f"cluster {cluster.name!r} at {addresses} does not answer: {_reason(error)}"
+                    f"cluster {cluster.name!r} at {addresses} does not answer: {reason_of(error)}"
                 ) from error
 
     def _client(self, cluster: UpstreamCluster) -> AdminClient:
-        settings = resolved_all(
-            f"clusters/{cluster.name}", connection_properties(cluster.producer_config, cluster.consumer_config)
-        )
-        config: dict[str, Any] = {
-            "client.id": "kafka-mesh-control",
-            **settings,
-            "bootstrap.servers": ",".join(cluster.bootstrap_servers),
-            "socket.connection.setup.timeout.ms": int(REQUEST_TIMEOUT * 1000),
-            "reconnect.backoff.max.ms": 2000,
-            "log_level": 0,  # what fails is in our own answers and log lines; librdkafka writes to standard error
-        }
+        config = connection_settings(cluster)
         known = self._clients.get(cluster.name)
         if known is None or known[0] != config:
             known = self._clients[cluster.name] = (config, AdminClient(config))
         return known[1]
+
+
+def connection_settings(cluster: UpstreamCluster) -> dict[str, Any]:
+    """What every client of control for this cluster is made with. Reads what references refer to."""
+    settings = resolved_all(
+        f"clusters/{cluster.name}", connection_properties(cluster.producer_config, cluster.consumer_config)
+    )
+    return {
+        "client.id": "kafka-mesh-control",
+        **settings,
+        "bootstrap.servers": ",".join(cluster.bootstrap_servers),
+        "socket.connection.setup.timeout.ms": int(REQUEST_TIMEOUT * 1000),
+        "reconnect.backoff.max.ms": 2000,
+        "log_level": 0,  # what fails is in our own answers and log lines; librdkafka writes to standard error
+    }
 
 
 def knock(addresses: Sequence[str]) -> None:
@@ -273,7 +278,8 @@ def _create(client: AdminClient, topics: Mapping[str, tuple[int, Mapping[str, st
         time.sleep(VISIBLE_POLL)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """What a client, or a bound that was reached, says."""
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         return str(error.args[0].str())
     return str(error) or "no answer in time"

@@ -17,7 +17,17 @@ from google.rpc.status_pb2 import Status
 
 from mesh.lifecycle import Lifecycle
 from mesh.routing.codec import TABLE_FORMAT
-from mesh.rpc import admin, admin_grpc, discovery, discovery_grpc, events, instances_grpc, replays_grpc, routing
+from mesh.rpc import (
+    admin,
+    admin_grpc,
+    audit_grpc,
+    discovery,
+    discovery_grpc,
+    events,
+    instances_grpc,
+    replays_grpc,
+    routing,
+)
 from mesh.rpc.server import open_channel
 from services.control.process import Control
 from services.control.settings import ControlSettings
@@ -83,6 +93,7 @@ class World:
         self.decisions = admin_grpc.DecisionServiceStub(self.channel)
         self.changes = admin_grpc.ChangeServiceStub(self.channel)
         self.instances = instances_grpc.InstanceServiceStub(self.channel)
+        self.audit = audit_grpc.AuditServiceStub(self.channel)
         self.replays = replays_grpc.ReplayServiceStub(self.channel)
         self.rollouts = discovery_grpc.RolloutServiceStub(self.channel)
         if wait:
