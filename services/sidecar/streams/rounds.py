@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import orjson
 from confluent_kafka import Message
 
+from services.sidecar import json_text
 from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats import FormatError
 from services.sidecar.formats.reading import RecordReader
-from services.sidecar.producing.records import Delivered, Outgoing
-from services.sidecar.producing.transactional_client import TopicRecords
+from services.sidecar.producing.records import Delivered, Failed, Outgoing
+from services.sidecar.producing.transactional_client import NotWritten, TopicRecords
 from services.sidecar.streams.operators import Source
 from services.sidecar.streams.plan import Part, Plan
 from services.sidecar.streams.records import OperatorError, StreamRecord
@@ -71,12 +73,27 @@ def stream_record(raw: RawRecord, source: Source, reader: RecordReader) -> Strea
     """As operators see it. UnreadableError; RegistryUnavailableError when nobody knows yet."""
     part = "key"
     try:
-        key = None if raw.key is None else reader.decode(source.key_format, "key", raw.key, raw.headers)
+        key = None if raw.key is None else _plain(reader.decode(source.key_format, "key", raw.key, raw.headers))
         part = "value"
-        value = None if raw.value is None else reader.decode(source.value_format, "value", raw.value, raw.headers)
+        value = None
+        if raw.value is not None:
+            value = _plain(reader.decode(source.value_format, "value", raw.value, raw.headers))
     except FormatError as error:
         raise UnreadableError(f"{part} is {error}") from None
     return StreamRecord(key, value, max(raw.timestamp, 0), raw.headers, raw)
+
+
+def _plain(decoded: object) -> Any:
+    """What was passed on as the JSON text that it is, as values of Python."""
+    return json_text.loads(orjson.dumps(decoded)) if isinstance(decoded, orjson.Fragment) else decoded
+
+
+def refused_by(entries: RoundEntries, refused: NotWritten) -> str:
+    """Why a transaction was aborted, with the topic that it failed at."""
+    for entry, outcomes in zip(entries.entries, refused.outcomes, strict=True):
+        if any(isinstance(one, Failed) and one.text == refused.cause.text for one in outcomes):
+            return f"records for {entry.topic} were not written: {refused.cause.text}"
+    return refused.cause.text
 
 
 def by_time(messages: Iterable[Message]) -> Iterator[Message]:

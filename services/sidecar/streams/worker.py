@@ -60,6 +60,7 @@ from services.sidecar.streams.rounds import (
     keep,
     not_processed,
     raw_record,
+    refused_by,
     stream_record,
 )
 from services.sidecar.streams.store import Store
@@ -121,6 +122,10 @@ class _HaltError(Exception):
         super().__init__(reason)
         self.id = id_
         self.record = record
+
+
+class _AbortedError(Exception):
+    """The transaction of a round was aborted."""
 
 
 class _GivenUpError(Exception):
@@ -217,7 +222,7 @@ class Worker:
                 self._turn(assignment)
             except _GivenUpError:
                 assignment.reopen()
-            except (NotWritten, Elsewhere, Lost, RegistryUnavailableError, sqlite3.Error, OSError) as error:
+            except (_AbortedError, Elsewhere, Lost, RegistryUnavailableError, sqlite3.Error, OSError) as error:
                 self._begin_again(assignment, error)
             self._measure(assignment)
 
@@ -322,9 +327,12 @@ class Worker:
     def _commit(self, assignment: Assignment, tasks: Sequence[OpenTask], outcomes: Outcomes) -> None:
         entries = entries_of(self._plan, tasks, outcomes, self._options.dead_letters)
         offsets = [TopicPartition(*place, offset) for place, offset in outcomes.offsets.items()]
-        written = self._producer().write(
-            entries.entries, self._options.transaction_seconds, consumed=GroupOffsets(offsets, assignment.group)
-        )
+        try:
+            written = self._producer().write(
+                entries.entries, self._options.transaction_seconds, consumed=GroupOffsets(offsets, assignment.group)
+            )
+        except NotWritten as refused:
+            raise _AbortedError(refused_by(entries, refused)) from None
         keep(tasks, entries, written)
         self.committed |= outcomes.offsets
         self._failures, self._failure = 0, ""
