@@ -101,7 +101,8 @@ def _events(connection: Connection, request: audit.TailAuditRequest) -> Iterator
                     known.append(each.record.id)
                     request.start_time.CopyFrom(each.record.time)
                     yield each.record
-            return  # all that was asked for
+            if request.stop_at_end:
+                return
         except grpc.RpcError as error:
             code = as_call(error).code()
             if code not in _STREAM_ENDS or not told:  # of nothing: it was not there at the start

@@ -111,7 +111,7 @@ def test_a_transaction_is_audited_once_even_if_its_request_comes_again(audited: 
     body = {"topics": [{"topic": orders, "records": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]}]}
     for replayed in (None, "true"):
         answer = audited.world.http.post("/transactions", json=body, headers={"Idempotency-Key": orders})
-        assert (answer.status_code, answer.headers.get("Idempotency-Replayed")) == (200, replayed)
+        assert (answer.status_code, answer.headers.get("Idempotency-Replayed")) == (200, replayed), answer.text
     assert [one["key"] for one in audited.of(orders, 2)] == ["a", "b"]
 
 
