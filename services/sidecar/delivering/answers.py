@@ -3,6 +3,7 @@
 [{"record": {…}, "processed": true}, …]                     the original's; also with `consumerRecord`
 [{"status": "RETRY", "stacktrace": "…"}, …]                 ours: SUCCESS, RETRY, DROP, DEAD_LETTER
 {"results": […], "produce": [{"topic": …, "records": […]}]}  records to be written; also within each result
+[{"status": "SUCCESS", "records": [{"key": …, "value": …}]}]  what goes on in the record's place, in streams
 """
 
 from collections.abc import Sequence
@@ -49,6 +50,8 @@ class Result:
     traceability_id: str = ""
     produce: Sequence[object] = ()
     """What is to be written for it, as it came."""
+    becomes: Sequence[dict[str, object]] | None = None
+    """What goes on in its place, where it goes on; None: it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ def _result(place: int, told: object) -> Result:
         raise AnswerError(f"result {place}: expected an object; found: {json_text.type_name(told)}")
     get = told.get
     said = _said(place, get("status"), get("processed"))
-    if said is Said.PROCESSED and "produce" not in told:
+    becomes = _becomes(told, place)
+    if said is Said.PROCESSED and "produce" not in told and becomes is None:
         return _PROCESSED
     return Result(
         said,
@@ -94,7 +98,19 @@ def _result(place: int, told: object) -> Result:
         _text(get("correlationId"), LONGEST_ID),
         _text(get("traceabilityId"), LONGEST_ID),
         _produce(told, f"result {place}"),
+        becomes,
     )
+
+
+def _becomes(told: dict[str, object], place: int) -> Sequence[dict[str, object]] | None:
+    """Records in its place, or the record as the backend gave it back."""
+    records = told.get("records")
+    if records is None:
+        record = told.get("record", told.get("consumerRecord"))
+        return [record] if isinstance(record, dict) and "value" in record else None
+    if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
+        raise AnswerError(f"result {place}: 'records' is a list of {{key, value}}; found: {json_text.type_name(records)}")
+    return records
 
 
 def _said(place: int, status: object, processed: object) -> Said:

@@ -192,6 +192,7 @@ class Progress:
             standing.last.traceability_id,
             standing.asked,
             standing.first_failure,
+            standing.last.becomes,
         )
 
     def _pause(self, failures: int) -> float:

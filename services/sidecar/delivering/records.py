@@ -86,6 +86,8 @@ class Verdict:
     """How often the backend was asked."""
     first_failure: int = 0
     """When it failed first, in milliseconds since the epoch; 0 if it never did."""
+    becomes: Sequence[dict[str, object]] | None = None
+    """Keys and values that go on in its place, where it goes on (streams); None: the record itself."""
 
 
 @dataclass(frozen=True, slots=True)
