@@ -109,7 +109,8 @@ def _becomes(told: dict[str, object], place: int) -> Sequence[dict[str, object]]
         record = told.get("record", told.get("consumerRecord"))
         return [record] if isinstance(record, dict) and "value" in record else None
     if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        raise AnswerError(f"result {place}: 'records' is a list of {{key, value}}; found: {json_text.type_name(records)}")
+        found = json_text.type_name(records)
+        raise AnswerError(f"result {place}: 'records' is a list of {{key, value}}; found: {found}")
     return records
 
 
