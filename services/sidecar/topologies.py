@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.streams.assignment import RoundLimits
-from services.sidecar.streams.backend import Backend
+from services.sidecar.streams.backend import DeliveredBackend
 from services.sidecar.streams.loading import references
 from services.sidecar.streams.plan import Plan
 from services.sidecar.streams.running import Surroundings
@@ -27,7 +28,7 @@ def streams(
     reader: RecordReader,
     serializer: Serializer,
     audit: AuditTrail,
-    backend: Backend | None,
+    backend: Deliverer | None,
 ) -> Streams:
     """TopologyError when the settings name one that there is not."""
     temporary = None
@@ -47,7 +48,7 @@ def streams(
         options=partial(_options, settings),
         reader=reader,
         serializer=serializer,
-        backend=backend,
+        backend=None if backend is None else DeliveredBackend(backend, batch_records=settings.streams_batch_records),
         audit=audit,
     )
     return Streams(references(settings.streams), surroundings, clean_up=settings.streams_clean_up, folder=temporary)

@@ -13,7 +13,7 @@ import orjson
 from confluent_kafka import Message
 
 from services.sidecar import json_text
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
+from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats import FormatError
 from services.sidecar.formats.reading import RecordReader
@@ -123,6 +123,8 @@ class Outcomes:
     """The next one of each partition that it read."""
     processed: list[RawRecord] = field(default_factory=list)
     refused: list[Verdict] = field(default_factory=list)
+    replies: list[ReplyRecord] = field(default_factory=list)
+    """What the backend wants written besides."""
     skipped: int = 0
 
 
@@ -145,6 +147,8 @@ def entries_of(plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_l
         for target, _, encoded in one.task.written:
             assert encoded is not None
             (own if target.is_internal else others).setdefault(plan.topic_of(target), []).append(encoded)
+    for reply in outcomes.replies:
+        others.setdefault(reply.topic, []).append(reply.record)
     for topic, record in dead_letters.of(outcomes.refused):
         own.setdefault(topic, []).append(record)
     entries = [TopicRecords(topic, records) for topic, records in others.items()]

@@ -31,6 +31,8 @@ class StreamsSettings(BaseModel):
     streams_round_bytes: PositiveInt = 4 * 1024 * 1024
     streams_linger_ms: int = Field(default=5, ge=0)
     """A round is one transaction: how many records it takes, their bytes, and how long it waits for more of them."""
+    streams_batch_records: int = Field(default=100, ge=1, le=100_000)
+    """How many records of a round the backend is asked about at a time."""
     streams_transaction_timeout_ms: int = Field(default=10_000, ge=1_000)
     """How long the transaction of a round may take; so long, at most, a takeover waits for one that was left open."""
     streams_max_poll_ms: int = Field(default=300_000, ge=10_000)

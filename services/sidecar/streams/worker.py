@@ -30,6 +30,7 @@ from services.sidecar import metrics
 from services.sidecar.auditing import events
 from services.sidecar.auditing.events import AuditType
 from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.delivering.deliverer import UndeliveredError
 from services.sidecar.delivering.reading import unreadable
 from services.sidecar.delivering.records import Verdict
 from services.sidecar.delivering.settling import DeadLetters
@@ -292,16 +293,18 @@ class Worker:
             )
         asking = asyncio.run_coroutine_threadsafe(self._tools.backend.ask(hook.path, records), self._tools.loop)
         losses = assignment.losses
-        while True:
-            try:
-                answers = asking.result(ASK_SECONDS)
-                break
-            except concurrent.futures.TimeoutError:
-                assignment.keep_alive()
+        while not asking.done():
+            assignment.keep_alive()
             if self._stopping.is_set() or assignment.losses != losses:
                 asking.cancel()
                 raise _GivenUpError
-        for record, answer in zip(records, answers, strict=True):
+            concurrent.futures.wait((asking,), ASK_SECONDS)
+        try:
+            answers = asking.result()
+        except (UndeliveredError, concurrent.futures.CancelledError):
+            raise _GivenUpError from None
+        outcomes.replies += answers.replies
+        for record, answer in zip(records, answers.of_records, strict=True):
             if answer.failed is not None:
                 self._refuse(one, answer.failed, outcomes)
                 continue
