@@ -17,6 +17,7 @@ from meshctl.commands.freezing import freeze, thaw
 from meshctl.commands.instances import instances
 from meshctl.commands.mirror import mirror
 from meshctl.commands.past import diff, history, revert
+from meshctl.commands.replay import replay
 from meshctl.commands.rule import rule
 from meshctl.commands.schedule import schedule
 from meshctl.commands.sidecars import sidecars
@@ -38,7 +39,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, audit, status, watch, instances, sidecars,
+    history, audit, status, watch, instances, sidecars, replay,
     completion,
 ):  # fmt: skip
     cli.add_command(_command)

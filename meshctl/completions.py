@@ -7,7 +7,7 @@ import grpc
 from click.shell_completion import CompletionItem
 
 from mesh.rpc import admin
-from meshctl import instances, wording
+from meshctl import instances, replays, wording
 from meshctl.connection import Connection
 from meshctl.endpoints import EndpointsError, Service, find
 from meshctl.failures import MeshctlError
@@ -15,6 +15,7 @@ from meshctl.record_rules import sentence
 from meshctl.session import ADDRESS_VARIABLE
 
 COMPLETION_SECONDS = 1.0  # a shell that waits longer feels stuck
+MOST_REPLAYS = 100
 
 
 def _connection() -> Connection:
@@ -83,6 +84,23 @@ def sidecar_names(_context: click.Context, _parameter: click.Parameter, incomple
         return []
     named = ((wording.short(each.name), each.address) for each in members if each.kind == admin.MEMBER_KIND_SIDECAR)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
+
+
+def replay_ids(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str, *, open_only: bool = False
+) -> list[CompletionItem]:
+    """Replays, the newest first."""
+    try:
+        found = _connection().all_replays(MOST_REPLAYS, open_only=open_only)
+    except (grpc.RpcError, EndpointsError):
+        return []
+    named = ((wording.short(each.name), f"{replays.state(each)}: {replays.what(each.spec)}") for each in found)
+    return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
+
+
+def open_replay_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Replays that have not ended."""
+    return replay_ids(context, parameter, incomplete, open_only=True)
 
 
 def rule_ids(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, admin_grpc, audit, audit_grpc, events, instances_grpc, record_rules_grpc
+from mesh.rpc import admin, admin_grpc, audit, audit_grpc, events, instances_grpc, record_rules_grpc, replays_grpc
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
+from mesh.rpc import replays as replays_pb
 from meshctl.endpoints import Endpoint
 from meshctl.failures import ExitCode, MeshctlError
 
@@ -53,6 +54,7 @@ class Connection:
         self.changes = admin_grpc.ChangeServiceStub(self._channel)
         self.record_rules = record_rules_grpc.RecordRuleServiceStub(self._channel)
         self.instances = instances_grpc.InstanceServiceStub(self._channel)
+        self.replays = replays_grpc.ReplayServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
 
     def close(self) -> None:
@@ -118,6 +120,21 @@ class Connection:
             if len(found) >= count:
                 break
         return found[:count]
+
+    def all_replays(self, count: int, *, open_only: bool = False) -> list[replays_pb.Replay]:
+        """The last `count` replays, newest first."""
+        request = replays_pb.ListReplaysRequest(page_size=min(count, PAGE_SIZE), open_only=open_only)
+        found: list[replays_pb.Replay] = []
+        for page in self.pages(self.replays.ListReplays, request):
+            found += page.replays
+            if len(found) >= count:
+                break
+        return found[:count]
+
+    def watch_replay(self, name: str) -> Iterator[replays_pb.Replay]:
+        """A replay after each change, until it ends, or the watch's deadline or a failure ends it."""
+        request = replays_pb.WatchReplayRequest(name=name)
+        yield from self.replays.WatchReplay(request, timeout=WATCH_SECONDS, metadata=self._metadata)
 
     def history(self, about: admin.ListHistoryRequest, count: int) -> list[admin.HistoryEntry]:
         """The last `count` decisions of what `about` asks for, newest first."""

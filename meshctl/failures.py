@@ -53,6 +53,7 @@ OPTIONS = {
     "set allow_shadowed": "give --allow-shadowed",
     "set allow_unreachable": "give --allow-unreachable",
     "set without_members": "give --without MEMBER",
+    "set stop": "give --stop",
 }
 """Control names fields of its API as the way out; whoever types commands knows them by these options."""
 

@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, events, routing
-from meshctl import instances, record_rules
+from meshctl import instances, record_rules, replays
 from meshctl.output import count, moment
 
 
@@ -118,7 +118,8 @@ def event(of: events.Event) -> str:
             ended = of.scheduled_change_ended
             return f"scheduled change {short(ended.name)} {_outcome(ended)}"
         case _:
-            return record_rules.event(of) or instances.event(of) or "an event of a kind that this meshctl does not know"
+            told = record_rules.event(of) or instances.event(of) or replays.event(of)
+            return told or "an event of a kind that this meshctl does not know"
 
 
 def _outcome(of: events.ScheduledChangeEnded) -> str:

@@ -21,7 +21,7 @@ from meshctl.commands.files import (
     show_plan,
 )
 from meshctl.commands.rule_options import change_options
-from meshctl.completions import cluster_names, instance_names, rule_ids, sidecar_names
+from meshctl.completions import cluster_names, instance_names, replay_ids, rule_ids, sidecar_names
 from meshctl.meshfile.plan import SPEC_FIELDS, cluster_difference
 from meshctl.output import as_dict, count, moment, print_json, print_table
 from meshctl.record_rules import sentence, state
@@ -38,6 +38,7 @@ DEFAULT_HISTORY = 20
 @click.option("--schedule", metavar="ID", help="Only about this scheduled change.")
 @click.option("--instance", metavar="GROUP.INSTANCE", shell_complete=instance_names, help="Only about this consumer.")
 @click.option("--sidecar", metavar="NAME", shell_complete=sidecar_names, help="Only what this sidecar was told.")
+@click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
     "--count",
@@ -57,6 +58,7 @@ def history(
     schedule: str | None,
     instance: str | None,
     sidecar: str | None,
+    replay: str | None,
     number: int,
 ) -> None:
     """Show the last decisions in words, newest first; with TOPIC those that changed where it lives, and where that was.
@@ -71,7 +73,7 @@ def history(
     """
     named = {
         "rules": rule, "clusters": cluster, "recordrules": record_rule, "schedules": schedule,
-        "instances": instance, "members": sidecar,
+        "instances": instance, "members": sidecar, "replays": replay,
     }  # fmt: skip
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None

@@ -19,12 +19,13 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from mesh.rpc import admin, audit, instances, record_rules
+from mesh.rpc import admin, audit, instances, record_rules, replays
 
 SERVICES = {
     **admin.DESCRIPTOR.services_by_name,
     **instances.DESCRIPTOR.services_by_name,
     **record_rules.DESCRIPTOR.services_by_name,
+    **replays.DESCRIPTOR.services_by_name,
     **audit.DESCRIPTOR.services_by_name,
 }
 

@@ -1,0 +1,256 @@
+"""`meshctl replay list|show|watch|cancel`, and how a replay is followed to its end: a bar, lines, or JSON."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+import click
+import grpc
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from mesh.rpc import replays as replays_pb
+from meshctl import replays
+from meshctl.completions import open_replay_ids, replay_ids
+from meshctl.connection import Connection
+from meshctl.failures import ExitCode, MeshctlError, as_call
+from meshctl.looking import Looking, look_options, show_looks
+from meshctl.output import as_dict, moment, print_json, print_table, table
+from meshctl.session import Command, Session, pass_session
+
+COLUMNS = ("REPLAY", "WHAT", "STATE", "PROGRESS", "MEMBER", "STARTED", "BY", "NOTE")
+NONE = "Nothing is, or was, consumed again."
+INTERVAL_SECONDS = 2.0
+USUAL_REPLAYS = 20
+LINE_EVERY = 5.0
+"""Seconds between two lines of progress where nobody sits before a terminal."""
+RECONNECT_SECONDS = 1.0
+_STREAM_ENDS = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
+"""A watch has a deadline, and control may be started anew: both end a stream, and no replay."""
+
+
+def name_of(given: str) -> str:
+    """The resource name of a replay."""
+    return given if given.startswith("replays/") else f"replays/{given}"
+
+
+@click.command("list", cls=Command)
+@click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
+@click.option(
+    "-l", "--limit", type=click.IntRange(min=1), default=USUAL_REPLAYS, show_default=True, help="How many, at most."
+)
+@look_options(INTERVAL_SECONDS)
+@pass_session
+def list_replays(session: Session, open_only: bool, limit: int, looking: Looking) -> None:
+    """Show replays, the newest first. Of old ones `meshctl history` tells.
+
+    \b
+    Examples:
+      meshctl replay list
+      meshctl replay list --open -w
+    """
+    connection = session.connect()
+
+    def print_one(found: Sequence[replays_pb.Replay]) -> None:
+        if session.as_json:
+            print_json({"replays": [as_dict(each) for each in found]}, one_line=looking.again)
+        else:
+            print_table(COLUMNS, map(_row, found), empty=NONE)
+
+    show_looks(
+        session,
+        looking,
+        look=lambda: connection.all_replays(limit, open_only=open_only),
+        print_one=print_one,
+        as_table=lambda found: table(COLUMNS, map(_row, found)),
+    )
+
+
+def _row(replay: replays_pb.Replay) -> Sequence[object]:
+    return (
+        replays.short(replay.name), replays.what(replay.spec), replays.state(replay), replays.progress_text(replay),
+        replay.member.removeprefix("members/") or "-", moment(replay.create_time), replay.actor, replay.description,
+    )  # fmt: skip
+
+
+@click.command(cls=Command)
+@click.argument("replay", shell_complete=replay_ids)
+@pass_session
+def show(session: Session, replay: str) -> None:
+    """Show one replay: what was asked for, how far it is, partition by partition.
+
+    \b
+    Example:
+      meshctl replay show 3f9a01bc
+    """
+    connection = session.connect()
+    found = connection.call(connection.replays.GetReplay, replays_pb.GetReplayRequest(name=name_of(replay)))
+    if session.as_json:
+        print_json(found)
+        return
+    click.echo(f"{replays.short(found.name)}: {replays.what(found.spec)}")
+    for label, text in replays.facts(found):
+        click.echo(f"  {label + ':':<10}{text}")
+    if found.spec.WhichOneof("destination") in ("seek", "group"):
+        print_table(*replays.plan(found), empty="")
+    elif found.partitions:
+        print_table(
+            ("TOPIC", "PARTITION", "FROM", "TO", "NEXT", "RECORDS", "FAILED"),
+            (
+                (
+                    each.topic,
+                    each.partition,
+                    each.start_offset,
+                    each.end_offset,
+                    each.position,
+                    each.records,
+                    each.failed,
+                )
+                for each in found.partitions
+            ),
+            empty="",
+        )
+
+
+@click.command(cls=Command)
+@click.argument("replay", shell_complete=open_replay_ids)
+@pass_session
+def watch(session: Session, replay: str) -> None:
+    """Follow a replay to its end, with a bar; with lines where there is no terminal, and -o json a document each.
+
+    Ctrl-C ends the watching, not the replay.
+
+    \b
+    Example:
+      meshctl replay watch 3f9a01bc
+    """
+    last = follow(session, name_of(replay), each=print_change if session.as_json else None)
+    if last is not None:
+        tell_end(session, last, told=session.as_json)
+
+
+@click.command(cls=Command)
+@click.argument("replay", shell_complete=open_replay_ids)
+@click.option("--reason", default="", help="Why, for the history.")
+@click.option("--wait", is_flag=True, help="Until it has ended.")
+@pass_session
+def cancel(session: Session, replay: str, reason: str, wait: bool) -> None:
+    """End a replay where it is. What was acknowledged stays so.
+
+    \b
+    Example:
+      meshctl replay cancel 3f9a01bc --reason 'wrong topic'
+    """
+    connection = session.connect()
+    request = replays_pb.CancelReplayRequest(name=name_of(replay), reason=reason, request_id=str(uuid.uuid4()))
+    found = connection.call(connection.replays.CancelReplay, request)
+    if wait and found.state not in replays.ENDS:
+        found = follow(session, found.name) or found
+    if session.as_json:
+        print_json(found)
+        return
+    ended = found.state in replays.ENDS
+    said = f"{replays.state(found)}: {found.description}" if ended else "is to end where it is; its member says when"
+    click.echo(f"replay {replays.short(found.name)} {said}")
+
+
+def print_change(replay: replays_pb.Replay) -> None:
+    print_json(replay, one_line=True)
+
+
+def follow(
+    session: Session, name: str, each: Callable[[replays_pb.Replay], None] | None = None
+) -> replays_pb.Replay | None:
+    """The replay when it has ended; None when whoever watched has gone before. `each`: instead of a bar or lines."""
+    stream = click.get_text_stream("stderr")
+    changes = _changes(session.connect(), name)
+    last: replays_pb.Replay | None = None
+    try:
+        if each is not None:
+            for last in changes:
+                each(last)
+        elif session.as_json:
+            *_, last = changes
+        elif stream.isatty():
+            last = _with_bar(changes, Console(file=stream, highlight=False))
+        else:
+            last = _with_lines(changes)
+    except KeyboardInterrupt:
+        return None
+    return last
+
+
+def tell_end(session: Session, replay: replays_pb.Replay, *, told: bool = False) -> None:
+    """How it ended; what did not come to a good end ends the command. `told`: its document is printed."""
+    if session.as_json and not told:
+        print_json(replay)
+    name, state = replays.short(replay.name), replays.state(replay)
+    if replay.state not in replays.ENDS:
+        raise MeshctlError(f"replay {name} is {state}; nobody watches it any more", ExitCode.UNAVAILABLE, status="OPEN")
+    if replay.state != replays_pb.REPLAY_STATE_DONE:
+        raise MeshctlError(f"replay {name} {state}: {replay.description}", ExitCode.REFUSED, status=state.upper())
+    if not session.as_json:
+        far = replays.progress_text(replay)
+        parts = ("" if far == "-" or _is_move(replay) else far, replay.description)
+        said = ", ".join(text for text in parts if text)
+        click.echo(f"replay {name} {state}{f': {said}' if said else ''}")
+
+
+def _is_move(replay: replays_pb.Replay) -> bool:
+    return replay.spec.WhichOneof("destination") in ("seek", "group")
+
+
+def _changes(connection: Connection, name: str) -> Iterator[replays_pb.Replay]:
+    """The replay after each change, to its end: the stream is opened again when it ends before."""
+    away = False
+    while True:
+        try:
+            for replay in connection.watch_replay(name):
+                away = False
+                yield replay
+                if replay.state in replays.ENDS:
+                    return
+        except grpc.RpcError as error:
+            code = as_call(error).code()
+            if code not in _STREAM_ENDS:
+                raise
+            if code is grpc.StatusCode.UNAVAILABLE and not away:
+                click.echo("control went away; waiting for it", err=True)
+                away = True
+        time.sleep(RECONNECT_SECONDS)
+
+
+def _with_bar(changes: Iterator[replays_pb.Replay], console: Console) -> replays_pb.Replay | None:
+    last = None
+    began, first = time.monotonic(), None
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("pending", total=None, facts="")
+        for last in changes:
+            far = replays.progress(last.partitions)
+            if first is None and far.total:
+                began, first = time.monotonic(), far
+            seconds = time.monotonic() - began
+            rate = (far.records - first.records) / seconds if first is not None and seconds > 1 else 0.0
+            failed = f", {far.failed} failed" if far.failed else ""
+            facts = f"{far.records} records{failed}, {rate:.0f}/s {last.description}"
+            bar.update(task, description=replays.state(last), total=far.total or None, completed=far.done, facts=facts)
+    return last
+
+
+def _with_lines(changes: Iterator[replays_pb.Replay]) -> replays_pb.Replay | None:
+    last, said, far, at = None, "", replays.Progress(), time.monotonic()
+    for last in changes:
+        now = time.monotonic()
+        if last.state in replays.ENDS:
+            break
+        if said == replays.state(last) and now - at < LINE_EVERY:
+            continue
+        click.echo(replays.line(last, far, now - at), err=True)
+        said, far, at = replays.state(last), replays.progress(last.partitions), now
+    return last

@@ -1,0 +1,254 @@
+"""How replays are said and read: places in a topic, ranges, plans and progress in words. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import click
+
+from mesh.rpc import events, replays
+from meshctl.moments import in_utc, moment_of
+from meshctl.output import count, moment
+
+FORMS = "an offset (1500), a time (2026-11-21T20:00:00Z), or so long ago (-2h, -1h30m, -7d)"
+MOST_RANGES = 5
+"""Named in one cell; of more only their number is told."""
+ENDS = (replays.REPLAY_STATE_DONE, replays.REPLAY_STATE_FAILED, replays.REPLAY_STATE_CANCELLED)
+_RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)(?:/(?P<partition>\d+))?(?::(?P<start>.*?)\.\.(?P<end>.*))?")
+
+
+Where = int | datetime
+"""A place in a topic."""
+
+
+def where(text: str, now: datetime) -> Where:
+    """See `FORMS`; ValueError says what is wrong."""
+    wanted = text.strip()
+    if wanted.isdecimal():
+        return int(wanted)
+    if wanted.startswith("-"):
+        return now - (moment_of(f"+{wanted[1:]}", now) - now)
+    if wanted.startswith("+"):
+        raise ValueError("no record is there yet")
+    return in_utc(wanted)
+
+
+class Place(click.ParamType):
+    """`--from`, `--until`: see `FORMS`."""
+
+    name = "place"
+
+    def convert(self, value: str | Where, param: click.Parameter | None, ctx: click.Context | None) -> Where:
+        if not isinstance(value, str):
+            return value
+        try:
+            return where(value, datetime.now(UTC))
+        except (ValueError, OverflowError) as error:
+            self.fail(f"{value!r} is no place in a topic: {error}. Possible are {FORMS}", param, ctx)
+
+
+class Range(click.ParamType):
+    """`--range`: "orders/0:10..25", "orders:-2h..", "orders/3"."""
+
+    name = "range"
+
+    def convert(
+        self, value: str | replays.ReplayRange, param: click.Parameter | None, ctx: click.Context | None
+    ) -> replays.ReplayRange:
+        if isinstance(value, replays.ReplayRange):
+            return value
+        found = _RANGE.fullmatch(value.strip())
+        if found is None:
+            forms = "TOPIC[/PARTITION][:FROM..UNTIL], as in orders/0:10..25"
+            self.fail(f"{value!r} is no range; expected {forms}", param, ctx)
+        place = Place()
+        start, end = (place.convert(text, param, ctx) if text else None for text in (found["start"], found["end"]))
+        partition = None if found["partition"] is None else int(found["partition"])
+        return range_of(found["topic"], partition, start, end)
+
+
+def range_of(topic: str, partition: int | None, start: Where | None, end: Where | None) -> replays.ReplayRange:
+    """None for a partition: all; for a place: as far as there is something."""
+    made = replays.ReplayRange(topic=topic, partition=partition)
+    for name, place in (("start", start), ("end", end)):
+        match place:
+            case datetime():
+                getattr(made, f"{name}_time").FromDatetime(place)
+            case int():
+                setattr(made, f"{name}_offset", place)
+    return made
+
+
+def ranges_of(
+    topics: Sequence[str], partitions: Sequence[int], start: Where | None, end: Where | None
+) -> list[replays.ReplayRange]:
+    """Of each topic all partitions, or those that are named. UsageError where an offset is one of no partition."""
+    if not partitions and (isinstance(start, int) or isinstance(end, int)):
+        raise click.UsageError("an offset is one of a partition: --partition P; a time may be one of all of them")
+    wanted: Sequence[int | None] = partitions or [None]
+    return [range_of(topic, partition, start, end) for topic in topics for partition in wanted]
+
+
+def state(replay: replays.Replay) -> str:
+    """ "pending", "running", "done"; "cancelling" while its end is asked for."""
+    if replay.cancelling and replay.state not in ENDS:
+        return "cancelling"
+    return replays.ReplayState.Name(replay.state).removeprefix("REPLAY_STATE_").lower()
+
+
+def what(spec: replays.ReplaySpec) -> str:
+    """ "dead letters of orders to the backend of s1"."""
+    named = [range_text(each) for each in spec.ranges[:MOST_RANGES]]
+    more = f" and {len(spec.ranges) - MOST_RANGES} more" if len(spec.ranges) > MOST_RANGES else ""
+    records = f"{'dead letters of ' if spec.dead_letters else ''}{', '.join(named)}{more}"
+    match spec.WhichOneof("destination"):
+        case "backend":
+            return f"{records} to {f'the backend of {spec.backend.sidecar}' if spec.backend.sidecar else 'a backend'}"
+        case "source":
+            return f"{records} back to where they came from"
+        case "seek":
+            return f"{spec.seek.instance.removeprefix('instances/')} goes on at {records}"
+        case "group":
+            return f"group {spec.group.group} goes on at {records}"
+        case _:
+            return f"{records} to a place that this meshctl does not know"
+
+
+def range_text(each: replays.ReplayRange) -> str:
+    """ "orders/0 10..25", "orders -.."."""
+    topic = f"{each.topic}/{each.partition}" if each.HasField("partition") else each.topic or "all topics"
+    match each.WhichOneof("start"):
+        case "start_at_end":
+            return f"{topic} at the end"
+        case "start_offset":
+            start = str(each.start_offset)
+        case "start_time":
+            start = moment(each.start_time)
+        case _:
+            start = "first"
+    match each.WhichOneof("end"):
+        case "end_offset":
+            end = str(each.end_offset)
+        case "end_time":
+            end = moment(each.end_time)
+        case _:
+            return topic if start == "first" else f"{topic} from {start}"
+    return f"{topic} {start} to {end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a replay is, all partitions together."""
+
+    done: int = 0
+    """Offsets behind which all is acknowledged, or does not count."""
+    total: int = 0
+    records: int = 0
+    failed: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.done / self.total if self.total else 0.0
+
+
+def progress(partitions: Iterable[replays.ReplayPartition]) -> Progress:
+    known = list(partitions)
+    return Progress(
+        sum(max(0, each.position - each.start_offset) for each in known),
+        sum(max(0, each.end_offset - each.start_offset) for each in known),
+        sum(each.records for each in known),
+        sum(each.failed for each in known),
+    )
+
+
+def progress_text(replay: replays.Replay) -> str:
+    """ "40 % (400 records, 2 failed)"; what it waits for, where it does."""
+    far = progress(replay.partitions)
+    if not far.total:
+        return "-"
+    failed = f", {far.failed} failed" if far.failed else ""
+    return f"{far.share:.0%} ({count(far.records, 'record')}{failed})"
+
+
+def line(replay: replays.Replay, before: Progress, seconds: float) -> str:
+    """One line of progress for those who have no terminal; `before`: so many seconds ago."""
+    far = progress(replay.partitions)
+    if not far.total:
+        return state(replay) + (f": {replay.description}" if replay.description else "")
+    rate = max(0, far.records + far.failed - before.records - before.failed) / seconds if seconds > 0 else 0.0
+    speed = max(0, far.done - before.done) / seconds if seconds > 0 else 0.0
+    left = f", {round((far.total - far.done) / speed)} s left" if speed and far.done < far.total else ""
+    waits = f"; {replay.description}" if replay.description else ""
+    return f"{state(replay)}: {progress_text(replay)}, {rate:.0f} records/s{left}{waits}"
+
+
+PLAN = ("TOPIC", "PARTITION", "FROM", "TO", "RECORDS")
+MOVE_PLAN = ("TOPIC", "CLUSTER", "PARTITION", "FROM", "TO", "RECORDS AGAIN", "SKIPPED", "LEFT TO READ")
+
+
+def plan(replay: replays.Replay) -> tuple[Sequence[str], list[Sequence[object]]]:
+    """Columns and rows of what is to be done."""
+    if replay.spec.WhichOneof("destination") in ("seek", "group"):
+        return MOVE_PLAN, [_move(each) for each in replay.partitions]
+    return PLAN, [
+        (each.topic, each.partition, each.start_offset, each.end_offset, _records(each)) for each in replay.partitions
+    ]
+
+
+def _records(each: replays.ReplayPartition) -> str:
+    return str(each.planned) if each.HasField("planned") else f"at most {max(0, each.end_offset - each.start_offset)}"
+
+
+def _move(each: replays.ReplayPartition) -> Sequence[object]:
+    was, to = each.committed_before, each.start_offset
+    again, skipped = (max(0, was - to), max(0, to - was)) if was >= 0 else ("-", "-")
+    return (
+        each.topic, each.cluster, each.partition, "nowhere" if was < 0 else was, to, again, skipped,
+        max(0, each.end_offset - to),
+    )  # fmt: skip
+
+
+def facts(replay: replays.Replay) -> Iterator[tuple[str, str]]:
+    """What a replay is, as names and texts."""
+    yield "state", state(replay) + (f": {replay.description}" if replay.description else "")
+    yield "member", replay.member.removeprefix("members/") or "-"
+    yield "asked by", f"{replay.actor}, {moment(replay.create_time)}{f': {replay.reason}' if replay.reason else ''}"
+    if replay.HasField("end_time"):
+        yield "ended", moment(replay.end_time)
+    if replay.spec.rate:
+        yield "rate", f"{replay.spec.rate:g} records/s at most"
+    wanted = replay.spec.filter
+    chosen = [f"{name} {', '.join(map(str, getattr(wanted, name)))}" for name in ("reasons", "keys", "offsets")]
+    if replay.spec.HasField("filter"):
+        yield "only", "; ".join(text for text in chosen if " " in text.strip())
+    if replay.stopped:
+        yield "stops", ", ".join(each.removeprefix("instances/") for each in replay.stopped)
+
+
+def event(of: events.Event) -> str:
+    """What was decided about a replay, as a sentence; empty for events about something else."""
+    match of.WhichOneof("payload"):
+        case "replay_started":
+            replay = of.replay_started.replay
+            return f"replay {short(replay.name)}: {what(replay.spec)}{' (only counted)' if replay.spec.dry_run else ''}"
+        case "replay_assigned":
+            assigned = of.replay_assigned
+            return f"replay {short(assigned.name)} is carried out by {assigned.member.removeprefix('members/')}"
+        case "replay_progressed":
+            far = progress(of.replay_progressed.partitions)
+            return f"replay {short(of.replay_progressed.name)}: {count(far.records, 'record')} done"
+        case "replay_cancel_ordered":
+            return f"replay {short(of.replay_cancel_ordered.name)} is to end where it is"
+        case "replay_ended":
+            ended = of.replay_ended
+            said = state(replays.Replay(state=ended.state))
+            return f"replay {short(ended.name)} {said}{f': {ended.description}' if ended.description else ''}"
+        case _:
+            return ""
+
+
+def short(name: str) -> str:
+    return name.removeprefix("replays/")
