@@ -63,6 +63,17 @@ class Continuity:
         self._link: ControlLink | None = None
         self._follower: OrderFollower | None = None
 
+    def file(self, name: str) -> StateFile | None:
+        """One more that outlives the process; None where nothing does."""
+        if self._claim is None or self._file is None:
+            return None
+        return StateFile(self._file.path.with_name(name), is_lost=self._claim.is_lost)
+
+    @property
+    def connection(self) -> Connection | None:
+        """To control, once `restore` has begun; None where there is none."""
+        return self._connection
+
     async def restore(self) -> None:
         """The instances of the process before this one are there again. OSError when the state folder is of no use."""
         began = time.monotonic()

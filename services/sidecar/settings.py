@@ -26,6 +26,7 @@ from services.sidecar.formats.format import available_labels
 from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.ksqldb.settings import KsqldbSettings
 from services.sidecar.original.translation import original_config
+from services.sidecar.reactive.settings import ReactiveSettings
 from services.sidecar.security.trust import TokenIssuer, is_loopback
 from services.sidecar.streams.settings import StreamsSettings
 
@@ -38,6 +39,7 @@ class SidecarSettings(
     BackendSettings,
     DeadLetterSettings,
     KsqldbSettings,
+    ReactiveSettings,
     StreamsSettings,
     ServiceSettings,
     service="sidecar",

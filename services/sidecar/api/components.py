@@ -21,7 +21,7 @@ def switch_off(routes: Iterable[BaseRoute], *, produces: bool, consumes: bool) -
             continue
         if not produces and route.path.startswith(("/producers/", "/transactions")):
             route.app = _Refusing(NO_PRODUCER)
-        elif not consumes and route.path.startswith("/consumers/"):
+        elif not consumes and route.path.startswith("/consumers/{group}"):
             route.app = _Refusing(NO_CONSUMERS)
 
 

@@ -39,6 +39,8 @@ _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.TOO_MANY_PRODUCE_STREAMS: 503,
     FaultKind.TOPIC_NOT_FOUND: 404,
     FaultKind.KAFKA_UNAVAILABLE: 503,
+    FaultKind.REPLAY_NOT_FOUND: 404,
+    FaultKind.TOO_MANY_REPLAYS: 429,
     FaultKind.AUDIT_FULL: 503,
     FaultKind.KSQLDB_UNAVAILABLE: 503,
 }

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import grpc
 import structlog
 
-from mesh.rpc import events, instances, instances_grpc
+from mesh.rpc import events, instances, instances_grpc, replays, replays_grpc
 from mesh.rpc.server import open_channel
 from services.sidecar import metrics
 from services.sidecar.identity import Incarnation
@@ -35,6 +35,7 @@ class Connection:
         self.incarnation = incarnation
         self._channel = open_channel(address)
         self._stub = instances_grpc.InstanceServiceStub(self._channel)
+        self._replays = replays_grpc.ReplayServiceStub(self._channel)
         self._who = ((ACTOR_METADATA, sidecar.encode("ascii", "replace").decode()),)  # for control's history
         self._bounds: dict[str, Any] = {"timeout": CALL_SECONDS, "metadata": self._who}
 
@@ -82,6 +83,23 @@ class Connection:
     async def report(self, order: str, outcome: events.OrderOutcome) -> None:
         request = instances.ReportOrderRequest(name=order, sidecar=self.sidecar, outcome=outcome)
         await self._tell("ReportOrder", self._stub.ReportOrder(request, **self._bounds), order)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether control can be spoken to now, as far as anybody knows."""
+        return self._channel.get_state() is grpc.ChannelConnectivity.READY
+
+    async def open_replays(self) -> AsyncIterator[replays.Replay]:
+        """What this sidecar has to carry out, as it comes; ends when control ends it."""
+        request = replays.FollowReplaysRequest(member=self.sidecar, incarnation=str(self.incarnation))
+        async for replay in self._replays.FollowReplays(request, metadata=self._who):
+            yield replay
+
+    async def start_replay(self, request: replays.StartReplayRequest) -> replays.Replay:
+        return await self._call("StartReplay", self._replays.StartReplay(request, **self._bounds))
+
+    async def report_replay(self, request: replays.ReportReplayRequest) -> None:
+        await self._call("ReportReplay", self._replays.ReportReplay(request, **self._bounds))
 
     async def close(self) -> None:
         await self._channel.close(grace=None)

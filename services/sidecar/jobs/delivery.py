@@ -1,12 +1,13 @@
 """Records of jobs on their way to the backend: shown in the reactive consumer's formats, delivered by its engine."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Protocol
 
 from services.sidecar.consuming.records import Partition
 from services.sidecar.delivering.reading import RecordShower
-from services.sidecar.delivering.records import Batch, Deliverable, RawRecord, Settlement, Verdict
+from services.sidecar.delivering.records import Batch, Deliverable, RawRecord, ReplyRecord, Settlement, Verdict
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
@@ -20,9 +21,13 @@ class Delivers(Protocol):
 class ShownDelivery:
     """Delivers records as they are in Kafka; see `destinations.Deliver`."""
 
-    def __init__(self, shower: RecordShower, deliverer: Delivers) -> None:
+    def __init__(
+        self, shower: RecordShower, deliverer: Delivers, paths: Callable[[Deliverable], str | None] = lambda _: ""
+    ) -> None:
+        """`paths`: where a record goes, if nobody says it; empty for the usual path."""
         self._shower = shower
         self._deliverer = deliverer
+        self._paths = paths
 
     async def __call__(self, records: Sequence[RawRecord], path: str) -> Settlement:
         """One verdict for each; one that does not fit its format never reaches the backend.
@@ -34,10 +39,11 @@ class ShownDelivery:
             shown = await asyncio.to_thread(self._shower.shown, records)
         except RegistryUnavailableError as error:
             raise Fault(FaultKind.SCHEMA_REGISTRY_UNAVAILABLE, f"{partition} cannot be read now: {error}") from None
-        unreadable = [one for one in shown if isinstance(one, Verdict)]
-        readable = tuple(one for one in shown if isinstance(one, Deliverable))
-        if not readable:
-            return Settlement(partition, tuple(unreadable))
-        settlement = await self._deliverer.deliver(Batch(partition, readable, path))
-        verdicts = sorted([*unreadable, *settlement.verdicts], key=lambda one: one.record.offset)
-        return Settlement(partition, tuple(verdicts), settlement.replies)
+        verdicts = [one for one in shown if isinstance(one, Verdict)]
+        replies: list[ReplyRecord] = []
+        readable = (one for one in shown if isinstance(one, Deliverable))
+        for part_path, part in groupby(readable, key=lambda one: path or self._paths(one) or ""):
+            settlement = await self._deliverer.deliver(Batch(partition, tuple(part), part_path))
+            verdicts += settlement.verdicts
+            replies += settlement.replies
+        return Settlement(partition, tuple(sorted(verdicts, key=lambda one: one.record.offset)), replies)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.sidecar.dead_letters.record import dead_letter, original, source_topic
-from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement
+from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement, Verdict
 
 Deliver = Callable[[Sequence[RawRecord], str], Awaitable[Settlement]]
 """Gives records of one partition, in their order, to a path of the backend (empty: its usual one), and returns when
@@ -18,6 +18,8 @@ class Taken:
 
     writes: Sequence[ReplyRecord] = ()
     failed: int = 0
+    verdicts: Sequence[Verdict] = ()
+    """What is to be audited of them."""
 
 
 class Destination(Protocol):
@@ -40,7 +42,7 @@ class Backend:
         settlement = await self._deliver(records, self._path)
         failures = [one for one in settlement.verdicts if one.outcome is Outcome.DEAD_LETTER]
         letters = [dead_letter(one, self._group, self._extension) for one in failures] if self._keeps_failures else []
-        return Taken([*letters, *settlement.replies], len(failures))
+        return Taken([*letters, *settlement.replies], len(failures), settlement.verdicts)
 
 
 class Topic:

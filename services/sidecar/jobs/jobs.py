@@ -71,10 +71,15 @@ class Jobs:
         """RefusedError when it cannot be a job here."""
         check(spec, serves=self._serves)
 
-    async def start(self, spec: JobSpec) -> Job:
-        """A job of this sidecar's own; it is on disk when this returns. RefusedError, TooManyJobsError."""
+    async def start(self, spec: JobSpec, id_: str = "") -> Job:
+        """A job of this sidecar's own; it is on disk when this returns. RefusedError, TooManyJobsError.
+
+        `id_` makes the call idempotent, as long as the job is remembered.
+        """
+        if id_ in self._entries:
+            return self._entries[id_].job
         self.check(spec)
-        job = self._added(Job(uuid.uuid4().hex[:12], spec, _now()))
+        job = self._added(Job(id_ or uuid.uuid4().hex[:12], spec, _now()))
         await self._saved()
         self._run(self._entries[job.id])
         return job
@@ -86,7 +91,7 @@ class Jobs:
             try:
                 self.check(job.spec)
                 self._added(job)
-            except RefusedError as refused:
+            except (RefusedError, TooManyJobsError) as refused:
                 self._entries[job.id] = _Entry(job)
                 self._end(job, JobState.FAILED, str(refused))
                 return job

@@ -13,10 +13,12 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
+from services.sidecar.auditing.events import produced
+from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader, offsets_of
 from services.sidecar.consuming.records import Commit
 from services.sidecar.delivering.records import ReplyRecord
@@ -38,8 +40,6 @@ _NOTE = re.compile(r"job=(?P<job>\S+) records=(?P<records>\d+) failed=(?P<failed
 
 Send = Callable[[str, list[Outgoing]], Awaitable[list[Delivery]]]
 """Writes to a topic, outside of transactions: one outcome per record."""
-T = TypeVar("T")
-OnThread = Callable[[Callable[[], T]], Awaitable[T]]
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +54,7 @@ class Ledger:
         transactional: dict[str, Any],
         send: Send,
         on_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+        audit: AuditTrail,
         *,
         seconds: float,
     ) -> None:
@@ -63,6 +64,7 @@ class Ledger:
         self._properties = transactional
         self._send = send
         self._on_thread = on_thread
+        self._audit = audit
         self._seconds = seconds
         self._client: TransactionalClient | None = None
 
@@ -107,7 +109,9 @@ class Ledger:
         while (client := self._client) is not None:
             consumed = GroupOffsets(offsets_of(commits), self._reader.group_metadata())
             try:
-                await self._on_thread(lambda: client.write(entries, self._seconds, consumed=consumed))  # noqa: B023
+                written = await self._on_thread(lambda: client.write(entries, self._seconds, consumed=consumed))  # noqa: B023
+                for entry, outcomes in zip(entries, written, strict=True):
+                    self._audit.record(produced(entry.topic, entry.records, outcomes))
                 return True
             except Elsewhere as elsewhere:
                 await self._without_transactions(str(elsewhere))
@@ -129,23 +133,8 @@ class Ledger:
         return False
 
     async def _one_after_the_other(self, writes: Collection[ReplyRecord], commits: list[Commit]) -> None:
-        for entry in _by_topic(writes):
-            await self._written(entry)
+        await write_all(self._send, writes)
         await self._on_thread(lambda: self._reader.commit(commits))
-
-    async def _written(self, entry: TopicRecords) -> None:
-        """Returns when Kafka has all of them; what it has is not written again."""
-        records = entry.records
-        pause = FIRST_PAUSE_SECONDS
-        while records:
-            outcomes = await self._send(entry.topic, records)
-            for outcome in outcomes:
-                if isinstance(outcome, Failed):
-                    _refuse_if_final(outcome, [entry.topic])
-            records = [one for one, outcome in zip(records, outcomes, strict=True) if isinstance(outcome, Failed)]
-            if records:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     async def _without_transactions(self, reason: str) -> None:
         log.warning(
@@ -166,6 +155,22 @@ class Ledger:
 
     def _commit(self, place: PartitionProgress) -> Commit:
         return Commit(place.partition, place.position, f"job={self._job} records={place.records} failed={place.failed}")
+
+
+async def write_all(send: Send, writes: Collection[ReplyRecord]) -> None:
+    """Returns when Kafka has all of them; what it has is not written again. RefusedError when that can never be."""
+    for entry in _by_topic(writes):
+        records = entry.records
+        pause = FIRST_PAUSE_SECONDS
+        while records:
+            outcomes = await send(entry.topic, records)
+            for outcome in outcomes:
+                if isinstance(outcome, Failed):
+                    _refuse_if_final(outcome, [entry.topic])
+            records = [one for one, outcome in zip(records, outcomes, strict=True) if isinstance(outcome, Failed)]
+            if records:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
 def _by_topic(writes: Collection[ReplyRecord]) -> list[TopicRecords]:

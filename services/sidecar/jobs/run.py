@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 import structlog
 
 from services.sidecar import metrics
+from services.sidecar.auditing.events import settled
+from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader
 from services.sidecar.consuming.records import Partition, Position
 from services.sidecar.delivering.records import RawRecord
@@ -46,8 +48,12 @@ log = structlog.get_logger(__name__)
 class JobLimits:
     """Bounds, in the unit that each name ends in."""
 
-    max_round_records: int = 500
-    max_round_bytes: int = 102_400
+    max_batch_records: int = 100
+    max_batch_bytes: int = 102_400
+    """Of a round for the backend."""
+    max_round_records: int = 1_000
+    max_round_bytes: int = 1_048_576
+    """Of a round for topics."""
     linger_seconds: float = 0.01
     transaction_seconds: float = 30.0
 
@@ -66,6 +72,7 @@ class JobTools:
     extension: str
     dead_letters: bool
     """Whether what fails becomes a dead letter."""
+    audit: AuditTrail = OFF
     limits: JobLimits = JobLimits()
 
 
@@ -107,7 +114,13 @@ class JobRun:
             destination = self._destination()
             transactional = tools.transactional(f"kafka-mesh-{job.group}")
             ledger = Ledger(
-                job.id, reader, transactional, tools.send, self._on_thread, seconds=tools.limits.transaction_seconds
+                job.id,
+                reader,
+                transactional,
+                tools.send,
+                self._on_thread,
+                tools.audit,
+                seconds=tools.limits.transaction_seconds,
             )
             try:
                 self._reached(await ledger.open(job.partitions.values()))
@@ -138,9 +151,11 @@ class JobRun:
         limits = self._tools.limits
         left = {one.partition: one for one in self._job.partitions.values() if not one.is_done}
         await self._on_thread(lambda: reader.start(Position(one.partition, one.position) for one in left.values()))
-        read = partial(
-            reader.read, limits.max_round_records, limits.max_round_bytes, READ_SECONDS, limits.linger_seconds
-        )
+        if isinstance(self._job.spec.destination, ToTopic) or self._job.spec.dry_run:
+            room = limits.max_round_records, limits.max_round_bytes
+        else:
+            room = limits.max_batch_records, limits.max_batch_bytes
+        read = partial(reader.read, *room, READ_SECONDS, limits.linger_seconds)
         while left:
             fetched = await self._on_thread(read)
             ended = {one for one, at in fetched.ends.items() if one in left and at >= left[one].end}
@@ -177,6 +192,7 @@ class JobRun:
                 for (partition, group), one in zip(groups, taken, strict=True)
             ]
             await self._settle(ledger, [write for one in taken for write in one.writes], places)
+            self._tools.audit.record(settled([verdict for one in taken for verdict in one.verdicts]))
         if ends := [self._ended(partition) for partition in ended if not self._job.partitions[partition].is_done]:
             await self._settle(ledger, [], ends)
 

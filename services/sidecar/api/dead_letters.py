@@ -1,0 +1,374 @@
+"""`/consumers/deadLetter/...`, the original's calls on dead letters, and `/adm/kafka/deadletters`, a look at them."""
+
+import base64
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import orjson
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from mesh.topics import is_topic_name
+from services.sidecar import json_text
+from services.sidecar.admin.topics import Topics, TopicsUnavailableError
+from services.sidecar.api.authentication import caller_of
+from services.sidecar.api.components import NO_CONSUMERS, NO_PRODUCER
+from services.sidecar.api.contract import CONTRACT, parameters
+from services.sidecar.api.hanging_up import caller
+from services.sidecar.api.produce_requests import header_list
+from services.sidecar.api.requests import checked_body
+from services.sidecar.api.status import json_response, no_content
+from services.sidecar.auditing.active import ActiveAudit
+from services.sidecar.consuming.instance import ConsumerInstance
+from services.sidecar.consuming.instances import Instances
+from services.sidecar.consuming.record_text import record_array
+from services.sidecar.consuming.records import (
+    Consumed,
+    Consumption,
+    HeaderShape,
+    InstanceId,
+    InstanceOptions,
+    Partition,
+    ReadRequest,
+)
+from services.sidecar.dead_letters.peek import Peek, PeekedRecord
+from services.sidecar.dead_letters.reactive import Batch, ReactiveReplay
+from services.sidecar.dead_letters.record import dead_letter, dead_letter_topic
+from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
+from services.sidecar.faults import Fault, FaultKind, invalid
+from services.sidecar.formats import Format
+from services.sidecar.producing.producer import RecordProducer
+from services.sidecar.producing.records import Delivered, Delivery, Failed
+from services.sidecar.settings import SidecarSettings
+
+ACTIVE_INSTANCE = "Active-Replay-1289990"
+REACTIVE_INSTANCE = "Reactive-Replay-"
+"""The original's names of who reads; the latter with this machine's address."""
+NO_REACTIVE = Fault(
+    FaultKind.STARTUP_HOOK_NOT_LOADED,
+    "Startup hook ReactiveConsumerStartupHook is not loaded properly; set reactive_topics and backend_url",
+)
+NOT_CONFIGURED = (
+    "This is invalid topic name for reactive consumer to replay. It doesn't march the topics in the kafka-comsumer.yml "
+    "config."
+)
+"""In the original's words, as recorded."""
+BACKEND_SHARE = 0.8
+"""Of the time that a call may take, for the backend."""
+DEFAULT_PEEK_RECORDS = 50
+
+log = structlog.get_logger(__name__)
+
+
+class DeadLetterEndpoints:
+    """What the backend does with dead letters."""
+
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        instances: Instances,
+        producer: RecordProducer,
+        audit: ActiveAudit,
+        replay: ReactiveReplay | None,
+    ) -> None:
+        """`replay`: None where there is no backend."""
+        self._settings = settings
+        self._instances = instances
+        self._producer = producer
+        self._audit = audit
+        self._replay = replay
+        self._extension = settings.dead_letter_extension
+
+    def routes(self) -> list[Route]:
+        return CONTRACT.routes(self.replay_dead_letters, self.read_dead_letters, self.write_dead_letters)
+
+    async def replay_dead_letters(self, request: Request) -> Response:
+        if not self._settings.producer_enabled:
+            raise Fault(NO_PRODUCER.kind, NO_PRODUCER.description)
+        given = parameters(request)
+        topics = self._topics(request, only_configured=True)
+        if self._replay is None:
+            raise Fault(NO_REACTIVE.kind, NO_REACTIVE.description)
+        settings = self._settings
+        wait = min(given.get("timeout", settings.request_timeout_ms), settings.max_read_ms) / 1000
+        group = self._group(given)
+        batch = await self._replay.batch(
+            group,
+            topics,
+            wait=wait,
+            patience=settings.max_call_ms / 1000 * BACKEND_SHARE - wait,
+            keeps_failures=settings.dead_letter_enabled and not given.get("lastretry", False),
+        )
+        return json_response(
+            {
+                "group": group,
+                "instance": f"{REACTIVE_INSTANCE}{_own_address()}",
+                "topics": topics,
+                "records": batch.records,
+                "description": _description(batch),
+            }
+        )
+
+    async def read_dead_letters(self, request: Request) -> Response:
+        if not self._settings.consumers_enabled:
+            raise Fault(NO_CONSUMERS.kind, NO_CONSUMERS.description)
+        given = parameters(request)
+        topics = self._topics(request, only_configured=False)
+        instance = await self._active_instance(self._group(given), topics)
+        format_ = given.get("format")
+        asked = ReadRequest(
+            max_bytes=self._settings.request_max_bytes,
+            timeout=min(given.get("timeout", self._settings.request_timeout_ms), self._settings.max_read_ms) / 1000,
+            format=None if format_ is None else Format.parse(format_),
+        )
+        async with caller(request.receive) as reader:
+            records = await reader.waits_for(instance.read(asked))
+            if records is None:
+                return no_content()  # to nobody
+            if reader.is_gone or not given.get("commit", True):
+                await instance.give_back(records)
+                return _records_response(records)
+        self._audit.given(records)
+        return _Committing(_records_response(records), partial(self._commit, instance, records))
+
+    async def write_dead_letters(self, request: Request) -> Response:
+        if not self._settings.producer_enabled:
+            raise Fault(NO_PRODUCER.kind, NO_PRODUCER.description)
+        results = await checked_body(request, self._settings.max_request_bytes)
+        letters = [self._letter(one) for one in results]
+        caller_of(request).check_writes({letter.topic for letter in letters})
+        now = time.time_ns() // 1_000_000
+        written = await self._written(letters, now)
+        failures = [f"{index}: {one.text}" for index, one in enumerate(written) if isinstance(one, Failed)]
+        if failures:
+            raise Fault(
+                FaultKind.DLQ_ACTIVE_PROCEDURE_ERROR,
+                f"{len(failures)} of {len(written)} were not written, by their index: {'; '.join(failures)[:2000]}",
+            )
+        return json_response(
+            [
+                _produce_result(letter, one, now)
+                for letter, one in zip(letters, written, strict=True)
+                if isinstance(one, Delivered)
+            ]
+        )
+
+    def _group(self, given: dict[str, Any]) -> str:
+        return str(given.get("group") or f"{self._settings.reactive_group}-dead-letters")
+
+    def _topics(self, request: Request, *, only_configured: bool) -> list[str]:
+        """Of dead letters, as a call names them or as they are configured. Fault when they are not the caller's."""
+        configured = self._settings.reactive_topics
+        named = parameters(request).get("topic", "").replace(" ", "")
+        topics = named.split(",") if named else list(configured)
+        if only_configured and named and not set(topics) <= set(configured):
+            raise Fault(FaultKind.INVALID_TOPIC_NAME, NOT_CONFIGURED)
+        if not topics:
+            if only_configured:
+                raise Fault(NO_REACTIVE.kind, NO_REACTIVE.description)
+            raise Fault(FaultKind.INVALID_TOPIC_NAME, "Name the topics: none is configured (reactive_topics)")
+        for topic in topics:
+            if not is_topic_name(topic):
+                raise invalid("/topic", f"{topic[:249]!r} is not a topic name")
+        found = [dead_letter_topic(topic, self._extension) for topic in dict.fromkeys(topics)]
+        caller_of(request).check_reads(found)
+        return found
+
+    async def _active_instance(self, group: str, topics: Sequence[str]) -> ConsumerInstance:
+        """The one that reads dead letters of the group; it reads these."""
+        id_ = InstanceId(group, ACTIVE_INSTANCE)
+        if id_ in self._instances:
+            instance = self._instances.get(id_)
+        else:
+            key_format, value_format = self._settings.instance_formats
+            options = InstanceOptions(key_format, value_format, read_timeout=self._settings.max_read_ms / 1000)
+            instance = await self._instances.create(group, ACTIVE_INSTANCE, options)
+        if set(instance.interest.topics) != set(topics):
+            await instance.subscribe(tuple(topics))
+            await self._instances.changed(instance)
+        return instance
+
+    async def _commit(self, instance: ConsumerInstance, records: list[Consumed]) -> None:
+        """Of these records, and no others that were read meanwhile. What is not committed comes again."""
+        last = {Partition(one.topic, one.partition): one.offset for one in records}
+        done = [Consumption(partition, offset) for partition, offset in last.items()]
+        try:
+            await self._audit.commit(done, instance.commit(done, wait=True))
+        except Fault as fault:
+            log.warning("dead letters that were read come again", group=instance.id.group, reason=fault.description)
+            await instance.give_back(records)
+
+    def _letter(self, result: dict[str, Any]) -> ReplyRecord:
+        """As a backend of the original tells it: key as text, value as JSON, written now."""
+        record = result["record"]
+        key, value = result.get("key"), record.get("value")
+        if key is None:
+            key = record.get("key")
+        text = key.encode() if isinstance(key, str) else None if key is None else json_text.dumps(key)
+        raw = RawRecord(
+            record["topic"],
+            record["partition"],
+            record["offset"],
+            record.get("timestamp") or -1,
+            text,
+            None if value is None else json_text.dumps(value),
+            list(header_list(record.get("headers") or {})),
+        )
+        verdict = Verdict(
+            raw,
+            Outcome.DEAD_LETTER,
+            Reason.BACKEND,
+            stacktrace=result.get("stacktrace") or "",
+            correlation_id=result.get("correlationId") or "",
+            traceability_id=result.get("traceabilityId") or "",
+            first_failure=result.get("timestamp") or 0,
+        )
+        return dead_letter(verdict, "", self._extension)
+
+    async def _written(self, letters: list[ReplyRecord], now: int) -> list[Delivery]:
+        """One outcome for each, in their order."""
+        places: dict[str, list[int]] = {}
+        for index, letter in enumerate(letters):
+            places.setdefault(letter.topic, []).append(index)
+        outcomes: dict[int, Delivery] = {}
+        for topic, indexes in places.items():
+            records = [letters[index].record._replace(timestamp=now) for index in indexes]
+            outcomes.update(zip(indexes, await self._producer.send(topic, records), strict=True))
+        return [outcomes[index] for index in range(len(letters))]
+
+
+class PeekEndpoints:
+    """What operators see of dead letters."""
+
+    def __init__(self, peek: Peek, topics: Topics, extension: str) -> None:
+        self._peek = peek
+        self._topics = topics
+        self._extension = extension
+
+    def routes(self) -> list[Route]:
+        return CONTRACT.routes(self.peek_dead_letters)
+
+    async def peek_dead_letters(self, request: Request) -> Response:
+        given = parameters(request)
+        if "topic" not in given:
+            return json_response(await self._all())
+        records = await self._peek.records(
+            dead_letter_topic(given["topic"], self._extension),
+            given.get("partition"),
+            given.get("offset"),
+            given.get("limit", DEFAULT_PEEK_RECORDS),
+        )
+        return json_response([_peeked(one, raw=given.get("raw", False)) for one in records])
+
+    async def _all(self) -> list[dict[str, object]]:
+        try:
+            topics = [one.topic for one in await self._topics.all() if one.topic.endswith(self._extension)]
+        except TopicsUnavailableError as error:
+            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
+        counts = await self._peek.counts(topics)
+        return [
+            {
+                "topic": topic,
+                "source": topic.removesuffix(self._extension),
+                "records": sum(one.next - one.first for one in partitions),
+                "partitions": [
+                    {"partition": one.partition, "first": one.first, "next": one.next} for one in partitions
+                ],
+            }
+            for topic, partitions in counts.items()
+        ]
+
+
+class _Committing(Response):
+    """An answer, and what has to be done once it was written."""
+
+    def __init__(self, answer: Response, afterwards: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(answer.body, answer.status_code, media_type=answer.media_type)
+        self._afterwards = afterwards
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__(scope, receive, send)
+        await self._afterwards()
+
+
+def _records_response(records: list[Consumed]) -> Response:
+    return Response(record_array(records, HeaderShape.MAP), media_type="application/json")
+
+
+def _description(batch: Batch) -> str:
+    if batch.last is None:
+        return "Dead letter queue process successful to end, no records processed"
+    place = f"partition:{batch.last.partition.partition}| offset:{batch.last.offset}"
+    if batch.rolled_back:
+        return f"Pulled records from DLQ , processing error, rolled back to {place}"
+    return f"Dead letter queue process successful to {place}"
+
+
+def _own_address() -> str:
+    """Of this machine, as the original finds it."""
+    given = os.environ.get("STATUS_HOST_IP")
+    if given:
+        return given
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+def _produce_result(letter: ReplyRecord, where: Delivered, now: int) -> dict[str, object]:
+    time_ = datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds")
+    return {
+        "topic": letter.topic,
+        "partitionId": where.partition,
+        "offset": where.offset,
+        "timestamp": time_.replace("+00:00", "Z"),
+        "serializeKeySize": -1 if letter.record.key is None else len(letter.record.key),
+        "serializeValueSize": -1 if letter.record.value is None else len(letter.record.value),
+    }
+
+
+def _peeked(one: PeekedRecord, *, raw: bool) -> dict[str, Any]:
+    record, origin = one.record, one.origin
+    shown: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "headers": [{"key": name, "value": _base64(value)} for name, value in record.headers],
+        "fits": one.shown is not None,
+    }
+    if one.shown is not None:
+        parts = {"key": one.shown.shown.key, "value": one.shown.shown.value}
+        shown |= {name: _json(part) for name, part in parts.items() if part is not None}
+    if raw:
+        shown["raw"] = {"key": _base64(record.key), "value": _base64(record.value)}
+    facts = {
+        "topic": origin.topic,
+        "partition": origin.partition,
+        "offset": origin.offset,
+        "timestamp": origin.timestamp,
+        "group": origin.group,
+        "reason": origin.reason,
+        "attempts": origin.attempts,
+        "firstFailure": origin.first_failure,
+        "stacktrace": origin.stacktrace,
+    }
+    shown["origin"] = {name: fact for name, fact in facts.items() if fact not in (None, "")}
+    return shown
+
+
+def _json(part: object) -> orjson.Fragment:
+    """Integers of any length survive."""
+    return part if isinstance(part, orjson.Fragment) else orjson.Fragment(json_text.dumps(part))
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode("ascii")

@@ -1,0 +1,183 @@
+"""Follows the replays that control gives this sidecar, has them carried out as jobs, and tells how far they are.
+
+1. Control gives all open ones whenever a sidecar begins to follow, each with how far it is; so nothing is lost where
+   one of both was away, and a process that is new goes on with what the one before left.
+2. Progress is told once a second at most; an end is told at once, until control has heard it.
+3. While control is not heard, it may come to give its replays to others: they are held long before it does.
+4. What control calls another's is dropped. Whoever goes on with a job fences the one before (`jobs.ledger`).
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+import uuid
+
+import grpc
+import structlog
+
+from mesh.rpc import replays
+from services.sidecar.control.connection import Connection
+from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.jobs.job import Job, JobSpec, PartitionProgress, RefusedError
+from services.sidecar.jobs.jobs import Jobs
+from services.sidecar.jobs.messages import NAME_PREFIX, job_of, report, spec_message
+
+REPORT_SECONDS = 1.0
+HOLD_SECONDS = 8.0
+"""Control gives a replay to another sidecar 15 s after it has lost the one that has it."""
+LOOK_SECONDS = 0.5
+GIVEN_SECONDS = 2.0
+"""How long a call that starts a replay waits until control has given it."""
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 5.0
+_ANOTHERS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
+_REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
+
+log = structlog.get_logger(__name__)
+
+
+class ReplayFollower:
+    """The background task between control and jobs."""
+
+    def __init__(self, connection: Connection, jobs: Jobs) -> None:
+        self._connection = connection
+        self._jobs = jobs
+        self._untold: dict[str, Job] = {}
+        self._told: dict[str, dict[object, PartitionProgress]] = {}
+        self._wake = asyncio.Event()
+        self._heard_at = time.monotonic()
+        self._cancelling: set[asyncio.Task[object]] = set()
+        jobs.on_change = self._changed
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as together:
+            together.create_task(self._follow())
+            together.create_task(self._report())
+            together.create_task(self._watch())
+
+    async def start(self, spec: JobSpec) -> Job:
+        """A replay of this sidecar that control knows; one of its own where control is not there. RefusedError."""
+        self._jobs.check(spec)
+        if not self._connection.is_up:
+            return await self._jobs.start(spec)
+        request = replays.StartReplayRequest(
+            spec=spec_message(spec, self._connection.sidecar),
+            reason="asked for over HTTP, of this sidecar",
+            request_id=str(uuid.uuid4()),
+            wait_ms=1,
+        )
+        try:
+            replay = await self._connection.start_replay(request)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:  # a control of an earlier release
+                return await self._jobs.start(spec)
+            if error.code() in _REFUSALS:
+                raise RefusedError(error.details() or "control refuses it") from None
+            raise Fault(
+                FaultKind.REQUEST_TOOK_TOO_LONG,
+                f"Control does not say whether the replay is begun ({error.details()}); look for it, then try again",
+            ) from None
+        return await self._given(job_of(replay, by_control=True))
+
+    async def _given(self, job: Job) -> Job:
+        until = time.monotonic() + GIVEN_SECONDS
+        while (here := self._jobs.get(job.id)) is None and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        return here or job
+
+    async def _follow(self) -> None:
+        failures = 0
+        while True:
+            try:
+                async for replay in self._connection.open_replays():
+                    failures = 0
+                    self._take(replay)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.ABORTED:  # a younger process of this sidecar's name has them
+                    await self._jobs.hold()
+                    await asyncio.Event().wait()
+                log.debug("replays cannot be followed", reason=error.details(), code=error.code().name)
+            failures += 1
+            longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
+            await asyncio.sleep(longest * random.uniform(0.5, 1))
+
+    def _take(self, replay: replays.Replay) -> None:
+        try:
+            job = self._jobs.take(job_of(replay, by_control=True))
+        except RefusedError as refused:
+            self._refuse(replay, str(refused))
+            return
+        if replay.cancelling:
+            task = asyncio.create_task(self._jobs.cancel(job.id), name=f"cancel {job.id}")
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
+        self._changed(job)  # one that has ended here is told again
+
+    def _refuse(self, replay: replays.Replay, why: str) -> None:
+        """It is nothing that can be a job here; control hears that, once: it asks again if that was lost."""
+        request = replays.ReportReplayRequest(
+            name=replay.name, member=self._connection.sidecar, state=replays.REPLAY_STATE_FAILED, description=why
+        )
+        task = asyncio.create_task(self._tell(request), name=f"refuse {replay.name}")
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+
+    async def _watch(self) -> None:
+        """Holds control's jobs while it is not heard."""
+        is_held = False
+        while True:
+            now = time.monotonic()
+            if self._connection.is_up:
+                self._heard_at, is_held = now, False
+            elif now - self._heard_at > HOLD_SECONDS and not is_held:
+                is_held = True
+                await self._jobs.hold()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _changed(self, job: Job) -> None:
+        if job.by_control:
+            self._untold[job.id] = job
+            if job.state.is_end:
+                self._wake.set()
+
+    async def _report(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_SECONDS):
+                    await self._wake.wait()
+            self._wake.clear()
+            untold, self._untold = self._untold, {}
+            for id_, job in untold.items():
+                if not await self._reported(job):
+                    self._untold.setdefault(id_, job)
+            if self._untold:
+                await asyncio.sleep(FIRST_PAUSE_SECONDS)
+
+    async def _reported(self, job: Job) -> bool:
+        """False when control has not heard it."""
+        told = self._told.setdefault(job.id, {})
+        changed = [one for one in job.partitions.values() if told.get(one.partition) != one]
+        is_end = job.state.is_end
+        is_heard = await self._tell(report(job, self._connection.sidecar, changed))
+        if is_heard:
+            told.update((one.partition, one) for one in changed)
+            if is_end:
+                self._told.pop(job.id, None)
+        return is_heard
+
+    async def _tell(self, request: replays.ReportReplayRequest) -> bool:
+        try:
+            await self._connection.report_replay(request)
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in _ANOTHERS:
+                log.debug("a replay's progress cannot be told", replay=request.name, reason=error.details())
+                return False
+            id_ = request.name.removeprefix(NAME_PREFIX)
+            log.info("a replay is another's, or has ended", replay=request.name, reason=error.details())
+            self._told.pop(id_, None)
+            job = self._jobs.get(id_)
+            if job is not None and not job.state.is_end:
+                self._jobs.drop(id_)
+        return True

@@ -1,0 +1,143 @@
+"""The original's topic of commands: sidecars of one application share it, and one of them carries out each command.
+
+A command becomes a job named after its place in the topic, and is committed once that is in the state file; so it is
+carried out once, however often it is read. Commands that were written before anybody listened are not carried out.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from services.sidecar import json_text
+from services.sidecar.auditing.events import AuditType, audit_record, ids_in
+from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.client_complaints import Complaints
+from services.sidecar.consuming.partition_reader import raw_record
+from services.sidecar.delivering.records import RawRecord
+from services.sidecar.jobs.job import Job, JobSpec, RefusedError
+from services.sidecar.jobs.jobs import TooManyJobsError
+from services.sidecar.jobs.original_command import job_spec
+
+POLL_SECONDS = 0.5
+RETRY_SECONDS = 5.0
+_FRAME_BYTES = 5
+"""Magic byte and schema id, before the JSON of a value that was written with a schema."""
+
+Start = Callable[[JobSpec, str], Awaitable[Job]]
+log = structlog.get_logger(__name__)
+
+
+class Commands:
+    """Listens for commands. `start` has a job begun, under the id that is given."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topic: str,
+        group: str,
+        extension: str,
+        start: Start,
+        audit: AuditTrail,
+    ) -> None:
+        given = {name: value for name, value in properties.items() if name != "group.instance.id"}
+        self._properties = {
+            **given,
+            "group.id": group,
+            "auto.offset.reset": "latest",
+            "enable.auto.commit": False,
+            "statistics.interval.ms": 0,
+            "error_cb": Complaints("consumer"),
+        }
+        self._topic = topic
+        self._extension = extension
+        self._start = start
+        self._audit = audit
+        self.listens = asyncio.Event()
+        """Set once the group has said which partitions are this one's."""
+
+    async def run(self) -> None:
+        """For ever."""
+        loop = asyncio.get_running_loop()
+        thread = ThreadPoolExecutor(1, thread_name_prefix="replay-commands")
+        client = Consumer(self._properties)
+
+        def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            consumer.assign(_pinned(consumer, partitions))
+            loop.call_soon_threadsafe(self.listens.set)
+
+        try:
+            client.subscribe([self._topic], on_assign=assigned)
+            while True:
+                message = await loop.run_in_executor(thread, client.poll, POLL_SECONDS)
+                if message is None or message.error() is not None:
+                    continue
+                await self._take(raw_record(message))
+                await loop.run_in_executor(thread, _commit, client, message)
+        finally:
+            thread.submit(client.close)
+            thread.shutdown(wait=False)
+
+    async def _take(self, record: RawRecord) -> None:
+        id_ = f"command-{record.partition}-{record.offset}"
+        why: str | None = None
+        while True:
+            try:
+                await self._start(job_spec(_command(record.value), self._extension), id_)
+            except TooManyJobsError as too_many:
+                log.warning("a command to replay waits", command=id_, reason=str(too_many))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            except RefusedError as refused:
+                why = str(refused)
+                log.warning("a command to replay is refused", command=id_, reason=why)
+            break
+        self._audit.record(
+            [
+                audit_record(
+                    AuditType.STREAMING_CONSUMER,
+                    record.topic,
+                    record.partition,
+                    record.offset,
+                    key=record.key,
+                    ids=ids_in(record.headers),
+                    failure=why,
+                )
+            ]
+        )
+
+
+def _command(value: bytes | None) -> Mapping[str, Any]:
+    """Plain JSON, or JSON in a schema's frame."""
+    text = value or b""
+    try:
+        command = json_text.loads(text[_FRAME_BYTES:] if text[:1] == b"\0" else text)
+    except json_text.JsonError as error:
+        raise RefusedError(f"the command is no JSON: {error}") from None
+    if not isinstance(command, dict):
+        raise RefusedError("the command is no JSON object")
+    return command
+
+
+def _pinned(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    """Where nothing is committed, the end as it is now is: a group that comes back later misses nothing."""
+    found: list[TopicPartition] = consumer.committed(partitions, timeout=POLL_SECONDS * 10)
+    fresh = [one for one in found if one.offset < 0 and one.error is None]
+    for one in fresh:
+        bounds = consumer.get_watermark_offsets(one, timeout=POLL_SECONDS * 10)
+        if bounds is not None:
+            one.offset = bounds[1]
+    begun = [one for one in fresh if one.offset >= 0]
+    if begun:
+        consumer.commit(offsets=begun, asynchronous=True)
+    return found
+
+
+def _commit(client: Consumer, message: Message) -> None:
+    try:
+        client.commit(message=message, asynchronous=False)
+    except KafkaException as failure:
+        log.warning("a command to replay is not committed, and is known when it comes again", reason=str(failure))

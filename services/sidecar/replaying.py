@@ -1,0 +1,172 @@
+"""Puts together who brings records again: jobs and dead letters, and who asks for them: HTTP, control, Kafka."""
+
+import asyncio
+import dataclasses
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from services.sidecar.admin.topics import Topics
+from services.sidecar.api.dead_letters import DeadLetterEndpoints, PeekEndpoints
+from services.sidecar.api.produce_answers import produce_answer
+from services.sidecar.api.replays import ReplayEndpoints
+from services.sidecar.auditing.active import ActiveAudit
+from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.consuming.instances import Instances
+from services.sidecar.continuity import Continuity
+from services.sidecar.control.replays import ReplayFollower
+from services.sidecar.dead_letters.peek import Peek
+from services.sidecar.dead_letters.reactive import ReactiveReplay
+from services.sidecar.delivering.configured import delivery_policy, target
+from services.sidecar.delivering.deliverer import Deliverer
+from services.sidecar.delivering.policy import WhenExhausted
+from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.replies import ReplyWriter
+from services.sidecar.delivering.routing import ContentRouting
+from services.sidecar.delivering.routing import Route as BackendRoute
+from services.sidecar.formats import Format
+from services.sidecar.formats.reading import RecordReader
+from services.sidecar.jobs.commands import Commands
+from services.sidecar.jobs.delivery import ShownDelivery
+from services.sidecar.jobs.job import Job, JobSpec
+from services.sidecar.jobs.jobs import Jobs
+from services.sidecar.jobs.ledger import write_all
+from services.sidecar.jobs.original_command import SCHEMA, command_record
+from services.sidecar.jobs.run import JobLimits, JobTools
+from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties
+from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
+from services.sidecar.producing.producer import RecordProducer
+from services.sidecar.producing.records import ProduceRequest, RecordRequest, SchemaChoice, Side
+from services.sidecar.producing.serializing import Serializer
+from services.sidecar.settings import SidecarSettings
+
+FILE = "replays.json"
+
+
+class Replaying:
+    """One for a sidecar."""
+
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        continuity: Continuity,
+        producer: RecordProducer,
+        serializer: Serializer,
+        reader: RecordReader,
+        audit: AuditTrail,
+    ) -> None:
+        self._settings = settings
+        self._continuity = continuity
+        self._producer = producer
+        self._serializer = serializer
+        self._audit = audit
+        key_format, value_format = settings.instance_formats
+        self._shower = RecordShower(key_format, value_format, reader)
+        self._target = target(settings, value_format)
+        # a job ends: what fails as often as it may is a failure, whatever the reactive consumer makes of it
+        policy = dataclasses.replace(
+            delivery_policy(settings, has_dead_letters=True), when_exhausted=WhenExhausted.DEAD_LETTER
+        )
+        self._deliverer = Deliverer(self._target, policy, ReplyWriter(serializer))
+        routes = [BackendRoute(one.when, one.path) for one in settings.backend_routes]
+        self._deliver = ShownDelivery(self._shower, self._deliverer, ContentRouting(routes=routes))
+        self._topics = Topics(client_properties(settings))
+        self._follower: ReplayFollower | None = None
+        self.jobs = Jobs(self._tools(), self._serves, max_running=settings.max_running_jobs, file=continuity.file(FILE))
+
+    def routes(self, instances: Instances) -> list[Route]:
+        """Of the backend."""
+        settings = self._settings
+        replay = ReactiveReplay(
+            consumer_properties(settings),
+            self._deliver,
+            partial(write_all, self._producer.send),
+            self._audit,
+            settings.dead_letter_extension,
+            max_records=settings.reactive_max_batch_records,
+            max_bytes=settings.request_max_bytes,
+        )
+        return DeadLetterEndpoints(settings, instances, self._producer, ActiveAudit(self._audit), replay).routes()
+
+    def admin_routes(self) -> list[Route]:
+        """Of operators."""
+        settings = self._settings
+        peek = Peek(consumer_properties(settings), self._shower)
+        announce = self._announce if settings.dead_letter_controller_topic else None
+        return [
+            *PeekEndpoints(peek, self._topics, settings.dead_letter_extension).routes(),
+            *ReplayEndpoints(settings, self.jobs, self._start, self.jobs.cancel, announce).routes(),
+        ]
+
+    async def start(self) -> list[asyncio.Task[None]]:
+        """Jobs go on; `Continuity.restore` comes first. Background tasks, which end only when cancelled."""
+        await self.jobs.restore()
+        tasks = []
+        if self._continuity.connection is not None:
+            self._follower = ReplayFollower(self._continuity.connection, self.jobs)
+            tasks.append(asyncio.create_task(self._follower.run(), name="replays"))
+        if self._settings.dead_letter_controller_topic:
+            tasks.append(asyncio.create_task(self._commands().run(), name="replay commands"))
+        return tasks
+
+    async def stop(self) -> None:
+        """Jobs stop where they are, and go on with the next process."""
+        await self.jobs.close()
+        await self._deliverer.stop()
+        await self._target.backend.close()
+        self._topics.close()
+
+    async def _start(self, spec: JobSpec) -> Job:
+        return await (self.jobs.start(spec) if self._follower is None else self._follower.start(spec))
+
+    def _tools(self) -> JobTools:
+        settings = self._settings
+        return JobTools(
+            consumer=consumer_properties(settings),
+            transactional=partial(transaction_properties, settings),
+            send=self._producer.send,
+            deliver=self._deliver,
+            extension=settings.dead_letter_extension,
+            dead_letters=settings.dead_letter_enabled,
+            audit=self._audit,
+            limits=JobLimits(
+                max_batch_records=settings.reactive_max_batch_records,
+                max_batch_bytes=settings.reactive_max_batch_bytes or settings.request_max_bytes,
+                max_round_bytes=settings.max_job_round_bytes,
+                transaction_seconds=settings.transaction_timeout_ms / 1000,
+            ),
+        )
+
+    def _serves(self, topic: str) -> bool:
+        """Whether the backend gets records of a topic from its reactive consumer, or their dead letters."""
+        settings = self._settings
+        source = topic.removesuffix(settings.dead_letter_extension)
+        pattern = settings.reactive_topic_pattern
+        return source in settings.reactive_topics or bool(pattern and re.fullmatch(pattern, source))
+
+    def _commands(self) -> Commands:
+        settings = self._settings
+        return Commands(
+            consumer_properties(settings),
+            settings.dead_letter_controller_topic,
+            settings.dead_letter_controller_group or f"{settings.reactive_group}-replaystream",
+            settings.dead_letter_extension,
+            self.jobs.start,
+            self._audit,
+        )
+
+    async def _announce(self, command: Mapping[str, Any]) -> Response:
+        """Written as the original does: with a schema, where there is a registry."""
+        topic = self._settings.dead_letter_controller_topic
+        key, value = command_record(command, self._settings.dead_letter_extension)
+        has_registry = bool(self._settings.schema_registry_url)
+        side = (
+            Side("value", Format.JSONSCHEMA, SchemaChoice(raw=SCHEMA)) if has_registry else Side("value", Format.JSON)
+        )
+        request = ProduceRequest(topic, Side("key", Format.STRING), side, [RecordRequest(key=key, value=value)])
+        serialized = await self._serializer.serialize(request, HeaderWriter(RequestHeaders()), on_thread=False)
+        return produce_answer(await self._producer.send(topic, serialized.records), serialized)
