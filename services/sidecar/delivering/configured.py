@@ -34,6 +34,7 @@ def delivery_policy(settings: BackendSettings, *, has_dead_letters: bool) -> Del
         max_retry_delay=settings.backend_max_retry_delay_ms / 1000,
         max_retry_after=settings.backend_max_retry_after_ms / 1000,
         rollback_threshold=settings.backend_rollback_threshold,
+        max_record_bytes=settings.backend_max_record_bytes,
         when_exhausted=settings.backend_when_exhausted or usual,
     )
 

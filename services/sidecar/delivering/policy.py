@@ -29,5 +29,7 @@ class DeliveryPolicy:
     """Percent. If more of a call's records are not processed, the call is repeated; 0: if any, 100: never. Otherwise
     those that failed are given up at once."""
     when_exhausted: WhenExhausted = WhenExhausted.DEAD_LETTER
+    max_record_bytes: int | None = None
+    """Key and value of a record that is given to the backend; a larger one is given up at once."""
     isolate_after: int = 2
     """How often a call of several records fails as a whole before it is split to find the one at fault."""

@@ -71,11 +71,14 @@ class Progress:
         self._policy = policy
         self._clock_ms = clock_ms
         self._between = between
-        self._parts = deque([_Part(list(range(len(batch.records))))] if batch.records else [])
+        self._parts: deque[_Part] = deque()
         self._standings = [_Standing() for _ in batch.records]
         self._verdicts: list[Verdict | None] = [None] * len(batch.records)
         self._replies: list[Sequence[ReplyRecord]] = [()] * len(batch.records)
         self._common_replies: list[ReplyRecord] = []
+        small = [place for place, record in enumerate(batch.records) if not self._is_too_large(place, record)]
+        if small:
+            self._parts.append(_Part(small))
 
     @property
     def ask(self) -> Ask | None:
@@ -152,6 +155,19 @@ class Progress:
             return (0.0 if is_refused else self._pause(1)), 0
         self._parts.appendleft(part)
         return pause, 0
+
+    def _is_too_large(self, place: int, record: Deliverable) -> bool:
+        """If so, it has its verdict: the backend is never asked."""
+        most, size = self._policy.max_record_bytes, record.shown.size
+        if most is None or size <= most:
+            return False
+        standing = self._standings[place]
+        standing.first_failure = self._clock_ms()
+        standing.last = Result(
+            Said.NOT_PROCESSED, f"key and value have {size} bytes; the backend is given {most} at most"
+        )
+        self._give_up(place, Reason.OVERSIZE)
+        return True
 
     def _settles(self, place: int, said: Said, too_many: bool) -> bool:
         """Whether a result that is not well is the last word on its record; if so, it has its verdict."""

@@ -39,6 +39,8 @@ class BackendSettings(BaseModel):
     """Of one call, to the last byte of its answer; and how long it may take to be connected."""
     backend_max_answer_bytes: PositiveInt = 4 * 1024 * 1024
     """Of an answer; the rest of a larger one is not read."""
+    backend_max_record_bytes: PositiveInt | None = None
+    """Key and value of a record that the backend is given; a larger one is given up at once. No bound unless set."""
     backend_max_connections: PositiveInt = 100
     backend_connection_reset: bool = False
     """Whether each call has a connection of its own (`Connection: close`), which some servers need."""
