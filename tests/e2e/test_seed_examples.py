@@ -117,6 +117,7 @@ def start(kafka: Kafka, topic: str, tmp_path: Path) -> Iterator[Start]:
                     original_config_dir=folder,
                     tls=True,
                     state_dir=tmp_path / "state",
+                    audit_file=tmp_path / "log" / "sidecar-audit.log",
                     request_timeout_ms=20_000,
                 )
             )

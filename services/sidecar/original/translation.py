@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from services.sidecar.original import folder, ksqldb
+from services.sidecar.original.auditing import MEMBERS, audit_settings
 from services.sidecar.original.folder import Folder, OriginalConfigError
 from services.sidecar.original.java_properties import Translation, translate
 from services.sidecar.original.stores import NotPemError, pem_path
@@ -72,8 +73,8 @@ TO_COME = {
 }  # fmt: skip
 """Settings of parts that are not served yet."""
 SERVED_HOOKS = {"ProducerStartupHook": "producer_enabled", "ActiveConsumerStartupHook": "consumers_enabled"}
-WITHOUT_COUNTERPART = {"AdminClientStartupHook"}
-"""Its work, to look at the cluster for health, is always done."""
+WITHOUT_COUNTERPART = {"AdminClientStartupHook", "AuditProducerStartupHook"}
+"""Their work, to look at the cluster for health and to write audit records, is done where settings ask for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class _Translator:
         for file in SAME_MEANING:
             self._same(file)
         self._kafka()
+        self._audit()
         self._components()
         self._who_calls()
         self._listener()
@@ -148,6 +150,12 @@ class _Translator:
                 self._warn(
                     "kafka-consumer", f"what became {name} is said in another way by kafka-producer.yml, which counts"
                 )
+
+    def _audit(self) -> None:
+        found = audit_settings(self._folder.files)
+        self._settings |= found.settings
+        for file, text in found.warnings:
+            self._warn(file, text)
 
     def _client(self, file: str) -> Translation:
         properties = self._folder.files[file].get("properties") or {}
@@ -257,7 +265,7 @@ _HANDLED = {
         "ip", "httpPort", "enableHttp", "httpsPort", "enableHttps", "keystoreName", "enableTwoWayTls", "truststoreName",
         "enableRegistry",
     )),
-    *((file, "properties") for file in ("kafka-producer", "kafka-consumer")),
+    *((file, name) for file in ("kafka-producer", "kafka-consumer") for name in ("properties", *MEMBERS)),
     ("kafka-producer", "injectCallerId"),
     ("kafka-consumer", "fetchMinBytes"),
     ("kafka-consumer", "serverId"),

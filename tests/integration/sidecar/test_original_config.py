@@ -1,5 +1,6 @@
 """A sidecar that is started with the original's files, on a Kafka that asks who connects."""
 
+import json
 import ssl
 import subprocess
 from contextlib import AbstractContextManager
@@ -42,7 +43,7 @@ def folder_of_the_original(folder: Path, port: int, **values: Any) -> Path:
 
 def sidecar(folder: Path, port: int, **environment: str) -> AbstractContextManager[subprocess.Popen[str]]:
     """A process that has its settings from this folder."""
-    settings = {"state_dir": str(folder / "state")}
+    settings = {"state_dir": str(folder / "state"), "audit_file": str(folder / "log" / "sidecar-audit.log")}
     return process(port, "--original-config", str(folder), settings=settings, environment=environment)
 
 
@@ -76,6 +77,8 @@ def test_it_serves_https_and_writes_and_reads_over_sasl_ssl(
         running.terminate()
         _, told = running.communicate(timeout=WITHIN_SECONDS)
     assert [record.value for record in kafka.read(topic, 1)] == [b"hello"]
+    audited = (folder / "log" / "sidecar-audit.log").read_text()  # as the original does unless it is told otherwise
+    assert [json.loads(line)["auditType"] for line in audited.splitlines()] == ["PRODUCER", "ACTIVE_CONSUMER"]
     assert "client.rack rack-name is a placeholder, and left out" in told
     assert "listens on 127.0.0.1 only" in told
     assert "NOBODY IS ASKED WHO THEY ARE" in told
