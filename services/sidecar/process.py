@@ -41,7 +41,7 @@ from services.sidecar.production import Production
 from services.sidecar.schema_registry import schema_formats
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile
-from services.sidecar.topologies import streams
+from services.sidecar.topologies import Topologies
 
 READINESS_SECONDS = 5.0
 """How often the readiness of the process is looked at again."""
@@ -81,8 +81,8 @@ class Sidecar:
         self._instances = self._continuity.instances
         self.health.add("instances", self._continuity.fault)
         self.health.add("audit", self._audit.fault)
-        self._streams = streams(settings, RecordReader(schemas), self._serializer, self._audit, backend=None)
-        self.health.add("streams", self._streams.fault)
+        self.topologies = Topologies(settings, RecordReader(schemas), self._serializer, self._audit)
+        self.health.add("streams", self.topologies.fault)
         modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
         self._administration = Administration(
             settings, self._instances, self._continuity.orders, modules, self._information, shut_down
@@ -95,7 +95,7 @@ class Sidecar:
         """Serves; returns when connections are accepted. Instances that were here before are here again by then."""
         self._audit.start()
         await self._continuity.restore()
-        await self._streams.start()
+        await self.topologies.start()
         self._background = [
             *self._continuity.tasks(),
             *self._entrance.tasks(),
@@ -114,7 +114,7 @@ class Sidecar:
         self._production.interrupt()
         for server, _ in self._servers:
             server.should_exit = True
-        await self._streams.stop()
+        await self.topologies.stop()
         await asyncio.wait(self._serving, timeout=max(drain_until - time.monotonic(), 0))
         await self._production.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
         await asyncio.gather(*self._serving)
@@ -140,7 +140,7 @@ class Sidecar:
         middleware = [self._administration.middleware()]
         health = HealthEndpoints(self.health, as_json=self._settings.health_json)
         everywhere = [*health.routes(), *DocumentEndpoints().routes()]
-        operators = [*self._administration.routes(), *health.admin_routes()]
+        operators = [*self._administration.routes(), *self.topologies.admin_routes(), *health.admin_routes()]
         if self._admin_socket is None:
             routes = [*self._routes(), *everywhere, *operators]
             return [(self._entrance.server(routes, middleware), self._socket)]
@@ -160,7 +160,13 @@ class Sidecar:
             max_request_bytes=settings.max_request_bytes,
             room_seconds=settings.queue_timeout_ms / 1000,
         )
-        return [*self._production.routes(), *consumers.routes(), *records.routes(), *results.routes()]
+        return [
+            *self._production.routes(),
+            *consumers.routes(),
+            *records.routes(),
+            *results.routes(),
+            *self.topologies.routes(),
+        ]
 
 
 @contextlib.asynccontextmanager

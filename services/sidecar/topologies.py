@@ -7,8 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from starlette.routing import Route
+
+from services.sidecar.api.streams import StreamEndpoints
 from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.delivering.configured import delivery_policy, target
 from services.sidecar.delivering.deliverer import Deliverer
+from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties
@@ -23,14 +28,49 @@ from services.sidecar.streams.streams import Streams
 from services.sidecar.streams.worker import WorkerOptions
 
 
-def streams(
+class Topologies:
+    """One for a sidecar, made within a running loop. TopologyError when the settings name one that there is not."""
+
+    def __init__(
+        self, settings: SidecarSettings, reader: RecordReader, serializer: Serializer, audit: AuditTrail
+    ) -> None:
+        self._target = target(settings, settings.value_format) if settings.streams else None
+        self._deliverer: Deliverer | None = None
+        if self._target is not None:
+            policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
+            self._deliverer = Deliverer(self._target, policy, ReplyWriter(serializer))
+        self.streams = _streams(settings, reader, serializer, audit, self._deliverer)
+        self._endpoints = StreamEndpoints(self.streams, read_seconds=settings.streams_read_timeout_ms / 1000)
+
+    def routes(self) -> list[Route]:
+        return self._endpoints.routes()
+
+    def admin_routes(self) -> list[Route]:
+        return self._endpoints.admin_routes()
+
+    async def fault(self) -> str | None:
+        """Which topologies keep this sidecar from being ready."""
+        return await self.streams.fault()
+
+    async def start(self) -> None:
+        await self.streams.start()
+
+    async def stop(self) -> None:
+        """All end after their rounds; what the backend is asked about then comes again at the next start."""
+        if self._deliverer is not None:
+            await self._deliverer.stop()
+        await self.streams.stop()
+        if self._target is not None:
+            await self._target.backend.close()
+
+
+def _streams(
     settings: SidecarSettings,
     reader: RecordReader,
     serializer: Serializer,
     audit: AuditTrail,
-    backend: Deliverer | None,
+    deliverer: Deliverer | None,
 ) -> Streams:
-    """TopologyError when the settings name one that there is not."""
     temporary = None
     if settings.state_dir is None and settings.streams:
         temporary = tempfile.TemporaryDirectory(prefix="kafka-mesh-streams-")
@@ -48,7 +88,9 @@ def streams(
         options=partial(_options, settings),
         reader=reader,
         serializer=serializer,
-        backend=None if backend is None else DeliveredBackend(backend, batch_records=settings.streams_batch_records),
+        backend=None
+        if deliverer is None
+        else DeliveredBackend(deliverer, batch_records=settings.streams_batch_records),
         audit=audit,
     )
     return Streams(references(settings.streams), surroundings, clean_up=settings.streams_clean_up, folder=temporary)

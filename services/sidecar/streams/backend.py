@@ -44,7 +44,7 @@ class Backend(Protocol):
 
 
 class DeliveredBackend:
-    """The backend beside this sidecar, asked as by the reactive consumer: attempts, isolation, circuit, dead letters."""
+    """The backend beside this sidecar, asked as by the reactive consumer: attempts, isolation, circuit."""
 
     def __init__(self, deliverer: Deliverer, *, batch_records: int) -> None:
         self._deliverer = deliverer
