@@ -70,13 +70,20 @@ class Health:
         self._asked_at = -math.inf
         self._fault: str | None = None
         self._checks: dict[str, Check] = {"kafka": self.kafka_fault}
+        self._details: dict[str, Callable[[], object]] = {}
         self._backend = backend
         if backend is not None:
             self._checks["backend"] = backend.fault
 
-    def add(self, name: str, check: Check) -> None:
-        """One more thing that readiness rests on."""
+    def add(self, name: str, check: Check, details: Callable[[], object] | None = None) -> None:
+        """One more thing that readiness rests on; `details`: how it goes, beyond well or not."""
         self._checks[name] = check
+        if details is not None:
+            self._details[name] = details
+
+    def details(self) -> dict[str, object]:
+        """How parts go that have more to say, by their checks' names."""
+        return {name: tell() for name, tell in self._details.items()}
 
     async def close(self) -> None:
         if self._backend is not None:

@@ -35,9 +35,11 @@ from services.sidecar.formats.reading import RecordReader
 from services.sidecar.health import BackendProbe, Health
 from services.sidecar.information import information
 from services.sidecar.kafka_clients import client_properties, consumer_properties
+from services.sidecar.ksqldb_queries import KsqldbQueries
 from services.sidecar.listening import Server, bound_socket
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.production import Production
+from services.sidecar.replaying import Replaying
 from services.sidecar.schema_registry import schema_formats
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile
@@ -79,10 +81,21 @@ class Sidecar:
             self._information,
         )
         self._instances = self._continuity.instances
+        self._ksqldb = KsqldbQueries(settings)
+        for name, (check, details) in self._ksqldb.checks().items():
+            self.health.add(name, check, details)
         self.health.add("instances", self._continuity.fault)
         self.health.add("audit", self._audit.fault)
         self.topologies = Topologies(settings, RecordReader(schemas), self._serializer, self._audit)
         self.health.add("streams", self.topologies.fault)
+        self._replaying = Replaying(
+            settings,
+            self._continuity,
+            self._production.producer,
+            self._serializer,
+            RecordReader(schemas),
+            self._audit,
+        )
         modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
         self._administration = Administration(
             settings, self._instances, self._continuity.orders, modules, self._information, shut_down
@@ -99,7 +112,9 @@ class Sidecar:
         self._background = [
             *self._continuity.tasks(),
             *self._entrance.tasks(),
+            *self._ksqldb.tasks(),
             *self._administration.start(),
+            *await self._replaying.start(),
         ]
         for _, bound in self._servers:
             bound.listen()  # from now on nobody is refused; the servers themselves begin in a moment
@@ -115,6 +130,7 @@ class Sidecar:
         for server, _ in self._servers:
             server.should_exit = True
         await self.topologies.stop()
+        await self._replaying.stop()
         await asyncio.wait(self._serving, timeout=max(drain_until - time.monotonic(), 0))
         await self._production.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
         await asyncio.gather(*self._serving)
@@ -123,6 +139,7 @@ class Sidecar:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._continuity.close()
         await self._administration.close()
+        await self._ksqldb.close()
         await self._audit.stop(max(drain_until - time.monotonic(), MIN_AUDIT_SECONDS))
         await self.health.close()
         await self._entrance.close()
@@ -140,7 +157,12 @@ class Sidecar:
         middleware = [self._administration.middleware()]
         health = HealthEndpoints(self.health, as_json=self._settings.health_json)
         everywhere = [*health.routes(), *DocumentEndpoints().routes()]
-        operators = [*self._administration.routes(), *self.topologies.admin_routes(), *health.admin_routes()]
+        operators = [
+            *self._administration.routes(),
+            *self.topologies.admin_routes(),
+            *self._replaying.admin_routes(),
+            *health.admin_routes(),
+        ]
         if self._admin_socket is None:
             routes = [*self._routes(), *everywhere, *operators]
             return [(self._entrance.server(routes, middleware), self._socket)]
@@ -166,6 +188,8 @@ class Sidecar:
             *records.routes(),
             *results.routes(),
             *self.topologies.routes(),
+            *self._replaying.routes(self._instances),
+            *self._ksqldb.routes(),
         ]
 
 

@@ -45,4 +45,5 @@ class HealthEndpoints:
         if not self._as_json:
             return PlainTextResponse("OK" if healthy else "ERROR", status)
         checks = {check: fault or "OK" for check, fault in faults.items()}
-        return json_response({"status": "OK" if healthy else "ERROR", "checks": checks}, status)
+        word = "OK" if healthy else "ERROR"
+        return json_response({"status": word, "checks": checks, "details": self._health.details()}, status)

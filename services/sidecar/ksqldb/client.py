@@ -115,7 +115,8 @@ class KsqldbClient:
             header = first[0] if first else None
             if not isinstance(header, Header):
                 raise BrokenStreamError("the query stream began without its columns")
-            yield QueryStream(header, _after(first[1:], arrivals))
+            rows = await stack.enter_async_context(contextlib.aclosing(_after(first[1:], arrivals)))
+            yield QueryStream(header, rows)
 
     async def close_query(self, query_id: str) -> bool:
         """Has a push query end. False when the server knows it no more."""
@@ -196,7 +197,9 @@ def _fed(reader: FrameReader, chunk: bytes) -> tuple[list[Frame], Exception | No
     return frames, None
 
 
-async def _after(rest: Sequence[Frame], arrivals: AsyncIterator[Sequence[Frame]]) -> AsyncIterator[Sequence[Frame]]:
+async def _after(
+    rest: Sequence[Frame], arrivals: AsyncIterator[Sequence[Frame]]
+) -> AsyncGenerator[Sequence[Frame], None]:
     """What came with the header, and all that comes."""
     if rest:
         yield rest

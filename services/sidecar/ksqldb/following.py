@@ -124,9 +124,10 @@ class RowFollower:
 
     async def fault(self) -> str | None:
         """Why rows do not come, for readiness; None while they do."""
-        if self.following.state is FollowState.RUNNING:
-            return None
-        return f"the ksqlDB query is not followed: {self.following.problem or 'it has not begun yet'}"
+        one = self.following
+        if one.state is FollowState.RUNNING:
+            return one.problem or None
+        return f"the ksqlDB query is not followed: {one.problem or 'it has not begun yet'}"
 
     def details(self) -> dict[str, object]:
         """For health, in words."""
@@ -195,6 +196,7 @@ class RowFollower:
             except NotTaken as problem:
                 failures += 1
                 refusals += problem.refused
+                self.following.problem = f"the backend does not take rows: {problem}"
                 metrics.ksqldb_rows.labels("retried").inc(len(rows))
                 if failures == 1:
                     log.warning("the backend does not take rows", rows=len(rows), reason=str(problem))
@@ -205,12 +207,14 @@ class RowFollower:
                 await asyncio.sleep(max(asked, _pause(self._limits, failures)))
             else:
                 self.following.rows += len(rows)
+                self.following.problem = ""
                 metrics.ksqldb_rows.labels("taken").inc(len(rows))
                 return
 
     def _skip(self, rows: Sequence[Row], reason: str) -> None:
         """There is no topic of dead letters for rows: their query can be asked again."""
         self.following.skipped += len(rows)
+        self.following.problem = ""
         metrics.ksqldb_rows.labels("skipped").inc(len(rows))
         log.error("rows are skipped: the backend refuses them", rows=len(rows), reason=reason)
 

@@ -91,6 +91,7 @@ class Sidecars:
             "seek": one_offset,
             "acknowledge": one_offset,
             "commit_offsets": one_offset,
+            "query_ksqldb": {"query": "SELECT 1;"},
             "audit_records": [{"record": {**partition, "offset": 0}, "processed": True}],
             "set_loggers": [{"name": "services.sidecar.nothing", "level": "INFO"}],
             "reload_modules": [],
@@ -245,6 +246,7 @@ def standing_still(all_: Sidecars, operation: str) -> httpx.Response:
 JSON = {"Content-Type": "application/json"}
 TOKENS, ENTRANCE = "integration.sidecar.test_tokens", "integration.sidecar.test_entrance"
 TRANSACTIONS, EDGES = "integration.sidecar.test_transactions", "unit.sidecar.test_http_edges"
+KSQLDB = "integration.sidecar.test_ksqldb"
 STREAMING = "integration.sidecar.test_streaming"
 PRODUCES = ("produce", "produce_in_transaction")
 
@@ -302,12 +304,15 @@ PROVOKED: dict[Answer, Way] = {
     ("describe_topic", 404, "ERR12960"): unknown_topic,
     (ANY, 503, "ERR12961"): topics_without_kafka,
     ("audit_records", 400, "ERR30004"): on("lonely"),
+    ("query_ksqldb", 400, "ERR30002"): on("wide"),
 }
 
 SHOWN: dict[Answer, str] = {
     ("shutdown", 200, None): "integration.sidecar.test_process:test_an_operator_reads_its_log_lines_and_ends_it",
     ("acknowledge", 200, None): f"{STREAMING}:test_the_window_opens_as_records_are_acknowledged",
     ("acknowledge", 400, "ERR12207"): "integration.sidecar.test_consuming:test_a_commit_that_kafka_refuses_says_why",
+    ("query_ksqldb", 200, None): f"{KSQLDB}:test_the_backend_asks_and_has_rows_by_name",
+    ("query_ksqldb", 503, "ERR12965"): f"{KSQLDB}:test_over_tls_with_a_password",
     ("audit_records", 503, "ERR12970"): (
         "integration.sidecar.test_auditing:test_a_full_audit_trail_holds_up_the_work_where_nothing_may_be_lost"
     ),
