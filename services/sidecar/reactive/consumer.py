@@ -5,8 +5,8 @@
 2. What is held of each partition is bounded (`Room`). A partition that fills its share is paused, alone.
 3. Partitions that are revoked are let go only when the loop has finished with them, in bounded time, and what came of
    it is committed. Of those that are lost nothing more is said.
-4. Most of what the loop asks runs between two polls (`call`). Two things can't wait for that and are done on the loop,
-   as librdkafka allows any thread: resuming a partition, and handing over a commit, whose outcome the thread hears.
+4. The client belongs to its thread alone: a call from another one would wait for its poll, and hold up all of Python
+   meanwhile. So what the loop wants is done between two polls, which are short while anything is held.
 """
 
 import asyncio
@@ -43,7 +43,8 @@ from services.sidecar.reactive.lanes import size_of
 from services.sidecar.reactive.room import Room
 
 POLL_SECONDS = 0.1
-"""How long one poll waits when nothing comes; also how long a call waits for its turn."""
+BUSY_POLL_SECONDS = 0.01
+"""How long one poll waits when nothing comes, and while something is held: so long waits what the loop wants."""
 MAX_FETCHED = 500
 """Records that one turn takes from the client."""
 GRACE_SECONDS = 5.0
@@ -82,13 +83,11 @@ class PollingConsumer:
     def __init__(self, name: str, room: Room, listener: Listener, finish_seconds: float) -> None:
         """`finish_seconds`: what `Listener.finish` may take."""
         self._room = room
-        self._lock = threading.Lock()
-        """Of `_room`, and of who rests: what the thread pauses and what the loop resumes must not cross."""
         self._listener = listener
         self._finish_seconds = finish_seconds
         self._loop = asyncio.get_running_loop()
-        # SimpleQueue has no bound of its own: those who call wait for their answers, and they are few
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[Membership], Any]]] = queue.SimpleQueue()
+        # SimpleQueue has no bound of its own: there are no more of these than operators and batches
+        self._calls: queue.SimpleQueue[tuple[Future[Any] | None, Callable[[Membership], Any]]] = queue.SimpleQueue()
         self._membership: Membership | None = None
         self._whereabouts: Whereabouts | None = None
         self.progress = Progress()
@@ -122,10 +121,8 @@ class PollingConsumer:
 
     @property
     def is_joined(self) -> bool:
-        """Whether its group knows it, be it that it has no partition there."""
-        if self._membership is None or self._is_ending:
-            return False
-        return self._membership.assigned_at is not None or bool(self._membership.client.memberid())
+        """Whether it has been told which partitions it has, be it none."""
+        return self._membership is not None and not self._is_ending and self._membership.assigned_at is not None
 
     async def follow(self, interest: Interest) -> None:
         """From now on reads this, and nothing else. Fault when the client does not take it."""
@@ -133,12 +130,7 @@ class PollingConsumer:
 
     async def rest(self) -> None:
         """Nothing more comes until it wakes."""
-
-        def run(membership: Membership) -> None:
-            with self._lock:
-                membership.rest()
-
-        await self._call(run)
+        await self._call(lambda membership: membership.rest())
 
     async def wake(self) -> None:
         """Goes on, but for partitions whose share is full."""
@@ -170,26 +162,28 @@ class PollingConsumer:
 
     def freed(self, partition: Partition, records: int, size: int) -> None:
         """The loop holds so much less of a partition."""
-        with self._lock:
-            if self._room.freed(partition, records, size) and self._membership is not None and not self._is_ending:
-                self._resume(self._membership, [partition])
-        self._count()
+
+        def run(membership: Membership) -> None:
+            if self._room.freed(partition, records, size):
+                self._resume(membership, [partition])
+
+        self._post(run)
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Hands a commit over; `Listener.commit_ended` hears how it ended."""
-        if self._membership is None or self._is_ending:
-            return
-        try:
-            self._membership.client.commit(offsets=_positions(offsets), asynchronous=True)
-        except KafkaException as error:
-            log.debug("a commit was not taken", error=str(error))
-            self._listener.commit_ended([])
 
-    def group_metadata(self) -> Any:
+        def run(membership: Membership) -> None:
+            try:
+                membership.commit(_positions(offsets), wait=False)
+            except Fault as refused:
+                log.debug("a commit was not taken", reason=refused.description)
+                self._tell(self._listener.commit_ended, [])
+
+        self._post(run)
+
+    async def group_metadata(self) -> Any:
         """Who it is in its group, for a transaction that commits its offsets."""
-        if self._membership is None or self._is_ending:
-            raise RuntimeError("the consumer is closed")
-        return self._membership.client.consumer_group_metadata()
+        return await self._call(lambda membership: membership.client.consumer_group_metadata())
 
     async def close(self, timeout: float) -> None:
         """Leaves the group, with `Listener.finish` for what it has. After `timeout` goes on without waiting."""
@@ -214,6 +208,11 @@ class PollingConsumer:
                 f"the reactive consumer did not do it within {timeout:g} s, and may still do it",
             ) from None
 
+    def _post(self, function: Callable[[Membership], None]) -> None:
+        """Has it done, and does not wait for it."""
+        if not self._is_ending:
+            self._calls.put((None, function))
+
     def _called(self, function: Callable[[Membership], T], timeout: float) -> Awaitable[T]:
         future: Future[T] = Future()
         self._calls.put((future, function))
@@ -226,6 +225,8 @@ class PollingConsumer:
         try:
             while not self._serve_calls(self._membership):
                 self._turned_at = time.monotonic()
+                metrics.reactive_held_records.set(self._room.records)
+                metrics.reactive_held_bytes.set(self._room.size)
                 self._fetch(self._membership)
                 if self._membership.has_failed and (fault := self._membership.fault()) is not None:
                     log.warning("the reactive consumer cannot read", reason=fault.description)
@@ -249,6 +250,9 @@ class PollingConsumer:
                 future, function = self._calls.get_nowait()
             except queue.Empty:
                 return self._is_ending and self._calls.empty()
+            if future is None:
+                function(membership)
+                continue
             if not future.set_running_or_notify_cancel():
                 continue
             try:
@@ -258,7 +262,7 @@ class PollingConsumer:
 
     def _fetch(self, membership: Membership) -> None:
         """The first message as soon as it is there, and all that came with it."""
-        first = membership.poll(POLL_SECONDS)
+        first = membership.poll(BUSY_POLL_SECONDS if self._room.records else POLL_SECONDS)
         if first is None:
             return
         messages = [first, *membership.consume(MAX_FETCHED - 1, 0)]
@@ -273,9 +277,7 @@ class PollingConsumer:
             load = loads[Partition(record.topic, record.partition)]
             load[0] += 1
             load[1] += size_of(record)
-        with self._lock:
-            self._pause(membership, {one for one, load in loads.items() if self._room.took(one, load[0], load[1])})
-        self._count()
+        self._pause(membership, {one for one, load in loads.items() if self._room.took(one, load[0], load[1])})
 
     def _pause(self, membership: Membership, partitions: set[Partition]) -> None:
         if partitions:
@@ -292,9 +294,8 @@ class PollingConsumer:
                 log.debug("partitions cannot be resumed", error=str(error))  # they went meanwhile
 
     def _wake(self, membership: Membership) -> None:
-        with self._lock:
-            membership.wake()
-            self._pause(membership, self._room.resting)
+        membership.wake()
+        self._pause(membership, self._room.resting)
 
     def _sought(self, membership: Membership, seeks: list[Seek]) -> list[Position]:
         positions = positions_of(seeks, membership.client)
@@ -309,12 +310,11 @@ class PollingConsumer:
         self._begin(moved)
         self._fetched.update((one.partition, one.offset) for one in positions)
         self.progress.given.update((one.partition, one.offset) for one in positions)
-        with self._lock:
-            if rested:
-                membership.rest()
-            else:
-                self._resume(membership, list(moved))
-                self._pause(membership, self._room.resting)
+        if rested:
+            membership.rest()
+        else:
+            self._resume(membership, list(moved))
+            self._pause(membership, self._room.resting)
         membership.commit(_positions({one.partition: one.offset for one in positions}), wait=True)
         return positions
 
@@ -330,8 +330,7 @@ class PollingConsumer:
 
     def _begin(self, partitions: set[Partition]) -> None:
         """They come, or begin elsewhere."""
-        with self._lock:
-            self._room.open(partitions)
+        self._room.open(partitions)
         self._forget(partitions)
         self._tell(self._listener.assigned, partitions)
 
@@ -353,8 +352,7 @@ class PollingConsumer:
             finishing.cancel()
             log.error("revoked partitions are let go unfinished", partitions=len(partitions))
             offsets = {}
-        with self._lock:
-            self._room.close(partitions)
+        self._room.close(partitions)
         self._forget(partitions)
         if offsets and self._membership is not None:
             try:
@@ -363,8 +361,7 @@ class PollingConsumer:
                 log.warning("offsets of revoked partitions are not committed", reason=refused.description)
 
     def _on_lost(self, partitions: set[Partition]) -> None:
-        with self._lock:
-            self._room.close(partitions)
+        self._room.close(partitions)
         self._forget(partitions)
         log.warning("partitions were lost: another member has them already", partitions=sorted(map(str, partitions)))
         self._tell(self._listener.lost, partitions)
@@ -379,12 +376,6 @@ class PollingConsumer:
     def _tell(self, function: Callable[..., None], *args: object) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *args)
-
-    def _count(self) -> None:
-        with self._lock:
-            records, size = self._room.records, self._room.size
-        metrics.reactive_held_records.set(records)
-        metrics.reactive_held_bytes.set(size)
 
 
 def _positions(offsets: Mapping[Partition, int]) -> list[TopicPartition]:

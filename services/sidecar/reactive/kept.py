@@ -8,7 +8,8 @@ import orjson
 import structlog
 
 from services.sidecar.consuming.records import Standing
-from services.sidecar.reactive.options import NO_CHANGE, Change, Delivery, Route
+from services.sidecar.delivering.routing import Route
+from services.sidecar.reactive.options import NO_CHANGE, Change, Delivery
 
 VERSION = 1
 _FIELDS = {each.name for each in fields(Delivery)}

@@ -5,18 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest
+from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive.lanes import BatchLimits
 
 KEY_LANES = 16
 """Lanes of a partition that is ordered by key: so many of its batches may be with the backend at the same time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Records for which the expression is true go to this path of the backend."""
-
-    when: str
-    path: str
 
 
 @dataclass(frozen=True, slots=True)

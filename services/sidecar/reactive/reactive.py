@@ -12,7 +12,7 @@ done.
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ from services.sidecar.reactive.courier import Courier
 from services.sidecar.reactive.kept import NOTHING_ORDERED, Kept
 from services.sidecar.reactive.options import Change, Delivery, ReactiveOptions
 from services.sidecar.reactive.session import Session
-from services.sidecar.reactive.way import Way, WayInUse
+from services.sidecar.reactive.way import Way
 
 JOIN_SECONDS = 30.0
 """How long a seek waits for the group to be joined."""
@@ -48,8 +48,6 @@ WATCHDOG_SECONDS = 120.0
 MAX_FAILURES = 10
 
 log = structlog.get_logger(__name__)
-_OF_WAY = ("backend_url", "backend_path", "max_concurrency", "filter", "routes")
-"""What of a delivery makes another way to the backend."""
 
 
 class Settling(Protocol):
@@ -73,14 +71,14 @@ class ReactiveConsumer:
         options: ReactiveOptions,
         properties: Mapping[str, Any],
         courier: Courier,
-        way: Callable[[Delivery], Way],
+        way: Way,
         settling: Settling,
         *,
         kept: Kept = NOTHING_ORDERED,
         keep: Callable[[Kept], Awaitable[None]] | None = None,
     ) -> None:
-        """`way` makes what gets batches to the backend. `kept` is what the process before this one was told; `keep`
-        returns when that is on disk.
+        """`kept` is what the process before this one was told; `keep` returns when what is told now is on disk. Fault
+        when a delivery is not understood.
         """
         self.id = options.id
         self.options = options
@@ -89,19 +87,18 @@ class ReactiveConsumer:
         """Called when it is not as control knows it any more."""
         self._properties = properties
         self._courier = courier
-        self._make_way = way
+        self._way = way
         self._settling = settling
         self._change = kept.change
         self._keep = keep
         self._turn = asyncio.Lock()
         """Orders wait for each other; a drain, while it waits for the backend, lets others pass."""
         self._draining: object | None = None
-        self._way = WayInUse(way(self.delivery))
+        way.configure(self.delivery)
         self._session: Session | None = None
         self._problem = "it has not begun yet"
         self._can_deliver = False
         self._life: asyncio.Task[None] | None = None
-        self._background: set[asyncio.Task[None]] = set()
         self._last_status = InstanceStatus(InstanceState.JOINING, (), time.time(), self._problem)
 
     @property
@@ -136,9 +133,8 @@ class ReactiveConsumer:
         if self._life is not None:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
+        await self._way.stop(0)
         await self._settling.close()
-        await self._way.retire()
-        await asyncio.gather(*self._background, return_exceptions=True)
 
     async def fault(self) -> str | None:
         """Why records do not get to the backend; None when they do, or an operator does not want them to."""
@@ -148,7 +144,7 @@ class ReactiveConsumer:
             return f"the reactive consumer does not deliver: {self._problem or 'it stops'}"
         if not self._session.is_joined:
             return f"the reactive consumer has not joined group {self.id.group} yet"
-        return self._way.way.problem or self._settling.problem or next(iter(self._courier.problems.values()), None)
+        return await self._way.fault() or self._settling.problem or next(iter(self._courier.problems.values()), None)
 
     def liveness_fault(self) -> str | None:
         """What only a restart can cure."""
@@ -213,14 +209,11 @@ class ReactiveConsumer:
         """Reads or delivers otherwise from now on; batches on their way end as they began."""
         async with self._turn:
             self._refuse(change)
-            before, after = self.delivery, change.applied_to(self.delivery)
             read = self.interest
-            if any(getattr(before, name) != getattr(after, name) for name in _OF_WAY):
-                self._way, old = WayInUse(self._make_way(after)), self._way
-                self._later(old.retire())
+            self._way.configure(change.applied_to(self.delivery))
             self._change = self._change.followed_by(change)
             if self._session is not None:
-                self._session.configure(after)
+                self._session.configure(self.delivery)
                 if self.interest != read and self.standing is not Standing.DRAINED:
                     await self._session.follow(self.interest)
             await self._written()
@@ -240,8 +233,8 @@ class ReactiveConsumer:
 
     # for transactions: who it is in its group, and what that has committed
 
-    def group_metadata(self) -> Any:
-        return self._present().group_metadata()
+    async def group_metadata(self) -> Any:
+        return await self._present().group_metadata()
 
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
         return await self._present().committed(partitions)
@@ -305,8 +298,7 @@ class ReactiveConsumer:
             await asyncio.sleep(STATUS_EVERY_SECONDS)
 
     async def _carry(self, partition: Partition, records: list[RawRecord]) -> int:
-        with self._way as way:
-            return await self._courier.carry(partition, records, way)
+        return await self._courier.carry(partition, records, self._way)
 
     def _present(self) -> Session:
         if self._session is None:
@@ -350,9 +342,3 @@ class ReactiveConsumer:
 
     def _lag(self) -> Iterable[tuple[str, str, int]]:
         return [(self.id.group, one.partition.topic, one.lag) for one in self._last_status.partitions]
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Has it done; nobody waits for it."""
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)

@@ -19,7 +19,7 @@ class _Held:
 
 
 class Room:
-    """Of one consumer. Whoever calls has seen to it that nobody else does."""
+    """Of one consumer; belongs to its thread."""
 
     def __init__(self, max_records: int, max_bytes: int) -> None:
         self._max_records = max_records

@@ -90,9 +90,9 @@ class Session:
         """Where it is in each partition, and what hinders it."""
         return await self._consumer.status()
 
-    def group_metadata(self) -> Any:
+    async def group_metadata(self) -> Any:
         """Who it is in its group, for transactions."""
-        return self._consumer.group_metadata()
+        return await self._consumer.group_metadata()
 
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
         """What the group committed; partitions without a commit are left out."""
