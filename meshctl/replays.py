@@ -108,7 +108,9 @@ def what(spec: replays.ReplaySpec) -> str:
         case "backend":
             return f"{records} to {f'the backend of {spec.backend.sidecar}' if spec.backend.sidecar else 'a backend'}"
         case "source":
-            return f"{records} back to where they came from"
+            return (
+                f"{records} {f'to topic {spec.source.topic}' if spec.source.topic else 'back to where they came from'}"
+            )
         case "seek":
             return f"{spec.seek.instance.removeprefix('instances/')} goes on at {records}"
         case "group":

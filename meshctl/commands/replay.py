@@ -74,11 +74,14 @@ def _records_options(command: F) -> F:
 
 
 @replay.command()
-@click.option("--to", type=click.Choice(["backend", "source"]), required=True, help="Source: of dead letters only.")
+@click.option(
+    "--to", type=click.Choice(["backend", "source"]), required=True, help="Source: --dead-letters, or --to-topic."
+)
 @click.option(
     "--topic", "topics", multiple=True, metavar="T", help="All of it, or as --partition, --from, --until say."
 )
 @click.option("--range", "ranges", type=Range(), multiple=True, metavar="T/P:FROM..UNTIL", help="Instead of --topic.")
+@click.option("--to-topic", default="", metavar="T", help="With --to source: all of them go to this topic.")
 @click.option("--dead-letters", is_flag=True, help="The topics' dead letters, all of them; see also dead-letters.")
 @click.option("--reason", default="", help="Why, for the history.")
 @_records_options
@@ -100,6 +103,10 @@ def start(session: Session, /, to: str, topics: Sequence[str], ranges: Sequence[
         raise click.UsageError("a --range says its partition and places itself: orders/0:10..25")
     spec = _spec(to, list(ranges) or _ranges(topics, said), said)
     spec.dead_letters = said["dead_letters"]
+    if said["to_topic"]:
+        if to != "source":
+            raise click.UsageError("--to-topic is about --to source; a backend has a --path")
+        spec.source.topic = said["to_topic"]
     _carry_out(session, spec, reason, wait=said["wait"])
 
 

@@ -24,6 +24,7 @@ from services.control.domain.errors import Conflict, Refusal, Unknown
 from services.control.domain.replay_assignment import choose
 from services.control.domain.replay_checks import checked, is_of_control
 from services.control.domain.replays import (
+    ENDS,
     REPLAYS,
     WORDS,
     cancelled,
@@ -125,7 +126,7 @@ class ReplayDecisions:
         if replay is None:
             return
         self._progress.note(replay.name, request.partitions)
-        if request.state == replays.REPLAY_STATE_RUNNING:
+        if request.state not in ENDS:
             self._stirred.set()
             return
         end = ended(replay.name, request.state, request.description, self._progress.partitions_of(replay))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -49,6 +49,8 @@ def checked(spec: replays.ReplaySpec, identifier: str) -> replays.ReplaySpec:
     _check_dead_letters(spec, destination)
     said = replays.ReplaySpec()
     said.CopyFrom(spec)
+    if not said.filter.ByteSize():
+        said.ClearField("filter")
     if destination in _CHECKS:
         _CHECKS[destination](said, identifier)
     return said
@@ -129,12 +131,12 @@ def _check_topic(field: str, topic: str) -> None:
 
 
 def _check_dead_letters(spec: replays.ReplaySpec, destination: str) -> None:
-    if destination == "source" and not spec.dead_letters:
-        raise InvalidField("spec.dead_letters", "is required with source: only dead letters know where they came from")
+    if destination == "source" and not spec.dead_letters and not spec.source.topic:
+        raise InvalidField("spec.dead_letters", "only they know where they came from: set it, or source.topic")
     if destination in OF_CONTROL and (spec.dead_letters or spec.rate):
         field = "dead_letters" if spec.dead_letters else "rate"
         raise InvalidField(f"spec.{field}", f"is nothing that a {destination} has: its consumers read as they do")
-    if not spec.HasField("filter"):
+    if not spec.filter.ByteSize():
         return
     if destination in OF_CONTROL or not spec.dead_letters:
         raise InvalidField("spec.filter", "is about dead letters; set dead_letters, or leave it out")
@@ -172,6 +174,8 @@ def _check_backend(spec: replays.ReplaySpec, identifier: str) -> None:
 def _check_source(spec: replays.ReplaySpec, identifier: str) -> None:
     _check_name("spec.source.sidecar", spec.source.sidecar)
     _check_name("spec.source.group", spec.source.group)
+    if spec.source.topic:
+        _check_topic("spec.source.topic", spec.source.topic)
     spec.source.group = spec.source.group or f"replay-{identifier}"
 
 
@@ -199,7 +203,7 @@ _CHECKS: dict[str, Callable[[replays.ReplaySpec, str], None]] = {
 }
 
 
-def check_partitions(partitions: Iterator[replays.ReplayPartition] | list[replays.ReplayPartition]) -> None:
+def check_partitions(partitions: Iterable[replays.ReplayPartition]) -> None:
     """What a member says of partitions; InvalidField when that can't be."""
     for place, each in enumerate(partitions):
         where = f"partitions[{place}]"
@@ -207,6 +211,3 @@ def check_partitions(partitions: Iterator[replays.ReplayPartition] | list[replay
         for field in ("partition", "start_offset", "end_offset", "position", "records", "failed", "planned"):
             if getattr(each, field) < 0:
                 raise InvalidField(f"{where}.{field}", f"{getattr(each, field)} is negative")
-        if not each.start_offset <= each.position <= max(each.start_offset, each.end_offset):
-            text = f"{each.position} is not from {each.start_offset} to {each.end_offset}"
-            raise InvalidField(f"{where}.position", text)

@@ -62,7 +62,8 @@ def _what(spec: replays.ReplaySpec) -> str:
             whose = f"the backend of {spec.backend.sidecar}" if spec.backend.sidecar else "a backend"
             return f"{records} to {whose}{_rate(spec)}"
         case "source":
-            return f"{records} back to where they came from{_rate(spec)}"
+            where = f"to topic {spec.source.topic}" if spec.source.topic else "back to where they came from"
+            return f"{records} {where}{_rate(spec)}"
         case "seek":
             return f"consumer {spec.seek.instance.removeprefix(INSTANCES)} goes on at {records}"
         case "group":

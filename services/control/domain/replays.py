@@ -161,7 +161,7 @@ def cancelled(known: Replays, name: str, text: str) -> events.ReplayCancelOrdere
 def check_report(known: Replays, request: replays.ReportReplayRequest, member: str) -> replays.Replay | None:
     """The open replay that a member may tell of; None when it repeats the end that it has told."""
     replay = known.get(request.name)
-    if request.state not in (replays.REPLAY_STATE_RUNNING, *ENDS):
+    if request.state not in WORDS:
         raise InvalidField("state", "is how it does: RUNNING, DONE, FAILED or CANCELLED")
     if replay.member != f"{SIDECARS}{member}":
         by = f"{replay.member!r} carries it out" if replay.member else "nobody carries it out"
@@ -171,7 +171,7 @@ def check_report(known: Replays, request: replays.ReportReplayRequest, member: s
             return None
         text = f"replay {request.name!r} is {WORDS[replay.state]}; {member!r} has to drop it"
         raise NotAllowed("REPLAY_HAS_ENDED", request.name, text)
-    check_partitions(list(request.partitions))
+    check_partitions(request.partitions)
     partitions = {key_of(each) for each in (*replay.partitions, *request.partitions)}
     if len(partitions) > MAX_PARTITIONS:
         text = f"{len(partitions)} are more than {MAX_PARTITIONS}; make several replays of fewer partitions"
