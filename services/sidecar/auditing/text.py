@@ -2,8 +2,7 @@
 
 import orjson
 
-from services.sidecar import json_text
-from services.sidecar.auditing.events import MAX_KEY_CHARACTERS, AuditRecord, Text
+from services.sidecar.auditing.events import AuditRecord, Text
 
 
 class AuditText:
@@ -36,7 +35,7 @@ class AuditText:
             "offset": offset,
             "correlationId": _text(ids.correlation),
             "traceabilityId": _text(ids.traceability),
-            "key": _key(key),
+            "key": _text(key),
             "auditStatus": status._value_,
             "stacktrace": _text(stacktrace),
             "timestamp": timestamp,
@@ -57,11 +56,3 @@ def _text(given: Text) -> str | None:
     if isinstance(given, str):
         return given if given.isascii() else given.encode(errors="replace").decode()
     return None if given is None else given.decode(errors="replace")
-
-
-def _key(key: object) -> str | None:
-    if key is None or isinstance(key, bytes | str):
-        return _text(key)
-    if isinstance(key, orjson.Fragment):  # JSON that was not looked into
-        return orjson.dumps(key).decode(errors="replace")[:MAX_KEY_CHARACTERS]
-    return json_text.dumps(key).decode(errors="replace")[:MAX_KEY_CHARACTERS]

@@ -8,7 +8,7 @@ more of its own.
 import asyncio
 from collections.abc import Collection, Sequence
 
-from services.sidecar.auditing.events import AuditRecord, AuditType
+from services.sidecar.auditing.events import AuditRecord, AuditType, size_of
 from services.sidecar.auditing.lane import Lane
 
 
@@ -35,7 +35,7 @@ class AuditTrail:
         """
         if not records or records[0].type not in self._types:
             return True
-        size = sum(record.size for record in records)
+        size = size_of(records)
         taken = [lane.add(records, size) for lane in self._lanes]
         return all(taken)
 

@@ -108,7 +108,7 @@ def test_nothing_in_a_record_makes_audit_large() -> None:
     headers: Headers = [("X-Correlation-Id", b"c" * 10**6), ("X-Traceability-Id", b"t" * 10**6)]
     failure = Failed(DeliveryError.KAFKA, "x" * 10**6)
     (record,) = events.produced("orders", [Outgoing(b"k" * 10**6, b"", None, 0, headers)], [failure])
-    assert record.size < 25_000
+    assert events.size_of([record]) < 25_000
     assert len(TEXT.with_nulls(record)) < 25_000
     read = Consumed("orders", 0, 5, 0, {"key": "k" * 10**6}, None, [], 10)
     assert len(TEXT.with_nulls(events.given([read])[0])) < 25_000
