@@ -16,6 +16,7 @@ from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.status import json_response
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.streams.reading import (
+    FOREVER,
     MAX_WINDOWS,
     NoSuchStoreError,
     NotHereError,
@@ -48,7 +49,7 @@ class StreamEndpoints:
         topology = self._named(given["stream"])
         caller_of(request).check_reads([topology.plan.changelog(given["store"])])
         key = _key(given["key"], given.get("keyFormat", "string"))
-        span = Span(given.get("from", 0), given.get("to", Span.last), given.get("limit", MAX_WINDOWS))
+        span = Span(given.get("from", 0), given.get("to", FOREVER), given.get("limit", MAX_WINDOWS))
         try:
             found = await read_key(topology, given["store"], key, span, self._read_seconds)
         except NoSuchStoreError as error:

@@ -15,6 +15,7 @@ from services.sidecar.streams.worker import State
 
 LOOK_SECONDS = 0.1
 MAX_WINDOWS = 1_000
+FOREVER = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Span:
     """Which windows are asked for, by their begins; milliseconds since the epoch, both included."""
 
     first: int = 0
-    last: int = 2**62
+    last: int = FOREVER
     limit: int = MAX_WINDOWS
 
 
