@@ -54,6 +54,7 @@ class Upstream:
                 "group.id": "reads-without-group",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,  # the end is told when the broker has waited for more
                 "auto.offset.reset": "error",
             }
         )

@@ -7,6 +7,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 DELIVERY_S = 60.0
+READ_S = 0.02
+"""A call of `consume` waits so long for more records, however many it has."""
 
 
 def produce(bootstrap: str, topic: str, values: Iterable[str], **config: Any) -> None:
@@ -26,7 +28,7 @@ def read(consumer: Consumer, count: int) -> list[str]:
     deadline = time.monotonic() + DELIVERY_S
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} records"
-        found += [(m.value() or b"").decode() for m in consumer.consume(1000, 0.2) if m.error() is None]
+        found += [(m.value() or b"").decode() for m in consumer.consume(1000, READ_S) if m.error() is None]
     return found
 
 
@@ -50,7 +52,7 @@ def read_all(bootstrap: str, topic: str, **config: Any) -> list[str]:
         deadline = time.monotonic() + DELIVERY_S
         while any(at[p] < ends[p] for p in partitions):
             assert time.monotonic() < deadline, f"read {at} of {ends}"
-            for message in consumer.consume(1000, 0.5):
+            for message in consumer.consume(1000, READ_S):
                 assert message.error() is None, message.error()
                 found.append((message.value() or b"").decode())
                 at[message.partition() or 0] = (message.offset() or 0) + 1

@@ -191,6 +191,7 @@ def read_committed(bootstrap: str, topic: str) -> list[str]:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # the end is told when the broker has waited for more
             "auto.offset.reset": "error",
         }
     )
