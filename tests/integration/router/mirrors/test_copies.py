@@ -103,7 +103,7 @@ def test_filtered_and_transformed(c1: Side, c2: Side, workers: Workers, topic: s
 
 
 def test_batches_are_as_small_as_the_target_wants_them(c1: Side, c2: Side, workers: Workers, topic: str) -> None:
-    c1.create(topic, max_message_bytes="60000")
+    c1.create(topic, max_message_bytes="200000")
     c2.will_have(topic)
     c1.write(topic, [(0, os.urandom(500)) for _ in range(1000)], **{"batch.size": 10_000})
     workers.run(RunRule(mirror("apples", topic), 12, 11))
