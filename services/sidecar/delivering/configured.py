@@ -11,11 +11,14 @@ from services.sidecar.delivering.token import TokenGrant
 from services.sidecar.formats import Format
 
 
-def target(settings: BackendSettings, value_format: Format) -> Target:
-    """The backend of this sidecar, one for all who deliver. BackendSettingsError when it cannot be called so."""
+def target(settings: BackendSettings, value_format: Format, backend: Backend | None = None) -> Target:
+    """The backend of this sidecar, one for all who deliver; `backend`, if it is called in a way of its own.
+
+    BackendSettingsError when it cannot be called so.
+    """
     shape = HeaderShape(settings.backend_headers_as)
     return Target(
-        Backend(backend_access(settings)),
+        backend or Backend(backend_access(settings)),
         CallWriter(Content(settings.backend_content), shape, value_format),
         CircuitSettings(
             settings.backend_circuit_failures,

@@ -65,7 +65,7 @@ class Deliverer:
     """Of one who delivers. Any number of batches at once; bounding them is up to the caller."""
 
     def __init__(self, target: Target, policy: DeliveryPolicy, replies: ReplyWriter) -> None:
-        self._target = target
+        self.target = target
         self.policy = policy
         """May be changed at any time; for batches that begin from then on."""
         self._replies = replies
@@ -82,12 +82,12 @@ class Deliverer:
             if self._stop_at is not None:
                 raise UndeliveredError("the deliverer was stopped")
             async with self._until_stopped():
-                permit = await self._target.gate.enter()
+                permit = await self.target.gate.enter()
             try:
                 pause, mark = await self._attempt(batch, ask, progress, permit, mark)
             finally:
-                self._target.circuit.abandoned(permit)
-                self._target.look()
+                self.target.circuit.abandoned(permit)
+                self.target.look()
             if pause:
                 async with self._until_stopped():
                     await asyncio.sleep(pause)
@@ -105,7 +105,7 @@ class Deliverer:
         self, batch: Batch, ask: Ask, progress: Progress, permit: Permit, mark: int | None
     ) -> tuple[float, int | None]:
         """One call, and what follows from it: seconds to wait, and the mark for the next one."""
-        circuit = self._target.circuit
+        circuit = self.target.circuit
         try:
             answer, replies, common = await self._called(batch, ask, permit)
         except CallFailedError as failure:
@@ -128,13 +128,13 @@ class Deliverer:
         self, batch: Batch, ask: Ask, permit: Permit
     ) -> tuple[Answer, list[Sequence[ReplyRecord]], Sequence[ReplyRecord]]:
         """The answer, with what it wants written as Kafka gets it. CallFailedError."""
-        writer = self._target.writer
+        writer = self.target.writer
         async with self._until_stopped(finishes=True):
-            content = await self._target.backend.call(batch.path, writer.body(ask), writer.headers(ask))
+            content = await self.target.backend.call(batch.path, writer.body(ask), writer.headers(ask))
         try:
             answer = read_answer(content, len(ask.records))
-            self._target.circuit.answered(permit)  # it is done with us, whatever it takes to write its replies
-            self._target.look()
+            self.target.circuit.answered(permit)  # it is done with us, whatever it takes to write its replies
+            self.target.look()
             replies: list[Sequence[ReplyRecord]] = [()] * len(ask.records)
             for place, result in enumerate(answer.results):
                 if result.produce and result.said.is_well:
@@ -170,13 +170,13 @@ class Deliverer:
             case Blame.UNCLEAR:
                 if others_passed:
                     return True
-                if not self._target.circuit.believes_in_poison:
+                if not self.target.circuit.believes_in_poison:
                     return False
                 async with self._until_stopped(finishes=True):
-                    return await self._target.backend.is_alive()
+                    return await self.target.backend.is_alive()
 
     def _tell_circuit(self, permit: Permit, failure: CallFailedError, pause: float, *, counts: bool) -> None:
-        circuit = self._target.circuit
+        circuit = self.target.circuit
         told = failure.retry_after
         seconds = pause if told is None else min(told, self.policy.max_retry_after)
         if failure.outcome == str(TOO_MANY_REQUESTS):

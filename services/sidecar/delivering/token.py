@@ -11,7 +11,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 import httpx
 
@@ -127,7 +126,7 @@ class ClientCredentials:
             secret = resolve_property("backend_token_client_secret", self._grant.client_secret)
         except UnresolvedReferenceError as error:
             raise NoTokenError(str(error)) from None
-        pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
+        pair = f"{client_id}:{secret}"  # as they are, like librdkafka and nearly everybody else sends them
         return f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"
 
 
