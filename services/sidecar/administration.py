@@ -72,7 +72,7 @@ class Administration:
             shut_down=shut_down,
         )
         self._topics = Topics(client_properties(settings))
-        self._kafka = AdminKafkaEndpoints(settings, instances, orders, self._topics)
+        self._kafka = AdminKafkaEndpoints(settings, orders, self._topics)
         self._lags = partial(_lags, instances)
 
     def routes(self) -> list[Route]:

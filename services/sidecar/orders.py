@@ -10,8 +10,8 @@ levels; health and information are told.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import orjson
@@ -21,9 +21,18 @@ from mesh.rpc import events
 from services.sidecar import log_levels, metrics
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instances import Instances
-from services.sidecar.consuming.records import EndCause, Position, SeekTarget, Standing
-from services.sidecar.control.messages import resource_name, seek_target
+from services.sidecar.consuming.records import (
+    EndCause,
+    InstanceId,
+    InstanceStatus,
+    Interest,
+    Position,
+    SeekTarget,
+    Standing,
+)
+from services.sidecar.control.messages import change_of, resource_name, seek_target
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.reactive.options import Change
 
 ORDER_SECONDS = 30.0
 """What an order may take; a drain, beyond what it waits for."""
@@ -37,6 +46,35 @@ Checks = Callable[[], Awaitable[Mapping[str, str | None]]]
 log = structlog.get_logger(__name__)
 
 
+class Consumer(Protocol):
+    """Whom operators see and tell what to do: an instance of a backend, or one that acts by itself."""
+
+    @property
+    def id(self) -> InstanceId: ...
+
+    @property
+    def interest(self) -> Interest: ...
+
+    @property
+    def standing(self) -> Standing: ...
+
+    async def status(self) -> InstanceStatus: ...
+
+    async def pause(self) -> None: ...
+
+    async def resume(self) -> None: ...
+
+    async def seek(self, target: SeekTarget) -> list[Position]: ...
+
+    async def drain(self, seconds: float, /) -> bool: ...
+
+
+class SelfActing(Consumer, Protocol):
+    """One that reads and delivers by itself."""
+
+    async def configure(self, change: Change) -> None: ...
+
+
 class OrderFailed(Exception):  # noqa: N818  # an outcome, said to whoever ordered
     """It cannot be carried out; the text says why."""
 
@@ -48,7 +86,17 @@ class Orders:
         self._instances = instances
         self._checks = checks
         self._information = information
+        self._self_acting: list[SelfActing] = []
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def take_in(self, consumer: SelfActing) -> None:
+        """One more that can be told what to do."""
+        self._self_acting.append(consumer)
+
+    def consumers(self) -> Iterator[Consumer]:
+        """All that can."""
+        yield from self._self_acting
+        yield from self._instances
 
     async def carry_out(self, order: events.SidecarOrder) -> events.OrderOutcome:
         """Does it. Its failure, too, is an outcome."""
@@ -90,6 +138,8 @@ class Orders:
                 return await self.drain(order.target, said.drain.timeout_ms / 1000 or USUAL_DRAIN_SECONDS), None
             case "remove":
                 return await self._remove(order.target)
+            case "configure":
+                return await self._configure(order.target, change_of(said.configure)), None
             case "set_log_levels":
                 return "levels are set", log_levels.set_levels(dict(said.set_log_levels.levels))
             case "get_log_levels":
@@ -104,36 +154,36 @@ class Orders:
 
     async def pause(self, target: str) -> str:
         async with self._turn(target):
-            instance = self._instance(target)
+            instance = self._consumer(target)
             await instance.pause()
-            await self._instances.changed(instance)
+            await self._changed(instance)
             if instance.standing is not Standing.PAUSED:
                 return f"it gives nothing already: it is {instance.standing.value}"
         return "it gives nothing until it is resumed, and stays in its group"
 
     async def resume(self, target: str) -> str:
         async with self._turn(target):
-            instance = self._instance(target)
+            instance = self._consumer(target)
             was = instance.standing
             await instance.resume()
-            await self._instances.changed(instance)
+            await self._changed(instance)
         return f"it gives records; it was {was.value}"
 
     async def seek(self, target: str, to: SeekTarget) -> list[Position]:
         """Where it goes on."""
         async with self._turn(target):
-            return await self._instance(target).seek(to)
+            return await self._consumer(target).seek(to)
 
     async def drain(self, target: str, patience: float) -> str:
         async with self._turn(target):
-            instance = self._instance(target)
+            instance = self._consumer(target)
             draining = asyncio.create_task(instance.drain(patience))
             await asyncio.sleep(0)  # it has begun: what comes next finds the instance draining
         try:
             is_committed = await draining
         finally:
             draining.cancel()
-        await self._instances.changed(instance)
+        await self._changed(instance)
         if is_committed:
             return "all that it gave was committed; it has left its group until it is resumed"
         return (
@@ -144,11 +194,26 @@ class Orders:
     async def _remove(self, target: str) -> tuple[str, object]:
         async with self._turn(target):
             try:
-                instance = self._instance(target)
+                instance = self._consumer(target)
             except Fault:
                 return "there is no such instance any more", None
+            if not isinstance(instance, ConsumerInstance):
+                raise OrderFailed("it is there as long as its sidecar's settings name it; pause it, or drain it")
             await self._instances.delete(instance.id, EndCause.ORDERED)
         return "it is closed and forgotten", None
+
+    async def _configure(self, target: str, change: Change) -> str:
+        async with self._turn(target):
+            for consumer in self._self_acting:
+                if resource_name(consumer.id) == target:
+                    await consumer.configure(change)
+                    return "from now on; batches that are on their way end as they began"
+        raise OrderFailed("it is no reactive consumer: its backend decides what it reads, and when")
+
+    async def _changed(self, consumer: Consumer) -> None:
+        """One that acts by itself sees to that itself."""
+        if isinstance(consumer, ConsumerInstance):
+            await self._instances.changed(consumer)
 
     async def _check_health(self) -> tuple[str, object]:
         checks = await self._checks()
@@ -157,11 +222,11 @@ class Orders:
             name: fault or "OK" for name, fault in checks.items()
         }
 
-    def _instance(self, target: str) -> ConsumerInstance:
-        """The name alone does not tell where a group's name ends, so instances are asked for theirs."""
-        for instance in self._instances:
-            if resource_name(instance.id) == target:
-                return instance
+    def _consumer(self, target: str) -> Consumer:
+        """The name alone does not tell where a group's name ends, so consumers are asked for theirs."""
+        for consumer in self.consumers():
+            if resource_name(consumer.id) == target:
+                return consumer
         raise Fault(FaultKind.CONSUMER_INSTANCE_NOT_FOUND, f"this sidecar holds no instance {target!r}")
 
     @contextlib.asynccontextmanager

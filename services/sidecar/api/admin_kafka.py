@@ -17,12 +17,10 @@ from services.sidecar.api.consumers import epoch_ms
 from services.sidecar.api.contract import CONTRACT, parameters
 from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response
-from services.sidecar.consuming.instance import ConsumerInstance
-from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.records import AtOffset, AtTime, Edge, Place, SeekTarget
 from services.sidecar.control.messages import resource_name
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.orders import Orders
+from services.sidecar.orders import Consumer, Orders
 from services.sidecar.settings import SidecarSettings
 
 DEFAULT_DRAIN_MS = 30_000
@@ -33,9 +31,8 @@ log = structlog.get_logger(__name__)
 class AdminKafkaEndpoints:
     """What this sidecar does with Kafka."""
 
-    def __init__(self, settings: SidecarSettings, instances: Instances, orders: Orders, topics: Topics) -> None:
+    def __init__(self, settings: SidecarSettings, orders: Orders, topics: Topics) -> None:
         self._settings = settings
-        self._instances = instances
         self._orders = orders
         self._topics = topics
         self._open: set[asyncio.Task[Any]] = set()
@@ -68,7 +65,7 @@ class AdminKafkaEndpoints:
         return json_response(asdict(topic))
 
     async def list_consumers(self, request: Request) -> Response:
-        return json_response(await asyncio.gather(*(_detail(instance) for instance in self._instances)))
+        return json_response(await asyncio.gather(*(_detail(each) for each in self._orders.consumers())))
 
     async def pause_consumer(self, request: Request) -> Response:
         instance = self._named(request)
@@ -90,7 +87,7 @@ class AdminKafkaEndpoints:
         patience = (asked.get("timeoutMs") or DEFAULT_DRAIN_MS) / 1000
         return await self._ordered("drain", instance, self._orders.drain(resource_name(instance.id), patience))
 
-    async def _ordered(self, command: str, instance: ConsumerInstance, work: Coroutine[Any, Any, object]) -> Response:
+    async def _ordered(self, command: str, instance: Consumer, work: Coroutine[Any, Any, object]) -> Response:
         """Carried out to its end, even if that comes after the time that a call may take."""
         task = asyncio.create_task(work, name=f"order {command}")
         self._open.add(task)
@@ -100,9 +97,9 @@ class AdminKafkaEndpoints:
         log.info("an operator's order over HTTP", command=command, target=resource_name(instance.id))
         return json_response(await _detail(instance))
 
-    def _named(self, request: Request) -> ConsumerInstance:
+    def _named(self, request: Request) -> Consumer:
         name = parameters(request)["name"]
-        for instance in self._instances:
+        for instance in self._orders.consumers():
             if _name(instance) == name:
                 return instance
         raise Fault(
@@ -111,7 +108,7 @@ class AdminKafkaEndpoints:
         )
 
 
-def _name(instance: ConsumerInstance) -> str:
+def _name(instance: Consumer) -> str:
     return f"{instance.id.group}.{instance.id.instance}"
 
 
@@ -123,7 +120,7 @@ def _place(asked: dict[str, Any]) -> Place:
     return Edge.FIRST if asked["to"] == "first" else Edge.LAST
 
 
-async def _detail(instance: ConsumerInstance) -> dict[str, object]:
+async def _detail(instance: Consumer) -> dict[str, object]:
     status = await instance.status()
     shown: dict[str, object] = {
         "name": _name(instance),

@@ -1,5 +1,7 @@
 """Instances in the words that control and sidecars share (`mesh.v1`), and back."""
 
+from typing import Any
+
 from mesh.rpc import events, instances
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_store import KeptInstance
@@ -18,7 +20,9 @@ from services.sidecar.consuming.records import (
     SeekTarget,
     Standing,
 )
+from services.sidecar.delivering.routing import Route
 from services.sidecar.formats import Format
+from services.sidecar.reactive.options import Change
 
 _STATES = {
     InstanceState.IDLE: instances.INSTANCE_STATE_IDLE,
@@ -111,6 +115,15 @@ def status_message(id_: InstanceId, status: InstanceStatus) -> instances.Instanc
 def seek_target(order: events.SeekInstance) -> SeekTarget:
     """Where an operator wants an instance to go on."""
     return SeekTarget(_place(order), order.topic, order.partition if order.HasField("partition") else None)
+
+
+def change_of(order: events.ConfigureInstance) -> Change:
+    """What an operator wants a reactive consumer to do otherwise."""
+    delivery: dict[str, Any] = {}
+    for field in order.delivery_mask.paths:
+        value = getattr(order.delivery, field)
+        delivery[field] = tuple(Route(one.when, one.path) for one in value) if field == "routes" else value
+    return Change(tuple(order.topics), order.topic_pattern, delivery)
 
 
 def _place(order: events.SeekInstance) -> Place:
