@@ -41,7 +41,8 @@ def minutes():
 
 def checked():
     topology = Topology("checked")
-    topology.stream(P + "unchecked").backend("/check").map_values(lambda value: {"n": 100 // value["n"]}).to(P + "checked")
+    answered = topology.stream(P + "unchecked").backend("/check")
+    answered.map_values(lambda value: {"n": 100 // value["n"]}).to(P + "checked")
     return topology
 
 
