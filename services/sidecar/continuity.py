@@ -26,6 +26,7 @@ from services.sidecar.control.link import ControlLink
 from services.sidecar.control.outcomes import Outcomes
 from services.sidecar.identity import Claim, Incarnation, take_over, watch
 from services.sidecar.orders import Checks, Orders
+from services.sidecar.reactive.reactive import ReactiveConsumer
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile
 
@@ -68,6 +69,12 @@ class Continuity:
         if self._claim is None or self._file is None:
             return None
         return StateFile(self._file.path.with_name(name), is_lost=self._claim.is_lost)
+
+    def take_in(self, consumer: ReactiveConsumer) -> None:
+        """Operators see it and tell it what to do, as long as this process runs; `restore` comes first."""
+        self.orders.take_in(consumer)
+        if self._link is not None:
+            self._link.take_in(consumer)
 
     @property
     def connection(self) -> Connection | None:

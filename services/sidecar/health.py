@@ -70,6 +70,7 @@ class Health:
         self._asked_at = -math.inf
         self._fault: str | None = None
         self._checks: dict[str, Check] = {"kafka": self.kafka_fault}
+        self._vital: dict[str, Callable[[], str | None]] = {"producer": self.producer_fault}
         self._details: dict[str, Callable[[], object]] = {}
         self._backend = backend
         if backend is not None:
@@ -81,6 +82,10 @@ class Health:
         if details is not None:
             self._details[name] = details
 
+    def add_liveness(self, name: str, check: Callable[[], str | None]) -> None:
+        """One more thing that only a restart can cure."""
+        self._vital[name] = check
+
     def details(self) -> dict[str, object]:
         """How parts go that have more to say, by their checks' names."""
         return {name: tell() for name, tell in self._details.items()}
@@ -91,7 +96,7 @@ class Health:
 
     def liveness(self) -> dict[str, str | None]:
         """What only a restart can cure, by check."""
-        return {"producer": self.producer_fault()}
+        return {name: check() for name, check in self._vital.items()}
 
     async def readiness(self) -> dict[str, str | None]:
         """All checks, each within its time-out."""

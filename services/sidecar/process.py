@@ -39,6 +39,7 @@ from services.sidecar.ksqldb_queries import KsqldbQueries
 from services.sidecar.listening import Server, bound_socket
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.production import Production
+from services.sidecar.reactive_consumer import ReactivePart
 from services.sidecar.replaying import Replaying
 from services.sidecar.schema_registry import schema_formats
 from services.sidecar.settings import SidecarSettings
@@ -68,11 +69,12 @@ class Sidecar:
         self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
         self._audit = audit_trail(settings)
         self._production = Production(settings, self._serializer, self._audit)
+        self._probe = _backend_probe(settings)
         self.health = Health(
             client_properties(settings),
             self._production.producer,
             timeout=settings.health_timeout_ms / 1000,
-            backend=_backend_probe(settings),
+            backend=self._probe,
         )
         self._continuity = Continuity(
             settings,
@@ -96,6 +98,16 @@ class Sidecar:
             RecordReader(schemas),
             self._audit,
         )
+        self.reactive = ReactivePart(
+            settings,
+            self._continuity,
+            self._production.producer,
+            self._serializer,
+            RecordReader(schemas),
+            self._audit,
+        )
+        self.health.add("reactive", self.reactive.fault)
+        self.health.add_liveness("reactive", self.reactive.liveness_fault)
         modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
         self._administration = Administration(
             settings, self._instances, self._continuity.orders, modules, self._information, shut_down
@@ -121,6 +133,7 @@ class Sidecar:
         self._serving = [
             asyncio.create_task(server.serve(sockets=[bound]), name="http") for server, bound in self._servers
         ]
+        self._background += await self.reactive.start([server for server, _ in self._servers], self._probe)
 
     async def stop(self) -> None:
         """Puts everything away, within bounds."""
@@ -129,8 +142,9 @@ class Sidecar:
         self._production.interrupt()
         for server, _ in self._servers:
             server.should_exit = True
-        await self.topologies.stop()
-        await self._replaying.stop()
+        await asyncio.gather(
+            self.reactive.stop(self._settings.drain_timeout_ms / 1000), self.topologies.stop(), self._replaying.stop()
+        )
         await asyncio.wait(self._serving, timeout=max(drain_until - time.monotonic(), 0))
         await self._production.stop(max(drain_until - time.monotonic(), 0))  # requests that still wait are answered 503
         await asyncio.gather(*self._serving)

@@ -26,6 +26,7 @@ from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.records import EndCause, InstanceId
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
+from services.sidecar.control.self_acting import SelfActing, self_acting_message
 
 BEAT_SECONDS = 3.0
 MAX_PAUSE_SECONDS = 30.0
@@ -53,9 +54,16 @@ class ControlLink:
         self._member = admin.Member(
             name=f"members/{connection.sidecar}", kind=admin.MEMBER_KIND_SIDECAR, version=VERSION, address=listen
         )
+        self._self_acting: list[SelfActing] = []
         self._confirmed: dict[str, bytes] = {}
         self._was_heard = False
         self._wake = asyncio.Event()
+
+    def take_in(self, consumer: SelfActing) -> None:
+        """One more that control hears of, for as long as this process runs."""
+        self._self_acting.append(consumer)
+        consumer.on_change = self.changed
+        self.changed()
 
     def changed(self) -> None:
         """An instance is new, not as it was, or no more."""
@@ -90,6 +98,7 @@ class ControlLink:
                     await asyncio.Event().wait()
                 if not is_known:
                     await self._compare()
+                    await self._remove_self_acting()
                 await self._reconcile()
             except grpc.aio.AioRpcError as error:
                 failures += 1
@@ -158,6 +167,13 @@ class ControlLink:
             if each.id not in self._instances:
                 self._instances.ledger.ended.setdefault(each.id, EndCause.NOT_HELD)
 
+    async def _remove_self_acting(self) -> None:
+        """Those that this sidecar had by its settings, and has no more."""
+        mine = {resource_name(each.id) for each in self._self_acting}
+        for message in await self._connection.known_instances():
+            if message.kind == events.INSTANCE_KIND_REACTIVE and message.name not in mine:
+                await self._connection.remove(message.name, EndCause.NOT_HELD.value)
+
     async def _reconcile(self) -> None:
         await self._tell_ends()
         for instance in self._instances:
@@ -170,6 +186,12 @@ class ControlLink:
                 self._confirmed[message.name] = content
                 if self._message(instance) == message:
                     self._instances.told(instance.id)
+        for consumer in self._self_acting:
+            message = self_acting_message(consumer, resource_name(consumer.id), self._connection.sidecar)
+            content = message.SerializeToString(deterministic=True)
+            if self._confirmed.get(message.name) != content:
+                await self._connection.register(message)
+                self._confirmed[message.name] = content
         self._count()
 
     async def _tell_ends(self) -> None:
@@ -199,9 +221,11 @@ class ControlLink:
 
 
 def _kept(messages: Sequence[events.ConsumerInstance]) -> list[KeptInstance]:
-    """Those that this release understands."""
+    """Those of backends, as far as this release understands them; others are there by settings."""
     found = []
     for message in messages:
+        if message.kind not in (events.INSTANCE_KIND_UNSPECIFIED, events.INSTANCE_KIND_ACTIVE):
+            continue
         try:
             found.append(kept_instance(message))
         except ValueError as error:

@@ -140,6 +140,31 @@ class TransactionalClient:
             self._give_up(entries, [[None] * len(entry.records) for entry in entries], refused.error)
         return written
 
+    def try_out(self, topic: str | None, consumed: GroupOffsets, timeout: float) -> None:
+        """Whether a transaction could write to this topic, if one is named, and commit these offsets: begins one, and
+        aborts it. NotWritten, Elsewhere or Lost when it could not.
+
+        Nothing is written, as long as records linger (`linger.ms`): a partition joins its transaction before any record
+        of it is sent. Its coordinator answers in turn, so it has told of the partition when it tells of the offsets
+        again.
+        """
+        entries = [] if topic is None else [TopicRecords(topic, [Outgoing(None, None, 0, 0, [])])]
+        deadline = time.monotonic() + timeout
+        send = partial(self._producer.send_offsets_to_transaction, consumed.offsets, consumed.group)
+        try:
+            self._producer.begin_transaction()
+            for entry in entries:
+                self._producer.produce(entry.topic, partition=0)
+        except CLIENT_FAILURES as failure:
+            raise Lost(error_of(failure), certain=True) from None
+        try:
+            for _ in range(2):
+                self._interrupted.wait(PAUSE_SECONDS)
+                self._until(deadline, send, certain=True)
+        except _MustAbort as refused:
+            self._give_up(entries, [[None] for _ in entries], refused.error)
+        self._until(time.monotonic() + ABORT_SECONDS, self._producer.abort_transaction, certain=True)
+
     def close(self) -> None:
         """Ends its threads; what is open is aborted, or ends with its time-out."""
         try:

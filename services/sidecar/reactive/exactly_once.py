@@ -1,0 +1,242 @@
+"""Outcomes in one transaction with the group's offsets: replies and dead letters are there exactly if their records are
+committed.
+
+Theory of operation
+1. A settlement waits until no transaction is under way, and goes with all others that wait: partitions share them.
+2. A transaction that is aborted has written nothing. If several settlements were in it, each of them is tried alone, so
+   that one that can't be written holds up no other partition. One that fails alone is delivered again.
+3. Where nobody can tell whether a commit happened, a new producer with the same id ends it one way or the other, and
+   what the group has committed says which.
+4. Before anything is delivered it is found out whether all of it can be in one transaction: source topics, the group,
+   replies and dead letters on the cluster of the transactional id. Nothing is written for that.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import structlog
+from confluent_kafka import TopicPartition
+
+from services.sidecar import metrics
+from services.sidecar.consuming.records import Partition
+from services.sidecar.dead_letters.record import dead_letter_topic
+from services.sidecar.delivering.records import Settlement
+from services.sidecar.delivering.settling import DeadLetters, NotSettledError, written_by
+from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.producing.records import Outgoing
+from services.sidecar.producing.transactional_client import (
+    CLOSE_SECONDS,
+    Elsewhere,
+    GroupOffsets,
+    Lost,
+    NotWritten,
+    TopicRecords,
+    TransactionalClient,
+)
+from services.sidecar.reactive.session import Session
+
+MAX_TOGETHER = 100
+"""Settlements of one transaction."""
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """One settlement, and who waits for it."""
+
+    settlement: Settlement
+    next_offset: int
+    done: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    has_begun: bool = False
+
+
+class TransactionalSettler:
+    """Of one consumer."""
+
+    def __init__(
+        self,
+        properties: Callable[[], dict[str, Any]],
+        dead_letters: DeadLetters,
+        seconds: float,
+        *,
+        reply_topics: Sequence[str],
+        extension: str,
+    ) -> None:
+        """`properties`: of a producer with the transactional id. `seconds`: bound of a transaction."""
+        self._properties = properties
+        self._dead_letters = dead_letters
+        self._seconds = seconds
+        self._reply_topics = reply_topics
+        self._extension = extension
+        self._session: Session | None = None
+        self._client: TransactionalClient | None = None
+        self._thread = ThreadPoolExecutor(1, "reactive-transactions")
+        self._waiting: list[_Waiting] = []
+        self._working: asyncio.Task[None] | None = None
+        self.problem = ""
+        """Why the last transaction failed; empty if it did not."""
+
+    async def settle(self, settlement: Settlement, next_offset: int) -> None:
+        """Returns when it is committed. NotSettledError when nothing of it is."""
+        mine = _Waiting(settlement, next_offset)
+        self._waiting.append(mine)
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._work(), name="reactive transactions")
+        try:
+            await asyncio.shield(mine.done)
+        except asyncio.CancelledError:
+            if not mine.has_begun:
+                self._waiting.remove(mine)
+            else:  # whoever cancelled must not believe that it is over before it is
+                await asyncio.wait([mine.done])
+                if not mine.done.cancelled():
+                    mine.done.exception()
+            raise
+
+    async def check(self, session: Session) -> None:
+        """Fault, with the names, when one transaction cannot hold all of it."""
+        self._session = session
+        sources = {one.topic for one in session.partitions}
+        while not sources:
+            await session.has_partitions(self._seconds)
+            sources = {one.topic for one in session.partitions}
+        group = await session.group_metadata()
+        letters = {dead_letter_topic(topic, self._extension) for topic in sources} if self._extension else set()
+        consumed = GroupOffsets([TopicPartition(topic, 0, 0) for topic in sorted(sources)], group)
+        await self._drop()
+        properties = self._properties()
+        # records must not be sent before their transaction is aborted
+        properties["linger.ms"] = int(properties["message.timeout.ms"]) // 2
+        client = TransactionalClient(properties)
+        try:
+            await self._run(client.open, self._seconds)
+            for topic in (None, *sorted(letters | set(self._reply_topics))):
+                await self._tried_out(client, topic, consumed)
+        except Lost as lost:
+            raise Fault(
+                FaultKind.TRANSACTION_NOT_DONE, f"reactive_exactly_once could not be looked at: {lost}"
+            ) from None
+        finally:
+            await self._run(client.close)
+
+    async def _tried_out(self, client: TransactionalClient, topic: str | None, consumed: GroupOffsets) -> None:
+        try:
+            await self._run(client.try_out, topic, consumed, self._seconds)
+        except (Elsewhere, NotWritten) as refused:
+            what = topic or f"what is read ({', '.join(one.topic for one in consumed.offsets)}), or its group,"
+            raise Fault(
+                FaultKind.TRANSACTION_REFUSED,
+                f"reactive_exactly_once is not possible: {what} cannot be in a transaction ({refused}). What is read, "
+                "the group, replies and dead letters have to be on the cluster of the transactional id: give them a "
+                "rule that leads there, or set reactive_transactional_id to an id with that home",
+            ) from None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            self._client.interrupt()
+        if self._working is not None:
+            await asyncio.wait([self._working], timeout=self._seconds)
+        await self._drop()
+        self._thread.shutdown(wait=False)
+
+    async def _work(self) -> None:
+        """One transaction after the other, while anybody waits."""
+        while self._waiting:
+            together, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
+            for one in together:
+                one.has_begun = True
+            problem = await self._tried(together)
+            if problem is not None and len(together) > 1:
+                for one in together:
+                    _end(one, await self._tried([one]))
+            else:
+                for one in together:
+                    _end(one, problem)
+
+    async def _tried(self, together: list[_Waiting]) -> NotSettledError | None:
+        try:
+            with metrics.transaction_seconds.time():
+                await self._transaction(together)
+        except NotSettledError as problem:
+            metrics.settling_failures.inc()
+            self.problem = str(problem)
+            return problem
+        except Exception as error:
+            log.exception("a transaction failed unexpectedly")
+            await self._drop()
+            return NotSettledError(f"unexpected failure: {error!r}")
+        self.problem = ""
+        return None
+
+    async def _transaction(self, together: list[_Waiting]) -> None:
+        session = self._session
+        if session is None:
+            raise NotSettledError("there is no session with Kafka")
+        entries = [TopicRecords(topic, records) for topic, records in self._writes(together).items()]
+        offsets = {one.settlement.partition: one.next_offset for one in together}
+        try:
+            group = await session.group_metadata()
+            client = await self._opened()
+            consumed = GroupOffsets([TopicPartition(*place, offset) for place, offset in offsets.items()], group)
+            await self._run(partial(client.write, entries, self._seconds, consumed=consumed))
+        except Fault as refused:
+            raise NotSettledError(refused.description) from None
+        except (NotWritten, Elsewhere) as aborted:
+            raise NotSettledError(f"the transaction was aborted: {aborted}") from None
+        except Lost as lost:
+            await self._drop()
+            log.warning("the reactive consumer's producer is replaced", reason=str(lost), fenced=lost.fenced)
+            if lost.certain or not await self._was_committed(session, offsets):
+                raise NotSettledError(f"the producer was lost: {lost}") from None
+
+    def _writes(self, together: Iterable[_Waiting]) -> dict[str, list[Outgoing]]:
+        by_topic: dict[str, list[Outgoing]] = {}
+        for one in together:
+            for topic, records in written_by(one.settlement, self._dead_letters).items():
+                by_topic.setdefault(topic, []).extend(records)
+        return by_topic
+
+    async def _was_committed(self, session: Session, offsets: dict[Partition, int]) -> bool:
+        """Whether a transaction happened about which nobody could tell; a new producer has ended it by then."""
+        until = time.monotonic() + self._seconds
+        while True:
+            try:
+                await self._opened()
+                found = {one.partition: one.offset for one in await session.committed(list(offsets))}
+                return all(found.get(place, -1) >= offset for place, offset in offsets.items())
+            except (Lost, Fault) as problem:
+                await self._drop()
+                if time.monotonic() > until:
+                    raise NotSettledError(f"nobody can tell whether it was committed: {problem}") from None
+                await asyncio.sleep(1)
+
+    async def _opened(self) -> TransactionalClient:
+        if self._client is None:
+            client = TransactionalClient(self._properties())
+            await self._run(client.open, self._seconds)
+            self._client = client
+        return self._client
+
+    async def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.wait_for(self._run(client.close), 3 * CLOSE_SECONDS)
+
+    async def _run(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *args))
+
+
+def _end(one: _Waiting, problem: NotSettledError | None) -> None:
+    if one.done.done():
+        return
+    if problem is None:
+        one.done.set_result(None)
+    else:
+        one.done.set_exception(problem)

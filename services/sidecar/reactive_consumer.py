@@ -1,0 +1,243 @@
+"""Puts the reactive consumer together: what it reads, how it delivers, where outcomes go, what outlives a restart."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import structlog
+
+from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.consuming.client_properties import instance_properties
+from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest
+from services.sidecar.continuity import Continuity
+from services.sidecar.delivering.configured import backend_access, delivery_policy, target
+from services.sidecar.delivering.deliverer import Deliverer
+from services.sidecar.delivering.reading import RecordShower
+from services.sidecar.delivering.replies import ReplyWriter
+from services.sidecar.delivering.routing import Route
+from services.sidecar.delivering.settling import DeadLetters, PlainSettler
+from services.sidecar.formats.reading import RecordReader
+from services.sidecar.health import BackendProbe
+from services.sidecar.kafka_clients import consumer_properties, transaction_properties
+from services.sidecar.listening import Server
+from services.sidecar.producing.producer import RecordProducer
+from services.sidecar.producing.serializing import Serializer
+from services.sidecar.reactive import kept
+from services.sidecar.reactive.courier import Courier, Unreadable
+from services.sidecar.reactive.exactly_once import TransactionalSettler
+from services.sidecar.reactive.options import Delivery, ReactiveOptions
+from services.sidecar.reactive.reactive import ReactiveConsumer
+from services.sidecar.reactive.slots import Slots
+from services.sidecar.reactive.way import BackendWay, BoundedBackend
+from services.sidecar.settings import SidecarSettings
+from services.sidecar.state_file import StateFile, StateWriter
+
+FILE = "reactive.json"
+FETCH_WAIT_MS = 100
+"""How long a broker keeps a fetch that finds nothing. It answers at once when a record comes; but a partition that goes
+on after a rest waits for the fetch that is with its broker."""
+READY_SECONDS = 1.0
+"""How often the backend is asked at the start whether it is ready; the original's own pause."""
+
+log = structlog.get_logger(__name__)
+
+
+class ReactivePart:
+    """The reactive consumer of a sidecar, if its settings say that it has one."""
+
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        continuity: Continuity,
+        producer: RecordProducer,
+        serializer: Serializer,
+        reader: RecordReader,
+        audit: AuditTrail,
+    ) -> None:
+        self._settings = settings
+        self._continuity = continuity
+        self._producer = producer
+        self._serializer = serializer
+        self._reader = reader
+        self._audit = audit
+        self._backend: BoundedBackend | None = None
+        self.consumer: ReactiveConsumer | None = None
+        """There once it was started."""
+
+    async def start(self, servers: Collection[Server], probe: BackendProbe | None) -> list[asyncio.Task[None]]:
+        """It reads once these serve and the backend is well; `Continuity.restore` comes first. Its background tasks."""
+        if not self._settings.reads_by_itself:
+            return []
+        _warn(self._settings)
+        file = self._continuity.file(FILE)
+        self.consumer = self._made(await asyncio.to_thread(_found, file), file)
+        self._continuity.take_in(self.consumer)
+        return [self.consumer.start(partial(_ready, servers, probe))]
+
+    async def stop(self, patience: float) -> None:
+        """What is on its way has so long to end."""
+        if self.consumer is not None:
+            await self.consumer.close(patience)
+        if self._backend is not None:
+            await self._backend.close()
+
+    async def fault(self) -> str | None:
+        """Why records do not get to the backend; None when they do, or nobody wants them to."""
+        return None if self.consumer is None else await self.consumer.fault()
+
+    def liveness_fault(self) -> str | None:
+        """What only a restart can cure."""
+        return None if self.consumer is None else self.consumer.liveness_fault()
+
+    def _made(self, found: kept.Kept, file: StateFile | None) -> ReactiveConsumer:
+        settings = self._settings
+        options = reactive_options(settings)
+        key_format, value_format = settings.instance_formats
+        access = backend_access(settings)
+        # calls are bounded by slots, whose number an operator may raise; the pool must not be what refuses them
+        access = replace(access, max_connections=max(access.max_connections, 1_000))
+        backend = self._backend = BoundedBackend(access, Slots(options.delivery.max_concurrency))
+        backend_target = target(settings, value_format, backend)
+        policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
+        way = BackendWay(backend_target, backend, Deliverer(backend_target, policy, ReplyWriter(self._serializer)))
+        dead_letters = DeadLetters(
+            options.id.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""
+        )
+        settling: PlainSettling | TransactionalSettler = PlainSettling(self._producer, dead_letters)
+        if options.exactly_once:
+            id_ = settings.reactive_transactional_id or f"kafka-mesh-sidecar-{settings.name}.reactive"
+            settling = TransactionalSettler(
+                partial(transaction_properties, settings, id_),
+                dead_letters,
+                settings.transaction_timeout_ms / 1000,
+                reply_topics=settings.reactive_reply_topics,
+                extension=settings.dead_letter_extension if settings.dead_letter_enabled else "",
+            )
+        courier = Courier(
+            options.id.group,
+            RecordShower(key_format, value_format, self._reader),
+            settling.settle,
+            self._audit,
+            Unreadable(settings.reactive_on_unreadable),
+        )
+        return ReactiveConsumer(
+            options,
+            _client_properties(settings, options),
+            courier,
+            way,
+            settling,
+            kept=found,
+            keep=None if file is None else _keeping(file),
+        )
+
+
+class PlainSettling(PlainSettler):
+    """Dead letters and replies by the sidecar's producer, which needs no check."""
+
+    async def check(self, session: object) -> None:
+        """They can always be written, sooner or later."""
+
+    async def close(self) -> None:
+        """The producer is the sidecar's."""
+
+
+def reactive_options(settings: SidecarSettings) -> ReactiveOptions:
+    """What the settings say of it."""
+    key_format, value_format = settings.instance_formats
+    reset = settings.auto_offset_reset
+    return ReactiveOptions(
+        InstanceId(settings.reactive_group, settings.reactive_name or settings.name),
+        Interest(topics=settings.reactive_topics, pattern=settings.reactive_topic_pattern),
+        Delivery(
+            backend_url=settings.backend_url,
+            backend_path=settings.backend_path,
+            max_concurrency=settings.reactive_max_concurrency,
+            order_by_key=settings.reactive_order_by_key,
+            max_batch_records=settings.reactive_max_batch_records,
+            max_batch_bytes=settings.reactive_max_batch_bytes or settings.request_max_bytes,
+            linger_ms=settings.reactive_linger_ms,
+            filter=settings.reactive_filter,
+            routes=tuple(Route(one.when, one.path) for one in settings.backend_routes),
+        ),
+        InstanceOptions(
+            key_format=key_format,
+            value_format=value_format,
+            read_timeout=settings.request_timeout_ms / 1000,
+            offset_reset="error" if reset == "none" else reset,
+            group_instance_id=settings.reactive_group_instance_id,
+            group_protocol=settings.reactive_group_protocol,
+        ),
+        max_held_records=settings.reactive_max_held_records,
+        max_held_bytes=settings.reactive_max_held_bytes,
+        commit_interval_seconds=settings.reactive_commit_interval_ms / 1000,
+        commit_records=settings.reactive_commit_records,
+        finish_seconds=settings.reactive_revoke_timeout_ms / 1000,
+        exactly_once=settings.reactive_exactly_once,
+    )
+
+
+def _client_properties(settings: SidecarSettings, options: ReactiveOptions) -> dict[str, Any]:
+    properties = instance_properties(
+        {
+            "partition.assignment.strategy": "cooperative-sticky",
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
+            **consumer_properties(settings),
+        },
+        options.id,
+        options.instance,
+    )
+    if options.exactly_once:
+        properties["isolation.level"] = "read_committed"
+    return properties
+
+
+def _warn(settings: SidecarSettings) -> None:
+    """Of what the original advises against, where somebody has set it so."""
+    most = settings.reactive_max_batch_bytes or settings.request_max_bytes
+    given = {**settings.kafka_properties, **settings.consumer_properties}
+    for name in ("fetch.max.bytes", "max.partition.fetch.bytes"):
+        value = given[name].get_secret_value() if name in given else ""
+        if value.isdecimal() and int(value) >= most:
+            log.warning(
+                f"{name} is not below request_max_bytes: what is fetched at a time becomes several batches; "
+                "lower the one or raise the other",
+                **{name: int(value), "request_max_bytes": most},
+            )
+
+
+async def _ready(servers: Collection[Server], probe: BackendProbe | None) -> None:
+    """Returns when this sidecar serves, as its backend may call it at once, and the backend is well."""
+    while not all(server.started for server in servers):
+        await asyncio.sleep(0.02)
+    is_told = False
+    while probe is not None and (fault := await probe.fault()) is not None:
+        if not is_told:
+            log.info("the reactive consumer waits for its backend", reason=fault)
+            is_told = True
+        await asyncio.sleep(READY_SECONDS)
+
+
+def _found(file: StateFile | None) -> kept.Kept:
+    """What the process before this one was told. Blocks."""
+    content = None if file is None else file.load()
+    if file is None or content is None:
+        return kept.NOTHING_ORDERED
+    try:
+        return kept.decoded(content)
+    except kept.BrokenStateError as error:
+        file.set_aside(str(error))
+        return kept.NOTHING_ORDERED
+
+
+def _keeping(file: StateFile) -> Callable[[kept.Kept], Awaitable[None]]:
+    latest = kept.NOTHING_ORDERED
+    writer = StateWriter(file, lambda: kept.encoded(latest))
+
+    async def keep(now: kept.Kept) -> None:
+        nonlocal latest
+        latest = now
+        await writer.written()
+
+    return keep
