@@ -173,7 +173,8 @@ class Deliverer:
                 if not self.target.circuit.believes_in_poison:
                     return False
                 async with self._until_stopped(finishes=True):
-                    return await self.target.backend.is_alive()
+                    is_alive = await self.target.backend.is_alive()
+                return is_alive and self.target.circuit.believes_in_poison  # others may have failed meanwhile
 
     def _tell_circuit(self, permit: Permit, failure: CallFailedError, pause: float, *, counts: bool) -> None:
         circuit = self.target.circuit

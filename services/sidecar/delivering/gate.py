@@ -32,6 +32,11 @@ class Gate:
             self.look()
             raise
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait."""
+        return len(self._waiting)
+
     def look(self) -> None:
         """Lets in who may go now, and looks again when the next one may."""
         if self._timer is not None:
