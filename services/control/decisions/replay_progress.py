@@ -16,7 +16,8 @@ from prometheus_client import Gauge
 from mesh.rpc import replays
 from services.control.decisions.replay_followers import ReplayFollowers
 from services.control.domain.errors import Unavailable
-from services.control.domain.replay_assignment import why_waiting
+from services.control.domain.instances import Instances
+from services.control.domain.replay_assignment import Readers, readers_of, why_waiting
 from services.control.domain.replays import ENDS, has_to_be_told, key_of, merged, progress_interval, wanted_sidecar
 from services.control.domain.sidecar_commands import SIDECARS
 from services.control.store.journal import Journal
@@ -46,6 +47,8 @@ class ReplayProgress:
         """When the log took it last; for one that this process has not seen begin, since it looks."""
         self._changed = asyncio.Event()
         self._watchers = 0
+        self._readers: tuple[Instances, Readers] = ({}, {})
+        """Of these instances: they change seldom, and are many."""
 
     def note(self, name: str, partitions: Iterable[replays.ReplayPartition]) -> None:
         """What a member says: partitions that changed."""
@@ -101,6 +104,13 @@ class ReplayProgress:
             found[member] = found.get(member, 0) + 1
         return found
 
+    def readers(self) -> Readers:
+        """Reactive consumers by their sidecar."""
+        instances = self._journal.view.instances
+        if self._readers[0] is not instances:
+            self._readers = (instances, readers_of(instances))
+        return self._readers[1]
+
     async def watch(self, name: str) -> AsyncIterator[replays.Replay]:
         """The replay as it is, and after each change; ends with it."""
         if self._watchers >= MAX_WATCHERS:
@@ -137,8 +147,7 @@ class ReplayProgress:
 
     def _waits_for(self, replay: replays.Replay) -> str:
         if not replay.member:
-            there, view = self._followers.candidates(), self._journal.view
-            return why_waiting(replay, there, view.instances, self.load())
+            return why_waiting(replay, self._followers.candidates(), self.readers(), self.load())
         member = replay.member.removeprefix(SIDECARS)
         if member in {each.member for each in self._followers.candidates()}:
             return ""

@@ -114,7 +114,7 @@ class ReplayDecisions:
         await self._journal.first_time(caller)
         event = cancelled(self._journal.view.replays, name, "before anybody carried it out")
         if event is not None:
-            await self._append(name, event, caller, answer(self._journal.view.replays.get(name)))
+            await self._append(name, event, caller, answer)
             self._stirred.set()
         return self._progress.shown(self._journal.view.replays.get(name))
 
@@ -122,7 +122,8 @@ class ReplayDecisions:
         """What a member says of a replay."""
         self._journal.require_leading()
         await self._journal.catch_up()
-        replay = check_report(self._journal.view.replays, request, member)
+        known = self._journal.view.replays
+        replay = check_report(known, request, member, self._progress.partitions_of(known.get(request.name)))
         if replay is None:
             return
         self._progress.note(replay.name, request.partitions)
@@ -182,7 +183,7 @@ class ReplayDecisions:
     async def _assign(self, replay: replays.Replay, gone: str) -> None:
         load = self._progress.load()
         there = [each for each in self._followers.candidates() if each.member != gone]
-        member = choose(replay, there, self._journal.view.instances, load)
+        member = choose(replay, there, self._progress.readers(), load)
         if member is None:
             return
         why = f"{gone} does not follow its replays any more" if gone else ""
@@ -238,13 +239,13 @@ class ReplayDecisions:
         name: str,
         event: events.ReplayAssigned | events.ReplayProgressed | events.ReplayCancelOrdered | events.ReplayEnded,
         caller: Caller,
-        answer: StoredAnswer | None = None,
+        answer: Answer = lambda _replay: None,
     ) -> None:
         await self._journal.append(
             [Draft(name, event)],
             caller,
             rests_on=lambda view: view.replays.open.get(name),
-            answer=lambda _new, _view: answer,
+            answer=lambda _new, view: answer(view.replays.get(name)),
         )
 
     def _has_nobody_to_end(self, replay: replays.Replay, member: str) -> bool:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,6 +28,10 @@ USUAL_DESTINATIONS = frozenset({"backend", "source"})
 MOST_NAMED = 10
 
 
+Readers = Mapping[str, Sequence[events.ConsumerInstance]]
+"""Reactive consumers by their sidecar."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A member that follows its replays."""
@@ -36,22 +40,32 @@ class Candidate:
     destinations: frozenset[str] = USUAL_DESTINATIONS
 
 
+def readers_of(instances: Instances) -> Readers:
+    found: dict[str, list[events.ConsumerInstance]] = {}
+    for each in instances.values():
+        if each.kind == events.INSTANCE_KIND_REACTIVE:
+            found.setdefault(each.sidecar, []).append(each)
+    return found
+
+
 def choose(
-    replay: replays.Replay, candidates: Iterable[Candidate], instances: Instances, load: Mapping[str, int]
+    replay: replays.Replay, candidates: Iterable[Candidate], readers: Readers, load: Mapping[str, int]
 ) -> str | None:
     """The member that shall carry it out; None while there is none. `load`: how many each member has."""
-    able = [each.member for each in candidates if not why_not(each, replay, instances)]
+    able = [each.member for each in candidates if not why_not(each, replay, readers)]
     free = [member for member in able if load.get(member, 0) < MAX_RUNNING]
     return min(free, key=lambda member: (load.get(member, 0), member), default=None)
 
 
 def why_waiting(
-    replay: replays.Replay, candidates: Iterable[Candidate], instances: Instances, load: Mapping[str, int]
+    replay: replays.Replay, candidates: Iterable[Candidate], readers: Readers, load: Mapping[str, int]
 ) -> str:
-    """What a replay waits for that has no member, as a sentence."""
+    """What a replay waits for that has no member, as a sentence; empty when it does not wait."""
     there = sorted(candidates, key=lambda each: each.member)
     wanted = wanted_sidecar(replay.spec)
-    able = [each.member for each in there if not why_not(each, replay, instances)]
+    able = [each.member for each in there if not why_not(each, replay, readers)]
+    if any(load.get(member, 0) < MAX_RUNNING for member in able):
+        return ""  # it is given to one in a moment
     if able:
         busy = ", ".join(f"{member} has {load.get(member, 0)}" for member in able[:MOST_NAMED])
         return f"waits for its turn: a member carries out {MAX_RUNNING} replays at a time ({busy})"
@@ -59,12 +73,12 @@ def why_waiting(
         return f"waits for sidecar {wanted!r}, which does not follow its replays; start it, or cancel the replay"
     if not there:
         return "waits for a member: none follows its replays; start a sidecar that is linked to control"
-    reasons = [f"{each.member} {why_not(each, replay, instances)}" for each in there if wanted in ("", each.member)]
+    reasons = [f"{each.member} {why_not(each, replay, readers)}" for each in there if wanted in ("", each.member)]
     more = f", and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
     return f"waits for a member that can do it: {', '.join(reasons[:MOST_NAMED])}{more}"
 
 
-def why_not(candidate: Candidate, replay: replays.Replay, instances: Instances) -> str:
+def why_not(candidate: Candidate, replay: replays.Replay, readers: Readers) -> str:
     """Why a member can't carry a replay out; empty when it can."""
     wanted, destination = wanted_sidecar(replay.spec), replay.spec.WhichOneof("destination") or ""
     if wanted and candidate.member != wanted:
@@ -73,11 +87,7 @@ def why_not(candidate: Candidate, replay: replays.Replay, instances: Instances) 
         return f"takes no replays to the {destination}"
     if destination != "backend" or wanted:
         return ""  # whoever names a sidecar knows what its backend takes
-    mine = [
-        each
-        for each in instances.values()
-        if each.sidecar == candidate.member and each.kind == events.INSTANCE_KIND_REACTIVE
-    ]
+    mine = readers.get(candidate.member, ())
     if not mine:
         return "has no reactive consumer"
     missing = sorted({each.topic for each in replay.spec.ranges if not _is_read(each.topic, replay.spec, mine)})

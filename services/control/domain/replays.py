@@ -158,8 +158,12 @@ def cancelled(known: Replays, name: str, text: str) -> events.ReplayCancelOrdere
     return None if replay.cancelling else events.ReplayCancelOrdered(name=name)
 
 
-def check_report(known: Replays, request: replays.ReportReplayRequest, member: str) -> replays.Replay | None:
-    """The open replay that a member may tell of; None when it repeats the end that it has told."""
+def check_report(
+    known: Replays, request: replays.ReportReplayRequest, member: str, said: Iterable[replays.ReplayPartition] = ()
+) -> replays.Replay | None:
+    """The open replay that a member may tell of; None when it repeats the end that it has told. `said`: partitions that
+    it has told of before.
+    """
     replay = known.get(request.name)
     if request.state not in WORDS:
         raise InvalidField("state", "is how it does: RUNNING, DONE, FAILED or CANCELLED")
@@ -172,7 +176,7 @@ def check_report(known: Replays, request: replays.ReportReplayRequest, member: s
         text = f"replay {request.name!r} is {WORDS[replay.state]}; {member!r} has to drop it"
         raise NotAllowed("REPLAY_HAS_ENDED", request.name, text)
     check_partitions(request.partitions)
-    partitions = {key_of(each) for each in (*replay.partitions, *request.partitions)}
+    partitions = {key_of(each) for each in (*replay.partitions, *said, *request.partitions)}
     if len(partitions) > MAX_PARTITIONS:
         text = f"{len(partitions)} are more than {MAX_PARTITIONS}; make several replays of fewer partitions"
         raise InvalidField("partitions", text)

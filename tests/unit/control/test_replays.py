@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import events, replays
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.replay_assignment import MAX_RUNNING, Candidate, choose, why_waiting
+from services.control.domain.replay_assignment import MAX_RUNNING, Candidate, choose, readers_of, why_waiting
 from services.control.domain.replay_checks import checked
 from services.control.domain.replays import (
     KEPT,
@@ -87,10 +87,10 @@ class Mesh:
         return self.view.replays.get(name)
 
     def member_for(self, spec: replays.ReplaySpec, *there: str, **load: int) -> str | None:
-        return choose(replays.Replay(spec=spec), map(Candidate, there), self.view.instances, load)
+        return choose(replays.Replay(spec=spec), map(Candidate, there), readers_of(self.view.instances), load)
 
     def waits(self, spec: replays.ReplaySpec, *there: str, **load: int) -> str:
-        return why_waiting(replays.Replay(spec=spec), map(Candidate, there), self.view.instances, load)
+        return why_waiting(replays.Replay(spec=spec), map(Candidate, there), readers_of(self.view.instances), load)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_dead_letters_go_back_by_any_member_that_writes(mesh: Mesh) -> None:
     spec = replays.ReplaySpec(ranges=[Range(topic="t")], source=replays.ReplayToSource(), dead_letters=True)
     assert mesh.member_for(spec, "s9") == "s9"
     spark = [Candidate("spark-1", frozenset({"copy"}))]
-    assert choose(replays.Replay(spec=spec), spark, mesh.view.instances, {}) is None
+    assert choose(replays.Replay(spec=spec), spark, {}, {}) is None
 
 
 def test_one_that_waits_says_for_what(mesh: Mesh) -> None:
@@ -222,6 +222,7 @@ def test_one_that_waits_says_for_what(mesh: Mesh) -> None:
     assert mesh.waits(to_backend("returns"), "s1", "s9") == (
         "waits for a member that can do it: s1 has no reactive consumer of returns, s9 has no reactive consumer"
     )
+    assert mesh.waits(to_backend(), "s1", s1=MAX_RUNNING - 1) == ""
     busy = mesh.waits(to_backend(), "s1", s1=MAX_RUNNING)
     assert busy == "waits for its turn: a member carries out 5 replays at a time (s1 has 5)"
 
