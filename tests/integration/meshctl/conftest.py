@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,8 +25,14 @@ Meshctl = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
+def record_audit_topic() -> str:
+    """Where sidecars tell what became of records."""
+    return f"record-audit-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
 def control(
-    kafka_c1: KafkaCluster, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+    kafka_c1: KafkaCluster, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory, record_audit_topic: str
 ) -> Iterator[str]:
     """The address of a control whose home cluster is c1."""
     port = free_block(2)
@@ -35,6 +42,7 @@ def control(
     environment = with_database | {
         "KAFKA_MESH_CONTROL_HOME_BOOTSTRAP_SERVERS": kafka_c1.bootstrap,
         "KAFKA_MESH_CONTROL_EVENTS_TOPIC": f"mesh.events-{folder.name}-{port}",
+        "KAFKA_MESH_CONTROL_RECORD_AUDIT_TOPICS": record_audit_topic,
         "KAFKA_MESH_CONTROL_LISTEN": f"127.0.0.1:{port}",
         "KAFKA_MESH_CONTROL_METRICS_LISTEN": f"127.0.0.1:{port + 1}",
     }

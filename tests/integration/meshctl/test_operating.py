@@ -144,6 +144,31 @@ def test_watch_shows_a_decision_when_it_is_taken(
     meshctl("rule", "remove", "--topic", topic)
 
 
+def test_what_became_of_records_is_followed(
+    meshctl: Meshctl,
+    clusters: None,
+    kafka_c1: KafkaCluster,
+    unique_name: Callable[[str], str],
+    record_audit_topic: str,
+) -> None:
+    topic, kafka = unique_name("orders"), Kafka(kafka_c1.bootstrap)
+    kafka.create(topic)
+    kafka.create(record_audit_topic)
+    with started(kafka_c1.bootstrap, audit_target="topic", audit_topic=record_audit_topic, name="till") as world:
+        world.produce(topic, {"key": "alice", "value": 1, "correlationId": "c-1"}, {"key": "bob", "value": 2})
+        world.produce(topic, {"key": "carol", "value": 3, "partition": 77})
+    asked = ("audit", "tail", "--topic", topic, "--since", "1h", "--no-follow")
+    found = [json.loads(line) for line in meshctl(*asked, "-o", "json").stdout.splitlines()]
+    assert {(each["key"], each["audit_status"], each["cluster_name"]) for each in found} == {
+        ("alice", "SUCCESS", "kafka_c1"),
+        ("bob", "SUCCESS", "kafka_c1"),
+        ("carol", "FAILURE", "kafka_c1"),
+    }
+    [line] = meshctl(*asked, "--correlation-id", "c-1").stdout.splitlines()
+    assert f"SUCCESS  PRODUCER  {topic}-" in line
+    assert line.endswith("key=alice  correlation=c-1  by=till")
+
+
 @pytest.fixture
 def sidecar(control: str, kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
     """A real one, which control hears of."""
