@@ -124,7 +124,7 @@ class PartitionReader:
         self._client.incremental_unassign([TopicPartition(*partition)])
 
     def read(self, max_records: int, max_bytes: int, timeout: float, linger: float = 0.0) -> Fetched:
-        """What is there; waits for the first of it. At least one record, however large.
+        """What is there; waits for the first of it, be it the news of an end. At least one record, however large.
 
         Fault when a partition cannot be read, for good or for now.
         """
@@ -135,11 +135,11 @@ class PartitionReader:
             message = self._client.poll(max(until - time.monotonic(), 0))
             if message is None:
                 break
+            if not fetched.records and not fetched.ends:
+                until = min(until, time.monotonic() + linger)
             if (error := message.error()) is not None:
                 self._note(message, error, fetched)
                 continue
-            if not fetched.records:
-                until = min(until, time.monotonic() + linger)
             record = raw_record(message)
             fetched.records.append(record)
             fetched.ends.pop(Partition(record.topic, record.partition), None)  # more has come meanwhile

@@ -15,6 +15,7 @@ MAX_PEEKS = 2
 """At a time; each is a client of its own, and a thread."""
 READ_SECONDS = 5.0
 """How long Kafka may be silent."""
+LINGER_SECONDS = 0.01
 MAX_BYTES = 1024 * 1024
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ def _read(reader: PartitionReader, starts: list[Position], max_records: int) -> 
     if left:
         reader.start(starts)
     while left and room > 0 and len(found) < max_records:
-        fetched = reader.read(max_records - len(found), room, READ_SECONDS)
+        fetched = reader.read(max_records - len(found), room, READ_SECONDS, LINGER_SECONDS)
         if not fetched.records and not fetched.ends:
             break
         found += fetched.records

@@ -5,6 +5,7 @@ left, when it was its last chance. What the backend could not be asked about in 
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from services.sidecar.faults import Fault, FaultKind
 Deliver = Callable[[Sequence[RawRecord], str], Awaitable[Settlement]]
 Write = Callable[[Sequence[ReplyRecord]], Awaitable[None]]
 """Returns when Kafka has them."""
+LINGER_SECONDS = 0.01
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -100,9 +102,10 @@ class ReactiveReplay:
         reader.commit(Commit(one.partition, one.offset) for one in places)  # refused now rather than after all is done
         reader.start(places)
         left = {one.partition for one in places}
-        while left:
-            fetched = reader.read(self._max_records, self._max_bytes, wait)
-            if fetched.records or not fetched.ends:
+        until = time.monotonic() + wait
+        while left and (seconds := until - time.monotonic()) > 0:
+            fetched = reader.read(self._max_records, self._max_bytes, seconds, LINGER_SECONDS)
+            if fetched.records:
                 return fetched.records
             left -= fetched.ends.keys()
         return []

@@ -62,8 +62,13 @@ class Kafka:
             producer.produce(topic, **record)
         assert producer.flush(WITHIN_SECONDS) == 0
 
-    def read(self, topic: str, count: int) -> list[PlainRecord]:
-        """All records of a topic, partition by partition; fails when there are more or fewer than `count`."""
+    def read(self, topic: str, count: int | None) -> list[PlainRecord]:
+        """All records of a topic, partition by partition; fails when there are more or fewer than `count` offsets.
+
+        None: however many there are, and some may be missing between them.
+        """
+        if count is None:
+            return self._read_all(topic)
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.auto.commit": False})
         try:
             partitions = consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions
@@ -74,18 +79,41 @@ class Kafka:
         finally:
             consumer.close()
         assert len(messages) == count
-        found = [
-            PlainRecord(
-                message.partition() or 0,
-                message.offset() or 0,
-                message.key(),
-                message.value(),
-                message.timestamp()[1],
-                [(name, value) for name, value in _headers(message) if isinstance(value, bytes)],
-            )
-            for message in messages
-        ]
-        return sorted(found, key=lambda record: (record.partition, record.offset))
+        return _plain(messages)
+
+    def _read_all(self, topic: str) -> list[PlainRecord]:
+        properties = {"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.partition.eof": True}
+        consumer = Consumer({**properties, "enable.auto.commit": False})
+        found: list[Message] = []
+        try:
+            left = set(consumer.list_topics(topic, timeout=WITHIN_SECONDS).topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, one, 0) for one in left])
+            while left:
+                message = consumer.poll(WITHIN_SECONDS)
+                assert message is not None, f"{topic}: no end of partitions {left}"
+                if (error := message.error()) is None:
+                    found.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition() or 0)
+        finally:
+            consumer.close()
+        return _plain(found)
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """Where the next record would go."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused"})
+        try:
+            return _end(consumer, TopicPartition(topic, partition))
+        finally:
+            consumer.close()
+
+    def commit(self, group: str, topic: str, offset: int, partition: int = 0) -> None:
+        """The group goes on there; it has no members."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        finally:
+            consumer.close()
 
     def committed(self, group: str, topic: str, partition: int) -> int:
         """The group's next offset as a plain member of it sees it; -1001 when there is none."""
@@ -95,6 +123,21 @@ class Kafka:
             return int(found.offset)
         finally:
             consumer.close()
+
+
+def _plain(messages: list[Message]) -> list[PlainRecord]:
+    found = [
+        PlainRecord(
+            message.partition() or 0,
+            message.offset() or 0,
+            message.key(),
+            message.value(),
+            message.timestamp()[1],
+            [(name, value) for name, value in _headers(message) if isinstance(value, bytes)],
+        )
+        for message in messages
+    ]
+    return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
 def _end(consumer: Consumer, partition: TopicPartition) -> int:
