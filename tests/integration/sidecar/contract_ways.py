@@ -42,6 +42,7 @@ class Sidecars:
 
     def __post_init__(self) -> None:
         self.names.update(topic=self.topic, service_id="any", assault=LATENCY, asset="swagger-ui.css")
+        self.names.update(stream="nothing", store="nothing", key="k")
         _, names = self.instance(self.wide)
         self.names.update(names)
 
@@ -125,6 +126,8 @@ def misfit(all_: Sidecars, operation: str) -> httpx.Response:
         "get_log_content": {"params": {"loggerLevel": "LOUD"}},
         "describe_topic": {"path": {"topic": "no+topic"}},
         "pause_consumer": {"path": {"name": "x" * 1000}},
+        "read_stream_state": {"path": {"stream": "x" * 300}},
+        "replace_stream": {"path": {"stream": "x" * 300}},
         "resume_consumer": {"path": {"name": "x" * 1000}},
     }
     return all_.call(all_.wide, operation, **others.get(operation, {"path": {"group": "x" * 300}}))
@@ -250,6 +253,9 @@ KSQLDB = "integration.sidecar.test_ksqldb"
 STREAMING = "integration.sidecar.test_streaming"
 PRODUCES = ("produce", "produce_in_transaction")
 
+STREAMS = "integration.sidecar.test_streams"
+REPLACED = "test_a_definition_takes_the_place_of_another_and_no_record_is_lost_or_counted_twice"
+
 PROVOKED: dict[Answer, Way] = {
     (ANY, 200, None): done,
     (ANY, 204, None): done,
@@ -303,11 +309,17 @@ PROVOKED: dict[Answer, Way] = {
     ("get_reader_asset", 404, "ERR10048"): on("wide", path={"asset": "other.js"}),
     ("describe_topic", 404, "ERR12960"): unknown_topic,
     (ANY, 503, "ERR12961"): topics_without_kafka,
+    (ANY, 404, "ERR12980"): on("wide"),
     ("audit_records", 400, "ERR30004"): on("lonely"),
     ("query_ksqldb", 400, "ERR30002"): on("wide"),
 }
 
 SHOWN: dict[Answer, str] = {
+    ("read_stream_state", 200, None): f"{STREAMS}:test_state_is_read_by_key",
+    ("read_stream_state", 404, "ERR12981"): f"{STREAMS}:test_state_is_read_by_key",
+    ("read_stream_state", 503, "ERR12982"): f"{STREAMS}:test_without_kafka_a_topology_says_so_and_its_state_is_not_ready",
+    ("replace_stream", 200, None): f"{STREAMS}:{REPLACED}",
+    ("replace_stream", 409, "ERR12983"): f"{STREAMS}:{REPLACED}",
     ("shutdown", 200, None): "integration.sidecar.test_process:test_an_operator_reads_its_log_lines_and_ends_it",
     ("acknowledge", 200, None): f"{STREAMING}:test_the_window_opens_as_records_are_acknowledged",
     ("acknowledge", 400, "ERR12207"): "integration.sidecar.test_consuming:test_a_commit_that_kafka_refuses_says_why",

@@ -12,7 +12,7 @@ from tests.fixtures.backend import Backend, Record, answer_of
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.stream_world import StreamWorld, streams_of, wait_for_state
-from tests.integration.sidecar.world import WITHIN_SECONDS, Kafka, SidecarWorld, started
+from tests.integration.sidecar.world import NOWHERE, WITHIN_SECONDS, Kafka, SidecarWorld, started
 
 TOPOLOGIES = """
 def shop():
@@ -237,3 +237,12 @@ def test_state_is_read_by_key(world: StreamWorld, sidecar: SidecarWorld) -> None
     assert sidecar.http.get("/streams/counter/stores/nothing/k").json()["code"] == "ERR12980"
     assert sidecar.http.get("/streams/nothing/stores/events/k").json()["code"] == "ERR12980"
     assert sidecar.http.get(f"{path}/oops", params={"keyFormat": "json"}).json()["code"] == "ERR11004"
+
+
+def test_without_kafka_a_topology_says_so_and_its_state_is_not_ready(world: StreamWorld) -> None:
+    world.define(TOPOLOGIES)
+    with started(NOWHERE, streams=world.reference("counter", "absent"), streams_read_timeout_ms=100) as alone:
+        answer = alone.http.get("/streams/counter/stores/events/k")
+        assert (answer.status_code, answer.json()["code"]) == (503, "ERR12982")
+        found = {one["name"]: one["reason"] for one in alone.http.get("/adm/streams").json() if one["state"] == "failed"}
+        assert f"{world.module}:absent cannot be loaded: AttributeError" in found[f"{world.module}:absent"]
