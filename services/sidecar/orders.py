@@ -69,7 +69,7 @@ class Consumer(Protocol):
     async def drain(self, seconds: float, /) -> bool: ...
 
 
-class SelfActing(Consumer, Protocol):
+class Configurable(Consumer, Protocol):
     """One that reads and delivers by itself."""
 
     async def configure(self, change: Change) -> None: ...
@@ -86,10 +86,10 @@ class Orders:
         self._instances = instances
         self._checks = checks
         self._information = information
-        self._self_acting: list[SelfActing] = []
+        self._self_acting: list[Configurable] = []
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def take_in(self, consumer: SelfActing) -> None:
+    def take_in(self, consumer: Configurable) -> None:
         """One more that can be told what to do."""
         self._self_acting.append(consumer)
 

@@ -22,8 +22,8 @@ from mesh.rpc import admin, events, instances
 from services.sidecar import metrics
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_store import KeptInstance, KnownToControl, Source
-from services.sidecar.consuming.instances import Instances
-from services.sidecar.consuming.records import EndCause, InstanceId
+from services.sidecar.consuming.instances import STATUS_SECONDS, Instances
+from services.sidecar.consuming.records import EndCause, InstanceId, InstanceStatus
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
 from services.sidecar.control.self_acting import SelfActing, self_acting_message
@@ -148,9 +148,18 @@ class ControlLink:
         request = instances.BeatRequest(
             member=self._member,
             incarnation=str(self._connection.incarnation),
-            instances=[status_message(id_, status) for id_, status in (await self._instances.statuses()).items()],
+            instances=[status_message(id_, status) for id_, status in (await self._statuses()).items()],
         )
         return await self._connection.beat(request)
+
+    async def _statuses(self) -> dict[InstanceId, InstanceStatus]:
+        """Of those that say it in time."""
+        found = await self._instances.statuses()
+        for consumer in self._self_acting:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STATUS_SECONDS):
+                    found[consumer.id] = await consumer.status()
+        return found
 
     async def _compare(self) -> None:
         """Control is here, for the first time or again: whose are the instances that it believes ours?"""

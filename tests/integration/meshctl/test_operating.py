@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.backend import Backend
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started
@@ -211,3 +213,63 @@ def test_a_sidecar_is_told_what_to_do_and_what_came_of_it_is_seen(
     order = paused["name"].removeprefix("orders/")
     assert history[f"consumer {one} is to pause (order {order})"] == "the till is full"
     assert any(sentence.startswith(f"consumer {one}: order {order} done by") for sentence in history)
+
+
+def test_a_reactive_consumer_is_told_to_read_and_deliver_otherwise_and_to_rest(
+    meshctl: Meshctl, control: str, kafka_c1: KafkaCluster, unique_name: Callable[[str], str]
+) -> None:
+    topic, other, group = unique_name("orders"), unique_name("returns"), unique_name("billing")
+    kafka, one = Kafka(kafka_c1.bootstrap), f"{group}.push"
+    for name in (topic, other):
+        kafka.create(name, partitions=1)
+    with contextlib.ExitStack() as running:
+        backend, next_backend = (running.enter_context(Backend().running()) for _ in range(2))
+        settings: dict[str, Any] = {
+            "reactive_topics": (topic,), "reactive_group": group, "reactive_name": "push",
+            "backend_url": backend.host_url,
+            "value_format": "json", "control_address": control, "name": "pusher",
+        }  # fmt: skip
+        running.enter_context(started(kafka_c1.bootstrap, **settings))
+        kafka.write(topic, {"value": b"1"})
+        backend.wait_for_records(1)
+
+        def described() -> Any:
+            return as_json(meshctl, "instances", "describe", one)
+
+        wait_until(lambda: meshctl("instances", "describe", one, check=False).returncode == 0, "control knows of it")
+        assert described()["instance"]["kind"] == "INSTANCE_KIND_REACTIVE"
+
+        def told(*arguments: str) -> None:
+            assert as_json(meshctl, "instances", *arguments, "--wait", "50")["outcome"]["result"] == "ORDER_RESULT_DONE"
+
+        told("configure", one, "--backend-url", next_backend.host_url, "--route", "value == 3 -> /threes")
+        told("configure", one, "--topic", topic, "--topic", other, "--filter", "value != 2")
+        kafka.write(topic, {"value": b"2"}, {"value": b"3"})
+        kafka.write(other, {"value": b"4"})
+        wait_until(lambda: len(next_backend.records) == 2, "what concerns the backend comes to the other one")
+        assert {(call.path, call.records[0]["value"]) for call in next_backend.calls} == {
+            ("/threes", 3), ("/kafka/records", 4),
+        }  # fmt: skip
+        assert len(backend.records) == 1
+
+        delivery = wait_until(
+            lambda: described()["instance"]["delivery"].get("filter") and described(), "control hears"
+        )
+        assert delivery["instance"]["delivery"]["backend_url"] == next_backend.host_url
+        assert delivery["instance"]["topics"] == [topic, other]
+
+        told("pause", one, "--reason", "the backend is upgraded")
+        kafka.write(topic, {"value": b"5"})
+        wait_until(lambda: described().get("status", {}).get("state") == "INSTANCE_STATE_PAUSED", "it is paused")
+        assert len(next_backend.records) == 2
+        told("resume", one)
+        wait_until(lambda: len(next_backend.records) == 3, "it goes on")
+        refused = meshctl("instances", "remove", one, "--wait", "50", check=False)
+        assert "as long as its sidecar's settings name it" in refused.stdout + refused.stderr
+    history = {
+        sentence: each["reason"]
+        for each in as_json(meshctl, "history", "--instance", one)["entries"]
+        for sentence in each["changes"]
+    }
+    assert any(sentence.startswith(f"consumer {one} is to have backend_url") for sentence in history)
+    assert "the backend is upgraded" in history.values()
