@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from services.sidecar.consuming.records import Partition
-from services.sidecar.reactive.reactive import ReactiveConsumer
 from tests.fixtures.backend import Backend, answer_of, offsets_of
 from tests.fixtures.waiting import wait_until
-from tests.integration.sidecar.world import Kafka, SidecarWorld, started
+from tests.integration.sidecar.reactive_world import (
+    hindrance,
+    once,
+    order,
+    reading,
+    settings,
+    wait_for_commit,
+    write,
+)
+from tests.integration.sidecar.world import Kafka, started
 
 
 @pytest.fixture
 def backend() -> Iterator[Backend]:
     with Backend().running() as running:
         yield running
-
-
-def settings(backend: Backend, topic: str, group: str, **more: object) -> dict[str, Any]:
-    return {
-        "reactive_topics": (topic,),
-        "reactive_group": group,
-        "reactive_name": "push",
-        "backend_url": backend.host_url,
-        "backend_retry_delay_ms": 20,
-        "value_format": "string",
-        "reactive_commit_interval_ms": 50,
-        "health_json": True,
-        **more,
-    }
-
-
-@contextmanager
-def reading(kafka: Kafka, backend: Backend, topic: str, group: str, **more: object) -> Iterator[SidecarWorld]:
-    """A sidecar whose reactive consumer has its partitions."""
-    with started(kafka.bootstrap, **settings(backend, topic, group, **more)) as world:
-        wait_until(lambda: partitions_of(world), "the reactive consumer has partitions")
-        yield world
-
-
-def consumer(world: SidecarWorld) -> ReactiveConsumer:
-    found = world.sidecar.reactive.consumer
-    assert found is not None
-    return found
-
-
-def partitions_of(world: SidecarWorld) -> set[Partition]:
-    session = consumer(world).session
-    return set() if session is None else session.partitions
-
-
-def write(kafka: Kafka, topic: str, count: int, partition: int = 0, first: int = 0) -> None:
-    kafka.write(
-        topic, *({"key": b"k", "value": b"%d" % n, "partition": partition} for n in range(first, first + count))
-    )
-
-
-def committed(kafka: Kafka, group: str, topic: str, partition: int, offset: int) -> None:
-    wait_until(lambda: kafka.committed(group, topic, partition) == offset, f"offset {offset} is committed")
 
 
 def test_what_is_written_is_posted_in_the_originals_shape_and_committed(
@@ -74,7 +35,7 @@ def test_what_is_written_is_posted_in_the_originals_shape_and_committed(
         (record,) = backend.wait_for_records(1)
         assert (record["topic"], record["partition"], record["offset"]) == (orders, 1, 0)
         assert (record["key"], record["value"], record["headers"]["a"]) == ("alice", "1", "b")
-        committed(kafka, group, orders, 1, 1)
+        wait_for_commit(kafka, group, orders, 1, 1)
     (call,) = backend.calls
     assert call.path == "/kafka/records"
     assert call.headers["idempotency-key"] == f"{orders}-1-0-0"
@@ -93,18 +54,6 @@ def test_nothing_is_read_before_the_backend_says_that_it_is_ready(
     assert backend.health_calls
 
 
-def hindrance(world: SidecarWorld) -> str:
-    """Why the sidecar's reactive consumer is not ready, as its readiness tells; empty when it is."""
-    said = str(world.http.get("/health/readiness").json()["checks"]["reactive"])
-    return "" if said == "OK" else said
-
-
-def order(world: SidecarWorld, group: str, what: str, **body: object) -> None:
-    """By the endpoints that operators have."""
-    answer = world.http.post(f"/adm/kafka/consumers/{group}.push/{what}", json=body)
-    assert answer.status_code == 200, answer.text
-
-
 def test_batches_are_bounded_in_records_and_a_record_larger_than_a_batch_goes_alone(
     kafka: Kafka, backend: Backend, orders: str, group: str
 ) -> None:
@@ -118,43 +67,33 @@ def test_batches_are_bounded_in_records_and_a_record_larger_than_a_batch_goes_al
 
 def test_a_slow_partition_holds_back_no_other(kafka: Kafka, backend: Backend, orders: str, group: str) -> None:
     release = threading.Event()
-    backend.poison(lambda record: record["partition"] == 0, waits_for(release))
+    backend.poison(lambda record: record["partition"] == 0, once(release))
     with reading(kafka, backend, orders, group, reactive_max_held_records=20, reactive_max_batch_records=5):
         write(kafka, orders, 50, partition=0)
         backend.wait_for_calls(1)
         write(kafka, orders, 50, partition=1)
-        committed(kafka, group, orders, 1, 50)
+        wait_for_commit(kafka, group, orders, 1, 50)
         assert [one for one in backend.records if one["partition"] == 0][5:] == []
         release.set()
-        committed(kafka, group, orders, 0, 50)
+        wait_for_commit(kafka, group, orders, 0, 50)
     for partition in (0, 1):
         found = [one["offset"] for one in backend.records if one["partition"] == partition]
         assert found == sorted(found)
-
-
-def waits_for(event: threading.Event) -> Callable[..., Any]:
-    async def wait(call: Any) -> Any:
-        while not event.is_set():
-            await asyncio.sleep(0.01)
-        return await answer_of(lambda _: {})(call)
-
-    return wait
 
 
 def test_keys_of_one_partition_do_not_wait_for_each_other_and_each_keeps_its_order(
     kafka: Kafka, backend: Backend, orders: str, group: str
 ) -> None:
     release = threading.Event()
-    backend.poison(lambda record: record["key"] == "slow", waits_for(release))
+    backend.poison(lambda record: record["key"] == "slow", once(release))
     keys = ["slow", *(f"key-{number}" for number in range(40))]
     records = [{"key": key.encode(), "value": b"%d" % turn, "partition": 0} for turn in range(3) for key in keys]
     with reading(kafka, backend, orders, group, reactive_order_by_key=True):
         kafka.write(orders, *records)
-        done = lambda: [one for one in backend.records if one["key"] != "slow"]  # noqa: E731
-        wait_until(lambda: len(done()) > 60, "other keys go on")
+        wait_until(lambda: sum(one["key"] != "slow" for one in backend.records) > 60, "other keys go on")
         assert kafka.committed(group, orders, 0) < 1  # the slow one is the first
         release.set()
-        committed(kafka, group, orders, 0, len(records))
+        wait_for_commit(kafka, group, orders, 0, len(records))
     for key in keys:
         assert [one["value"] for one in backend.records if one["key"] == key] == ["0", "1", "2"]
 
@@ -166,7 +105,7 @@ def test_a_record_that_the_backend_gives_up_is_a_dead_letter_before_it_is_commit
     backend.always(answer_of(lambda record: {"status": "DEAD_LETTER"} if record["value"] == "1" else {}))
     with reading(kafka, backend, orders, group):
         write(kafka, orders, 3)
-        committed(kafka, group, orders, 0, 3)
+        wait_for_commit(kafka, group, orders, 0, 3)
         (letter,) = kafka.read(f"{orders}.dlq", 1)
         assert (letter.key, letter.value) == (b"k", b"1")
 
@@ -180,7 +119,7 @@ def test_nothing_is_committed_while_its_dead_letter_cannot_be_written(
         wait_until(lambda: f"{orders}.dlq" in hindrance(world), "readiness names the topic")
         assert kafka.committed(group, orders, 0) < 0
         kafka.create(f"{orders}.dlq")
-        committed(kafka, group, orders, 0, 3)
+        wait_for_commit(kafka, group, orders, 0, 3)
         assert len(kafka.read(f"{orders}.dlq", 1)) == 1
 
 
@@ -192,7 +131,7 @@ def test_a_reply_is_written_before_its_record_is_committed(
     backend.always(answer_of(lambda _: {"produce": [reply]}))
     with reading(kafka, backend, orders, group):
         write(kafka, orders, 1)
-        committed(kafka, group, orders, 0, 1)
+        wait_for_commit(kafka, group, orders, 0, 1)
         assert [one.value for one in kafka.read(f"{orders}-replies", 1)] == [b"done"]
 
 
@@ -202,7 +141,7 @@ def test_a_record_that_does_not_fit_its_format_is_a_dead_letter_and_others_go_on
     kafka.create(f"{orders}.dlq")
     with reading(kafka, backend, orders, group, value_format="json"):
         kafka.write(orders, *({"value": value, "partition": 0} for value in (b"1", b"{broken", b"3")))
-        committed(kafka, group, orders, 0, 3)
+        wait_for_commit(kafka, group, orders, 0, 3)
         (letter,) = kafka.read(f"{orders}.dlq", 1)
     assert letter.value == b"{broken"
     assert dict(letter.headers)["dlq.reason"] == b"deserialization"
@@ -214,9 +153,9 @@ def test_a_partition_stops_in_front_of_an_unreadable_record_if_that_is_wanted(
 ) -> None:
     with reading(kafka, backend, orders, group, value_format="json", reactive_on_unreadable="stop") as world:
         kafka.write(orders, *({"value": value, "partition": 0} for value in (b"1", b"{broken", b"3")))
-        committed(kafka, group, orders, 0, 1)
+        wait_for_commit(kafka, group, orders, 0, 1)
         wait_until(lambda: "seek past it" in hindrance(world), "readiness says so")
         order(world, group, "seek", topic=orders, partition=0, offset=2)
-        committed(kafka, group, orders, 0, 3)
+        wait_for_commit(kafka, group, orders, 0, 3)
         assert not hindrance(world)
     assert [one["value"] for one in backend.records] == [1, 3]
