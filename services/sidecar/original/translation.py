@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.sidecar.original import folder, ksqldb
+from services.sidecar.original import folder, ksqldb, replaying
 from services.sidecar.original.auditing import MEMBERS, audit_settings
 from services.sidecar.original.folder import Folder, OriginalConfigError
 from services.sidecar.original.java_properties import Translation, translate
@@ -22,6 +22,8 @@ HOOKS = "com.networknt.server.StartupHookProvider"
 
 SAME_MEANING: dict[str, dict[str, str]] = {
     "kafka-consumer": {
+        "deadLetterEnabled": "dead_letter_enabled",
+        "deadLetterTopicExt": "dead_letter_extension",
         "instanceTimeoutMs": "instance_timeout_ms",
         "keyFormat": "consumer_key_format",
         "maxConsumerThreads": "max_instances",
@@ -68,7 +70,7 @@ TO_COME = {
     "backendApiHost": "the reactive consumer", "backendApiPath": "the reactive consumer",
     "backendConnectionReset": "the reactive consumer", "batchRollbackThreshold": "the reactive consumer",
     "topic": "the reactive consumer", "waitPeriod": "the reactive consumer", "maxRetries": "the reactive consumer",
-    "retryDelayMs": "the reactive consumer", "deadLetterEnabled": "dead letters", "deadLetterTopicExt": "dead letters",
+    "retryDelayMs": "the reactive consumer",
     "auditEnabled": "audit", "auditTarget": "audit", "auditTopic": "audit",
 }  # fmt: skip
 """Settings of parts that are not served yet."""
@@ -181,7 +183,7 @@ class _Translator:
         """What the list of start-up hooks switches on. No list: everything."""
         names = {hook.rpartition(".")[2] for hook in _hooks(self._folder.files["service"])}
         settings, refusals = ksqldb.ksqldb_settings(self._folder, names)
-        self._settings |= settings
+        self._settings |= settings | replaying.replay_settings(self._folder, names)
         for name in sorted(self._folder.files[ksqldb.FILE].keys() - ksqldb.NAMES):
             self._warn(ksqldb.FILE, f"{name} is not known here, and not used")
         if "ksqldb_ca_location" not in self._native:
@@ -190,7 +192,7 @@ class _Translator:
             return
         for hook, setting in SERVED_HOOKS.items():
             self._settings[setting] = hook in names
-        for name in sorted(names - SERVED_HOOKS.keys() - ksqldb.HOOKS - WITHOUT_COUNTERPART):
+        for name in sorted(names - SERVED_HOOKS.keys() - ksqldb.HOOKS - replaying.HOOKS - WITHOUT_COUNTERPART):
             self._warn("service", f"start-up hook {name} is not used yet")
 
     def _who_calls(self) -> None:

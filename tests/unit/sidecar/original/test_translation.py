@@ -155,17 +155,20 @@ def test_what_is_to_come_is_said_by_name(read: Read) -> None:
         {
             HOOKS: [f"{MESH}.ReactiveConsumerStartupHook", f"{MESH}.AdminClientStartupHook"],
             "kafka-consumer.topic": "orders",
-            "kafka-consumer.deadLetterEnabled": False,
         },
         kafka__streams={"cleanUp": False},
     )
     told = [
         "kafka-streams.yml is not used yet: it is for streams",
         "kafka-consumer.yml: topic is not used yet: it is for the reactive consumer",
-        "kafka-consumer.yml: deadLetterEnabled is not used yet: it is for dead letters",
         "service.yml: start-up hook ReactiveConsumerStartupHook is not used yet",
     ]
     assert sorted(text for text in found.warnings if "not used yet" in text) == sorted(told)
+
+
+def test_dead_letters_are_called_as_there(read: Read) -> None:
+    settings = read({"kafka-consumer.deadLetterEnabled": False, "kafka-consumer.deadLetterTopicExt": ".dead"}).settings
+    assert (settings["dead_letter_enabled"], settings["dead_letter_extension"]) == (False, ".dead")
 
 
 def test_what_nobody_knows_is_said_by_name(read: Read) -> None:
