@@ -2,31 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Iterator
 
 import pytest
 
+from tests.fixtures.backend import Backend
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.meshctl.conftest import Meshctl
 from tests.integration.meshctl.test_operating import as_json
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started
 
+PARTITIONS = 2
+
 
 @pytest.fixture(scope="module")
-def sidecar(control: str, kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
-    """A real one, which control hears of."""
-    with started(kafka_c1.bootstrap, control_address=control, name="till") as world:
+def orders(kafka_c1: KafkaCluster) -> str:
+    topic = f"roomc-orders-{uuid.uuid4().hex[:8]}"
+    Kafka(kafka_c1.bootstrap).create(topic, partitions=PARTITIONS)
+    return topic
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[Backend]:
+    with Backend().running() as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def sidecar(control: str, kafka_c1: KafkaCluster, backend: Backend, orders: str) -> Iterator[SidecarWorld]:
+    """Its backend has the orders."""
+    settings = {
+        "reactive_topics": orders, "reactive_group": f"{orders}-till", "backend_url": backend.host_url,
+        "value_format": "string",
+    }  # fmt: skip
+    with started(kafka_c1.bootstrap, control_address=control, name="till", **settings) as world:
         yield world
 
 
+def offsets(backend: Backend) -> list[tuple[int, int]]:
+    return sorted((each["partition"], each["offset"]) for each in backend.records)
+
+
+def test_a_backend_has_records_again(
+    meshctl: Meshctl, sidecar: SidecarWorld, backend: Backend, orders: str, kafka_c1: KafkaCluster
+) -> None:
+    kafka = Kafka(kafka_c1.bootstrap)
+    kafka.write(orders, *({"value": b"%d" % n, "partition": n % PARTITIONS} for n in range(10)))
+    wait_until(lambda: len(backend.records) == 10, "the backend has them for the first time")
+    backend.calls.clear()
+    every = ("replay", "start", "--to", "backend", "--topic", orders)
+    counted = as_json(meshctl, *every, "--dry-run")
+    assert {(each["partition"], each["start_offset"], each["end_offset"]) for each in counted["partitions"]} == {
+        (0, "0", "5"), (1, "0", "5")
+    }  # fmt: skip
+    assert len(backend.records) == 0
+    one = ("--partition", "0", "--from", "1", "--until", "3", "--reason", "the tax was wrong", "--wait")
+    done = as_json(meshctl, *every, *one)
+    assert (done["state"], done["member"]) == ("REPLAY_STATE_DONE", "members/till")
+    assert offsets(backend) == [(0, 1), (0, 2)]
+    backend.calls.clear()
+    told = meshctl(*every, "--from", "-1h", "--wait")
+    assert "done: 100% (10 records)" in told.stdout
+    assert len(offsets(backend)) == 10
+    history = as_json(meshctl, "history", "--replay", done["name"])["entries"]
+    assert {each["reason"] for each in history} == {"", "the tax was wrong"}
+
+
 def test_a_group_goes_on_elsewhere_while_its_members_stop(
-    meshctl: Meshctl, sidecar: SidecarWorld, kafka_c1: KafkaCluster, unique_name: Callable[[str], str]
+    meshctl: Meshctl, sidecar: SidecarWorld, orders: str, kafka_c1: KafkaCluster
 ) -> None:
     registered = {each["spec"]["cluster_name"] for each in as_json(meshctl, "cluster", "list")["clusters"]}
     if "home" not in registered:
         meshctl("cluster", "register", "home", kafka_c1.bootstrap)
-    topic, group = unique_name("returns"), unique_name("readers")
+    topic, group = f"{orders}-returns", f"{orders}-returns-readers"
     kafka = Kafka(kafka_c1.bootstrap)
     kafka.create(topic, partitions=1)
     meshctl("rule", "set", "--topic", topic, "--to", "home")
