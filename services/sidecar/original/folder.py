@@ -25,6 +25,7 @@ SERVED = (
     "kafka-producer",
     "kafka-consumer",
     "kafka-ksqldb",
+    "kafka-streams",
     "security",
     "client",
     "health",
@@ -36,7 +37,6 @@ SERVED = (
 BEFORE = "openapi-security"
 TO_COME = {
     "kafka-admin": "is not used: health asks as the producer does",
-    "kafka-streams": "is not used yet: it is for streams",
 }
 """Files of parts that are not served yet, or need no settings of their own, and what is said of them."""
 WITHOUT_MEANING = frozenset(

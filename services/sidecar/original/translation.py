@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.sidecar.original import folder, ksqldb, replaying
+from services.sidecar.original import folder, ksqldb, replaying, streams
 from services.sidecar.original.auditing import MEMBERS, audit_settings
 from services.sidecar.original.folder import Folder, OriginalConfigError
 from services.sidecar.original.java_properties import Translation, translate
@@ -109,6 +109,7 @@ class _Translator:
     def translated(self) -> Original:
         for file in SAME_MEANING:
             self._same(file)
+        self._streams()
         self._kafka()
         self._audit()
         self._components()
@@ -132,6 +133,11 @@ class _Translator:
                     self._warn(file, f"{name} is not used yet: it is for {TO_COME[name]}")
             else:
                 self._warn(file, f"{name} is not known here, and not used")
+
+    def _streams(self) -> None:
+        self._settings |= streams.stream_settings(self._folder)
+        for text in streams.stream_warnings(self._folder):
+            self._warn(streams.FILE, text)
 
     def _kafka(self) -> None:
         producer = self._client("kafka-producer")

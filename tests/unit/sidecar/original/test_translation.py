@@ -159,7 +159,6 @@ def test_what_is_to_come_is_said_by_name(read: Read) -> None:
         kafka__streams={"cleanUp": False},
     )
     told = [
-        "kafka-streams.yml is not used yet: it is for streams",
         "kafka-consumer.yml: topic is not used yet: it is for the reactive consumer",
         "service.yml: start-up hook ReactiveConsumerStartupHook is not used yet",
     ]

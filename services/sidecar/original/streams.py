@@ -1,0 +1,45 @@
+"""What the original's kafka-streams.yml says, in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from services.sidecar.original.folder import Folder
+
+FILE = "kafka-streams"
+PLACEHOLDER = "placeholder"
+"""What the original ships for the application's id."""
+_SHARED = {
+    "deadLetterEnabled": "dead_letter_enabled", "deadLetterTopicExt": "dead_letter_extension",
+    "auditEnabled": "audit_target", "auditTarget": "audit_target", "auditTopic": "audit_topic",
+}  # fmt: skip
+"""Said once for the whole sidecar, by kafka-consumer.yml and kafka-producer.yml."""
+_USED = frozenset({"properties", "cleanUp", "deadLetterControllerTopic"})
+
+
+def stream_settings(read: Folder) -> dict[str, Any]:
+    """Our settings. Topologies themselves are ours to name: the original's are Java."""
+    said = read.files[FILE]
+    properties = said.get("properties") or {}
+    settings: dict[str, Any] = {
+        "streams_clean_up": bool(said.get("cleanUp")),
+        "streams_auto_offset_reset": properties.get("auto.offset.reset", "earliest"),
+    }
+    if (application := properties.get("application.id")) not in (None, "", PLACEHOLDER):
+        settings["streams_application_id"] = application
+    return settings
+
+
+def stream_warnings(read: Folder) -> Iterator[str]:
+    """What of the file is not used, and why."""
+    if FILE not in read.own:
+        return
+    said = read.files[FILE]
+    for name in sorted(said.keys() & _SHARED.keys()):
+        if read.differs(FILE, name):
+            yield f"{name} is not used: {_SHARED[name]} is said once for the whole sidecar"
+    if (said.get("properties") or {}).get("state.dir") not in (None, "/tmp"):  # noqa: S108  # what the original ships
+        yield "properties.state.dir is not used: state is kept in state_dir"
+    for name in sorted(said.keys() - _SHARED.keys() - _USED):
+        yield f"{name} is not known here, and not used"
