@@ -26,6 +26,7 @@ from services.sidecar.streams.plan import Plan
 from services.sidecar.streams.running import Surroundings
 from services.sidecar.streams.streams import Streams
 from services.sidecar.streams.worker import WorkerOptions
+from services.sidecar.streams.writing import RECORD_OVERHEAD
 
 
 class Topologies:
@@ -104,6 +105,7 @@ def _options(settings: SidecarSettings, plan: Plan) -> WorkerOptions:
         on_error=settings.streams_on_error,
         on_unreadable=settings.streams_on_unreadable,
         dead_letters=DeadLetters(plan.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""),
+        max_value_bytes=settings.max_record_bytes - RECORD_OVERHEAD,
         transaction_seconds=settings.streams_transaction_timeout_ms / 1000,
         consumer=_consumer_properties(settings),
         producer=partial(_producer_properties, settings),

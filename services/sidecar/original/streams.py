@@ -39,7 +39,7 @@ def stream_warnings(read: Folder) -> Iterator[str]:
     for name in sorted(said.keys() & _SHARED.keys()):
         if read.differs(FILE, name):
             yield f"{name} is not used: {_SHARED[name]} is said once for the whole sidecar"
-    if (said.get("properties") or {}).get("state.dir") not in (None, "/tmp"):  # noqa: S108  # what the original ships
+    if (said.get("properties") or {}).get("state.dir") not in (None, "/tmp"):  # what the original ships
         yield "properties.state.dir is not used: state is kept in state_dir"
     for name in sorted(said.keys() - _SHARED.keys() - _USED):
         yield f"{name} is not known here, and not used"

@@ -15,6 +15,7 @@ When a store is up to date
 from __future__ import annotations
 
 import queue
+import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -197,29 +198,47 @@ class Follower:
         if not self._followed:
             return
         messages = self._consumer.consume(BATCH, timeout=STEP_SECONDS)
-        changes: dict[StorePlace, dict[EntryKey, bytes | None]] = {}
+        places: dict[StorePlace, list[Message]] = {}
         for message in messages:
             place = StorePlace(self._topics[message.topic() or ""], message.partition() or 0)
-            if place in self._followed:
-                self._take(place, message, changes)
-        for place, found in changes.items():
-            self._followed[place].store.apply(found, self._followed[place].at)
-            self.status.restored_records += len(found)
-            metrics.stream_restored_records.labels(self._plan.name).inc(len(found))
-        for place in {StorePlace(self._topics[one.topic() or ""], one.partition() or 0) for one in messages}:
-            if place in self._followed:
-                self._finish_if_there(place, self._followed[place])
+            places.setdefault(place, []).append(message)
+        for place, found in places.items():
+            followed = self._followed.get(place)
+            if followed is not None:
+                self._bring_on(place, followed, found)
 
-    def _take(
-        self, place: StorePlace, message: Message, changes: dict[StorePlace, dict[EntryKey, bytes | None]]
-    ) -> None:
+    def _bring_on(self, place: StorePlace, followed: _Followed, messages: list[Message]) -> None:
+        try:
+            changes: dict[EntryKey, bytes | None] = {}
+            for message in messages:
+                self._take(followed, message, changes)
+            if changes:
+                followed.store.apply(changes, followed.at)
+            self._finish_if_there(place, followed)
+        except (sqlite3.Error, ValueError) as error:
+            self._give_up(place, followed, error)
+            return
+        self.status.restored_records += len(changes)
+        metrics.stream_restored_records.labels(self._plan.name).inc(len(changes))
+
+    def _give_up(self, place: StorePlace, followed: _Followed, error: Exception) -> None:
+        """The store cannot be brought up to date; who waits for it hears why, and may ask again."""
+        text = f"store {place.store!r}, partition {place.partition}: {error}"
+        log.warning("a store cannot be brought up to date", topology=self._plan.name, reason=text)
+        self.status.failure = text
+        self._leave(place)
+        followed.store.close()
+        if followed.done is not None:
+            _fail(followed.done, OSError(text))
+
+    def _take(self, followed: _Followed, message: Message, changes: dict[EntryKey, bytes | None]) -> None:
         error = message.error()
         if error is None:
-            self._followed[place].at = (message.offset() or 0) + 1
-            changes.setdefault(place, {})[EntryKey.from_kafka(message.key() or b"")] = message.value()
+            followed.at = (message.offset() or 0) + 1
+            changes[EntryKey.from_kafka(message.key() or b"")] = message.value()
         elif error.code() == KafkaError._PARTITION_EOF:
             # past markers of transactions, which are no records
-            self._followed[place].at = max(self._followed[place].at, message.offset() or 0)
+            followed.at = max(followed.at, message.offset() or 0)
 
     def _finish_if_there(self, place: StorePlace, followed: _Followed) -> None:
         if followed.done is None or followed.end is None or followed.at < followed.end:

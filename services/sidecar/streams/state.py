@@ -77,8 +77,10 @@ class EntriesInMemory:
 class Overlay:
     """A store as a round sees it."""
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Entries, max_value_bytes: int | None = None) -> None:
+        """`max_value_bytes`: of one entry, which has to fit into a record of the changelog."""
         self._entries = entries
+        self._max_value_bytes = max_value_bytes
         self._changes: dict[EntryKey, bytes | None] = {}
         self._undo: list[tuple[EntryKey, object]] = []
 
@@ -87,7 +89,12 @@ class Overlay:
         return self._entries.get(key) if changed is _UNCHANGED else changed  # type: ignore[return-value]  # the sentinel
 
     def put(self, key: EntryKey, value: bytes | None) -> None:
-        """None removes the entry."""
+        """None removes the entry. ValueError when it is too large."""
+        size = len(key.key) + len(value or b"")
+        if self._max_value_bytes is not None and size > self._max_value_bytes:
+            raise ValueError(
+                f"an entry of {size} bytes does not fit into a changelog ({self._max_value_bytes} at most)"
+            )
         self._undo.append((key, self._changes.get(key, _UNCHANGED)))
         self._changes[key] = value
 

@@ -26,11 +26,17 @@ Encode = Callable[[Target, StreamRecord], Outgoing]
 class Task:
     """Runs one partition of `part`."""
 
-    def __init__(self, part: Part, entries: Mapping[str, Entries], encode: Encode | None = None) -> None:
+    def __init__(
+        self,
+        part: Part,
+        entries: Mapping[str, Entries],
+        encode: Encode | None = None,
+        max_value_bytes: int | None = None,
+    ) -> None:
         """`entries`: what is in its stores, by their names. `encode`: how records are written, as bytes."""
         self._part = part
         self._encode = encode
-        self.stores = {name: Overlay(one) for name, one in entries.items()}
+        self.stores = {name: Overlay(one, max_value_bytes) for name, one in entries.items()}
         self.written: list[Written] = []
         self.drops: Counter[str] = Counter()
         """Records that ended within the topology, by reason."""

@@ -96,6 +96,8 @@ class WorkerOptions:
     on_unreadable: str
     """dead_letter, skip or stop."""
     dead_letters: DeadLetters
+    max_value_bytes: int
+    """Of one entry of a store."""
     transaction_seconds: float
     consumer: Mapping[str, Any]
     producer: Callable[[str], dict[str, Any]]
@@ -385,7 +387,7 @@ class Worker:
             self._client = None
 
     def _task_of(self, part: Part, stores: Mapping[str, Store]) -> Task:
-        return Task(part, stores, self._tools.encode)
+        return Task(part, stores, self._tools.encode, self._options.max_value_bytes)
 
     def _count(self, tasks: Sequence[OpenTask], outcomes: Outcomes, entries: RoundEntries) -> None:
         name = self._plan.name
