@@ -174,7 +174,7 @@ def follow(
         elif session.as_json:
             *_, last = changes
         elif stream.isatty():
-            last = _with_bar(changes, Console(file=stream, highlight=False))
+            last = with_bar(changes, Console(file=stream, highlight=False))
         else:
             last = _with_lines(changes)
     except KeyboardInterrupt:
@@ -222,7 +222,8 @@ def _changes(connection: Connection, name: str) -> Iterator[replays_pb.Replay]:
         time.sleep(RECONNECT_SECONDS)
 
 
-def _with_bar(changes: Iterator[replays_pb.Replay], console: Console) -> replays_pb.Replay | None:
+def with_bar(changes: Iterator[replays_pb.Replay], console: Console) -> replays_pb.Replay | None:
+    """The last of these changes, each shown while it is the newest."""
     last = None
     began, first = time.monotonic(), None
     columns = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mesh.rpc import events
+from mesh.rpc import events, replays
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.freezing import FREED, freeze, refuse_while_frozen, thaw
 from services.control.store.journal import PAYLOADS
@@ -35,6 +35,15 @@ def test_a_frozen_mesh_may_be_asked_and_its_sidecars_say_what_they_did() -> None
     refuse_while_frozen(FROZEN, [events.SidecarOrderEnded(name="orders/1")])
     with pytest.raises(NotAllowed):
         refuse_while_frozen(FROZEN, [ordered(events.SidecarCommand(pause=events.PauseInstance()))])
+
+
+def test_replays_that_have_begun_go_on_and_new_ones_may_only_count() -> None:
+    resume = events.SidecarCommand(resume=events.ResumeInstance())
+    part = events.SidecarOrdered(order=events.SidecarOrder(command=resume, replay="replays/1"))
+    counting = replays.Replay(spec=replays.ReplaySpec(dry_run=True))
+    refuse_while_frozen(FROZEN, [part, events.ReplayStarted(replay=counting)])
+    with pytest.raises(NotAllowed):
+        refuse_while_frozen(FROZEN, [events.ReplayStarted(replay=replays.Replay())])
 
 
 def test_a_freeze_has_a_reason_and_comes_once() -> None:

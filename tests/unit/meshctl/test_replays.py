@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from io import StringIO
 from typing import Any
 
 import grpc
 import pytest
 from click.testing import Result
 from google.protobuf.json_format import MessageToDict
+from rich.console import Console
 
 from mesh.rpc import events
 from mesh.rpc import replays as pb
 from meshctl import replays, wording
+from meshctl.commands import replay_watching
 from tests.unit.meshctl.scripted_control import Answer, Refusal, ScriptedControl
 
 Meshctl = Callable[..., Result]
@@ -159,6 +162,16 @@ def test_wait_follows_it_to_its_end(control: ScriptedControl, meshctl: Meshctl) 
     control.answers["WatchReplay"] = [replay(FAILED, description="the backend is gone")]
     failed = meshctl("replay", "start", "--to", "backend", "--topic", "orders", "--wait")
     assert (failed.exit_code, "replay 3f9a failed: the backend is gone" in failed.output) == (1, True)
+
+
+def test_whoever_sits_before_a_terminal_sees_a_bar() -> None:
+    screen = StringIO()
+    course = [replay(RUNNING, at(300, 190, 10)), replay(DONE, at(500, 380, 20))]
+    console = Console(file=screen, force_terminal=True, width=120)
+    last = replay_watching.with_bar(iter(course), console)
+    assert last == course[-1]
+    assert "380 records, 20 failed" in screen.getvalue()
+    assert "100%" in screen.getvalue()
 
 
 def test_a_watch_goes_on_when_control_comes_back(control: ScriptedControl, meshctl: Meshctl) -> None:
