@@ -10,7 +10,6 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from services.sidecar.admin.topics import Topics
 from services.sidecar.api.dead_letters import DeadLetterEndpoints, PeekEndpoints
 from services.sidecar.api.produce_answers import produce_answer
 from services.sidecar.api.replays import ReplayEndpoints
@@ -37,7 +36,7 @@ from services.sidecar.jobs.jobs import Jobs
 from services.sidecar.jobs.ledger import write_all
 from services.sidecar.jobs.original_command import SCHEMA, command_record
 from services.sidecar.jobs.run import JobLimits, JobTools
-from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties
+from services.sidecar.kafka_clients import consumer_properties, transaction_properties
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.records import ProduceRequest, RecordRequest, SchemaChoice, Side
@@ -74,7 +73,6 @@ class Replaying:
         self._deliverer = Deliverer(self._target, policy, ReplyWriter(serializer))
         routes = [BackendRoute(one.when, one.path) for one in settings.backend_routes]
         self._deliver = ShownDelivery(self._shower, self._deliverer, ContentRouting(routes=routes))
-        self._topics = Topics(client_properties(settings))
         self._follower: ReplayFollower | None = None
         self.jobs = Jobs(self._tools(), self._serves, max_running=settings.max_running_jobs, file=continuity.file(FILE))
 
@@ -98,7 +96,7 @@ class Replaying:
         peek = Peek(consumer_properties(settings), self._shower)
         announce = self._announce if settings.dead_letter_controller_topic else None
         return [
-            *PeekEndpoints(peek, self._topics, settings.dead_letter_extension).routes(),
+            *PeekEndpoints(peek, settings.dead_letter_extension).routes(),
             *ReplayEndpoints(settings, self.jobs, self._start, self.jobs.cancel, announce).routes(),
         ]
 
@@ -118,7 +116,6 @@ class Replaying:
         await self.jobs.close()
         await self._deliverer.stop()
         await self._target.backend.close()
-        self._topics.close()
 
     async def _start(self, spec: JobSpec) -> Job:
         return await (self.jobs.start(spec) if self._follower is None else self._follower.start(spec))

@@ -18,7 +18,6 @@ from starlette.types import Receive, Scope, Send
 
 from mesh.topics import is_topic_name
 from services.sidecar import json_text
-from services.sidecar.admin.topics import Topics, TopicsUnavailableError
 from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.components import NO_CONSUMERS, NO_PRODUCER
 from services.sidecar.api.contract import CONTRACT, parameters
@@ -248,9 +247,8 @@ class DeadLetterEndpoints:
 class PeekEndpoints:
     """What operators see of dead letters."""
 
-    def __init__(self, peek: Peek, topics: Topics, extension: str) -> None:
+    def __init__(self, peek: Peek, extension: str) -> None:
         self._peek = peek
-        self._topics = topics
         self._extension = extension
 
     def routes(self) -> list[Route]:
@@ -269,11 +267,7 @@ class PeekEndpoints:
         return json_response([_peeked(one, raw=given.get("raw", False)) for one in records])
 
     async def _all(self) -> list[dict[str, object]]:
-        try:
-            topics = [one.topic for one in await self._topics.all() if one.topic.endswith(self._extension)]
-        except TopicsUnavailableError as error:
-            raise Fault(FaultKind.KAFKA_UNAVAILABLE, str(error)) from None
-        counts = await self._peek.counts(topics)
+        counts = await self._peek.counts(lambda topic: topic.endswith(self._extension))
         return [
             {
                 "topic": topic,

@@ -68,6 +68,14 @@ class PartitionReader:
             raise Fault(FaultKind.TOPIC_NOT_FOUND, f"There is no topic {topic!r} that this sidecar can see")
         return [Partition(topic, one) for one in sorted(found.partitions)]
 
+    def topics(self) -> dict[str, list[Partition]]:
+        """All that can be seen, with their partitions."""
+        try:
+            found = self._client.list_topics(timeout=ASK_SECONDS).topics
+        except KafkaException as error:
+            raise _no_answer(error) from None
+        return {name: [Partition(name, one) for one in sorted(topic.partitions)] for name, topic in found.items()}
+
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """Where its first record is, and where the next one would go."""
         try:

@@ -10,6 +10,7 @@ from services.sidecar.consuming.records import Position
 from services.sidecar.dead_letters.record import Origin
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.records import Deliverable, RawRecord, Verdict
+from services.sidecar.schemas.schema import RegistryUnavailableError
 
 MAX_PEEKS = 2
 """At a time; each is a client of its own, and a thread."""
@@ -27,7 +28,7 @@ class PeekedRecord:
     record: RawRecord
     origin: Origin
     shown: Deliverable | None
-    """In the formats of the reactive consumer; None if it does not fit them."""
+    """In the formats of the reactive consumer; None if it does not fit them, or their schemas cannot be had now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,15 @@ class Peek:
         self._shower = shower
         self._turns = asyncio.Semaphore(MAX_PEEKS)
 
-    async def counts(self, topics: list[str]) -> dict[str, list[PartitionCount]]:
-        """Of each topic that is there. Fault when Kafka does not say."""
+    async def counts(self, is_wanted: Callable[[str], bool]) -> dict[str, list[PartitionCount]]:
+        """Of each such topic that is there. Fault when Kafka does not say."""
 
         def count(reader: PartitionReader) -> dict[str, list[PartitionCount]]:
+            there = reader.topics()
             return {
-                topic: [PartitionCount(one.partition, *reader.bounds(one)) for one in reader.partitions(topic)]
-                for topic in topics
+                topic: [PartitionCount(one.partition, *reader.bounds(one)) for one in there[topic]]
+                for topic in sorted(there)
+                if is_wanted(topic)
             }
 
         return await self._with_reader(count)
@@ -70,7 +73,10 @@ class Peek:
             return _read(reader, starts, max_records)
 
         records = await self._with_reader(read)
-        shown = await asyncio.to_thread(self._shower.shown, records)
+        try:
+            shown = await asyncio.to_thread(self._shower.shown, records)
+        except RegistryUnavailableError:
+            return [PeekedRecord(record, Origin.of(record.headers), None) for record in records]
         return [
             PeekedRecord(record, Origin.of(record.headers), None if isinstance(one, Verdict) else one)
             for record, one in zip(records, shown, strict=True)

@@ -41,7 +41,7 @@ class Sidecars:
     names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.names.update(topic=self.topic, service_id="any", assault=LATENCY, asset="swagger-ui.css")
+        self.names.update(topic=self.topic, service_id="any", assault=LATENCY, asset="swagger-ui.css", id="none")
         self.names.update(stream="nothing", store="nothing", key="k")
         _, names = self.instance(self.wide)
         self.names.update(names)
@@ -99,6 +99,8 @@ class Sidecars:
             "set_assault": {"enabled": False},
             "seek_consumer": {**partition, "offset": 0},
             "drain_consumer": {"timeoutMs": 1},
+            "write_dead_letters": [{"record": {**partition, "offset": 0}, "processed": False}],
+            "start_replay": {"topicName": ""},
         }
         for name in ("assign", "seek_to_first", "seek_to_last", "get_committed_offsets"):
             bodies[name] = {"partitions": [partition]}
@@ -125,6 +127,11 @@ def misfit(all_: Sidecars, operation: str) -> httpx.Response:
     others: dict[str, Any] = {
         "get_log_content": {"params": {"loggerLevel": "LOUD"}},
         "describe_topic": {"path": {"topic": "no+topic"}},
+        "replay_dead_letters": {"params": {"timeout": "soon"}},
+        "read_dead_letters": {"params": {"timeout": "soon"}},
+        "peek_dead_letters": {"params": {"limit": "0"}},
+        "get_replay": {"path": {"id": "x" * 1000}},
+        "cancel_replay": {"path": {"id": "x" * 1000}},
         "pause_consumer": {"path": {"name": "x" * 1000}},
         "read_stream_state": {"path": {"stream": "x" * 300}},
         "replace_stream": {"path": {"stream": "x" * 300}},
@@ -202,6 +209,11 @@ def twice(all_: Sidecars, operation: str) -> httpx.Response:
 def one_more(all_: Sidecars, operation: str) -> httpx.Response:
     all_.call(all_.closed, operation)
     return all_.call(all_.closed, operation)
+
+
+def one_reader_more(all_: Sidecars, operation: str) -> httpx.Response:
+    all_.call(all_.closed, "create_instance")
+    return all_.call(all_.closed, operation, params={"topic": all_.topic, "group": "one-more"})
 
 
 def of_an_unknown_schema(all_: Sidecars, operation: str) -> httpx.Response:
@@ -312,12 +324,47 @@ PROVOKED: dict[Answer, Way] = {
     (ANY, 404, "ERR12980"): on("wide"),
     ("audit_records", 400, "ERR30004"): on("lonely"),
     ("query_ksqldb", 400, "ERR30002"): on("wide"),
+    ("replay_dead_letters", 400, "ERR11019"): on("wide"),
+    ("read_dead_letters", 400, "ERR30001"): on("wide"),
+    ("read_dead_letters", 429, "ERR12902"): one_reader_more,
+    ("write_dead_letters", 400, "ERR30003"): on("wide"),
+    ("peek_dead_letters", 404, "ERR12960"): on("wide", params={"topic": "not-there"}),
+    ("start_replay", 400, "ERR12218"): on("wide"),
+    (ANY, 404, "ERR12962"): on("wide"),
 }
 
+DEAD, REPLAYS = "integration.sidecar.test_dead_letters", "integration.sidecar.test_replays"
+
 SHOWN: dict[Answer, str] = {
+    ("replay_dead_letters", 200, None): f"{DEAD}:test_a_batch_goes_to_the_backend_and_is_committed",
+    ("replay_dead_letters", 400, "ERR30001"): (
+        f"{DEAD}:test_a_topic_that_is_not_configured_is_refused_in_the_originals_words"
+    ),
+    (
+        "replay_dead_letters",
+        409,
+        "ERR12904",
+    ): f"{DEAD}:test_a_group_that_has_members_is_refused_before_anything_is_sent",
+    ("replay_dead_letters", 503, "ERR12961"): f"{DEAD}:test_while_kafka_is_away_calls_say_so",
+    ("read_dead_letters", 200, None): f"{DEAD}:test_what_was_read_is_committed_once_it_is_answered",
+    ("read_dead_letters", 400, "ERR12204"): f"{DEAD}:test_formats_are_the_sidecars_unless_the_call_says_otherwise",
+    ("read_dead_letters", 400, "ERR12205"): f"{DEAD}:test_formats_are_the_sidecars_unless_the_call_says_otherwise",
+    ("read_dead_letters", 409, "ERR12904"): f"{STREAMING}:test_one_stream_or_read_at_a_time",
+    ("read_dead_letters", 503, "ERR12920"): f"{DEAD}:test_while_the_registry_is_away_nothing_is_skipped",
+    ("write_dead_letters", 200, None): f"{DEAD}:test_a_backend_puts_records_among_the_dead_letters",
+    ("peek_dead_letters", 200, None): f"{DEAD}:test_operators_look_at_dead_letters_and_nothing_moves",
+    ("start_replay", 200, None): f"{REPLAYS}:test_the_originals_topic_of_commands_is_honoured",
+    ("start_replay", 202, None): f"{REPLAYS}:test_a_range_goes_to_the_backend_and_nothing_else_moves",
+    ("start_replay", 429, "ERR12963"): "unit.sidecar.test_jobs:test_jobs_are_bounded",
+    ("get_replay", 200, None): f"{REPLAYS}:test_a_job_that_is_cancelled_ends_where_it_is",
+    ("cancel_replay", 200, None): f"{REPLAYS}:test_a_job_that_is_cancelled_ends_where_it_is",
     ("read_stream_state", 200, None): f"{STREAMS}:test_state_is_read_by_key",
     ("read_stream_state", 404, "ERR12981"): f"{STREAMS}:test_state_is_read_by_key",
-    ("read_stream_state", 503, "ERR12982"): f"{STREAMS}:test_without_kafka_a_topology_says_so_and_its_state_is_not_ready",
+    (
+        "read_stream_state",
+        503,
+        "ERR12982",
+    ): f"{STREAMS}:test_without_kafka_a_topology_says_so_and_its_state_is_not_ready",
     ("replace_stream", 200, None): f"{STREAMS}:{REPLACED}",
     ("replace_stream", 409, "ERR12983"): f"{STREAMS}:{REPLACED}",
     ("shutdown", 200, None): "integration.sidecar.test_process:test_an_operator_reads_its_log_lines_and_ends_it",

@@ -4,16 +4,18 @@ import base64
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from services.sidecar.api.dead_letters import ACTIVE_INSTANCE
+from services.sidecar.consuming import partition_reader
 from services.sidecar.delivering.records import Reason
 from tests.fixtures.backend import Backend, answer_of, hang
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.dead_letter_world import FIRST_TIME, fail
-from tests.integration.sidecar.world import Json, Kafka, SidecarWorld, started
+from tests.integration.sidecar.world import NOWHERE, Json, Kafka, SidecarWorld, started
 
 
 @pytest.fixture(scope="module")
@@ -170,8 +172,10 @@ def test_formats_are_the_sidecars_unless_the_call_says_otherwise(
     world: SidecarWorld, kafka: Kafka, orders: str, group: str
 ) -> None:
     fail(kafka, orders, {"value": b"{"})
-    answer = world.http.get("/consumers/deadLetter/active", params={"group": group, "topic": orders, "timeout": 10_000})
-    assert (answer.status_code, answer.json()["code"]) == (400, "ERR12205")
+    query = {"group": group, "topic": orders, "timeout": "10000"}
+    for format_, code in (({}, "ERR12205"), ({"format": "avro"}, "ERR12204")):
+        answer = world.http.get("/consumers/deadLetter/active", params={**query, **format_})
+        assert (answer.status_code, answer.json()["code"]) == (400, code)
     assert [one["value"] for one in read(world, group, topic=orders, format="string")] == ["{"]
 
 
@@ -246,6 +250,29 @@ def test_operators_look_at_dead_letters_and_nothing_moves(world: SidecarWorld, k
     assert [found["offset"] for found in one] == [end]
     missing = world.http.get("/adm/kafka/deadletters", params={"topic": f"{orders}-missing"})
     assert (missing.status_code, missing.json()["code"]) == (404, "ERR12960")
+
+
+def test_while_the_registry_is_away_nothing_is_skipped(kafka: Kafka, orders: str, group: str) -> None:
+    fail(kafka, orders, {"value": b"\0\0\0\0\1\2"})
+    away = {
+        "schema_registry_url": f"http://{NOWHERE}",
+        "schema_registry_timeout_ms": 200,
+        "consumer_value_format": "avro",
+    }
+    with started(kafka.bootstrap, **away) as world:
+        query = {"group": group, "topic": orders, "timeout": "10000"}
+        for _ in range(2):
+            answer = world.http.get("/consumers/deadLetter/active", params=query)
+            assert (answer.status_code, answer.json()["code"]) == (503, "ERR12920")
+        (letter,) = world.http.get("/adm/kafka/deadletters", params={"topic": orders}).json()[-1:]
+        assert letter["fits"] is False
+
+
+def test_while_kafka_is_away_calls_say_so(orders: str) -> None:
+    with mock.patch.object(partition_reader, "ASK_SECONDS", 0.1), started(NOWHERE, reactive_topics=orders) as world:
+        for path in ("/consumers/deadLetter/reactive", "/adm/kafka/deadletters"):
+            answer = world.http.get(path)
+            assert (answer.status_code, answer.json()["code"]) == (503, "ERR12961")
 
 
 def test_parts_that_are_off_say_so(kafka: Kafka, orders: str) -> None:
