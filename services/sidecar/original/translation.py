@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.sidecar.original import folder, ksqldb, replaying, streams
+from services.sidecar.original import folder, ksqldb, reactive, replaying, streams
 from services.sidecar.original.auditing import MEMBERS, audit_settings
 from services.sidecar.original.folder import Folder, OriginalConfigError
 from services.sidecar.original.java_properties import Translation, translate
@@ -53,7 +53,7 @@ SAME_MEANING: dict[str, dict[str, str]] = {
 """By file: the original's name, and ours."""
 QUIET: dict[str, frozenset[str]] = {
     "kafka-producer": frozenset({"topic", "injectOpenTracing"}),
-    "kafka-consumer": frozenset({"iteratorBackoffMs"}),
+    "kafka-consumer": frozenset({*reactive.NAMES, *reactive.WITHOUT_COUNTERPART, "iteratorBackoffMs"}),
     "server": frozenset(
         {
             "enableHttp2", "keystorePass", "keyPass", "truststorePass", "dynamicPort", "minPort", "maxPort",
@@ -66,15 +66,8 @@ QUIET: dict[str, frozenset[str]] = {
     "logging": frozenset({"downstreamHost"}),
 }  # fmt: skip
 """They change nothing that a caller sees, or have no counterpart."""
-TO_COME = {
-    "backendApiHost": "the reactive consumer", "backendApiPath": "the reactive consumer",
-    "backendConnectionReset": "the reactive consumer", "batchRollbackThreshold": "the reactive consumer",
-    "topic": "the reactive consumer", "waitPeriod": "the reactive consumer", "maxRetries": "the reactive consumer",
-    "retryDelayMs": "the reactive consumer",
-    "auditEnabled": "audit", "auditTarget": "audit", "auditTopic": "audit",
-}  # fmt: skip
-"""Settings of parts that are not served yet."""
 SERVED_HOOKS = {"ProducerStartupHook": "producer_enabled", "ActiveConsumerStartupHook": "consumers_enabled"}
+_HOOKS_OF_PARTS = ksqldb.HOOKS | reactive.HOOKS | replaying.HOOKS
 WITHOUT_COUNTERPART = {"AdminClientStartupHook", "AuditProducerStartupHook"}
 """Their work, to look at the cluster for health and to write audit records, is done where settings ask for it."""
 
@@ -128,9 +121,6 @@ class _Translator:
                     self._settings[ours] = value
             elif name in QUIET.get(file, ()) or (file, name) in _HANDLED:
                 continue
-            elif name in TO_COME and file.startswith("kafka-"):
-                if self._folder.differs(file, name):
-                    self._warn(file, f"{name} is not used yet: it is for {TO_COME[name]}")
             else:
                 self._warn(file, f"{name} is not known here, and not used")
 
@@ -190,6 +180,7 @@ class _Translator:
         names = {hook.rpartition(".")[2] for hook in _hooks(self._folder.files["service"])}
         settings, refusals = ksqldb.ksqldb_settings(self._folder, names)
         self._settings |= settings | replaying.replay_settings(self._folder, names)
+        self._settings |= reactive.reactive_settings(self._folder, names)
         for name in sorted(self._folder.files[ksqldb.FILE].keys() - ksqldb.NAMES):
             self._warn(ksqldb.FILE, f"{name} is not known here, and not used")
         if "ksqldb_ca_location" not in self._native:
@@ -198,7 +189,7 @@ class _Translator:
             return
         for hook, setting in SERVED_HOOKS.items():
             self._settings[setting] = hook in names
-        for name in sorted(names - SERVED_HOOKS.keys() - ksqldb.HOOKS - replaying.HOOKS - WITHOUT_COUNTERPART):
+        for name in sorted(names - SERVED_HOOKS.keys() - _HOOKS_OF_PARTS - WITHOUT_COUNTERPART):
             self._warn("service", f"start-up hook {name} is not used yet")
 
     def _who_calls(self) -> None:

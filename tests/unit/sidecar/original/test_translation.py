@@ -150,19 +150,25 @@ def test_hooks_switch_parts_on(read: Read, hooks: object, produces: bool | None,
     assert (settings.get("producer_enabled"), settings.get("consumers_enabled")) == (produces, consumes)
 
 
-def test_what_is_to_come_is_said_by_name(read: Read) -> None:
-    found = read(
-        {
-            HOOKS: [f"{MESH}.ReactiveConsumerStartupHook", f"{MESH}.AdminClientStartupHook"],
-            "kafka-consumer.topic": "orders",
-        },
-        kafka__streams={"cleanUp": False},
-    )
-    told = [
-        "kafka-consumer.yml: topic is not used yet: it is for the reactive consumer",
-        "service.yml: start-up hook ReactiveConsumerStartupHook is not used yet",
-    ]
-    assert sorted(text for text in found.warnings if "not used yet" in text) == sorted(told)
+def test_the_reactive_consumer_is_switched_on_by_its_hook_and_has_our_names(read: Read) -> None:
+    said = {
+        "kafka-consumer.topic": "orders,payments", "kafka-consumer.group.id": "shop", "kafka-consumer.maxRetries": 5,
+        "kafka-consumer.backendApiHost": "http://localhost:8080", "kafka-consumer.batchRollbackThreshold": 10,
+        "kafka-consumer.instanceTimeoutMs": 20_000, "kafka-consumer.backendConnectionReset": True,
+    }  # fmt: skip
+    found = read({HOOKS: [f"{MESH}.ReactiveConsumerStartupHook"], **said})
+    ours = {
+        "reactive_topics": "orders,payments", "backend_url": "http://localhost:8080", "backend_max_retries": 5,
+        "backend_path": "/kafka/records", "backend_rollback_threshold": 10, "backend_timeout_ms": 20_000,
+        "instance_timeout_ms": 20_000, "backend_connection_reset": True, "reactive_max_concurrency": 50,
+    }  # fmt: skip
+    assert {name: found.settings[name] for name in ours} == ours
+    assert not [text for text in found.warnings if "not used" in text]
+
+
+@pytest.mark.parametrize("hooks", [None, [f"{MESH}.ProducerStartupHook"]])
+def test_without_its_hook_nothing_is_read_as_shipped(read: Read, hooks: object) -> None:
+    assert "reactive_topics" not in read({HOOKS: hooks} if hooks else {}).settings
 
 
 def test_dead_letters_are_called_as_there(read: Read) -> None:
