@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from services.sidecar.auditing.events import produced
+from services.sidecar.auditing.events import AuditType, produced
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader, offsets_of
 from services.sidecar.consuming.records import Commit
@@ -111,7 +111,7 @@ class Ledger:
             try:
                 written = await self._on_thread(lambda: client.write(entries, self._seconds, consumed=consumed))  # noqa: B023
                 for entry, outcomes in zip(entries, written, strict=True):
-                    self._audit.record(produced(entry.topic, entry.records, outcomes))
+                    self._audit.record(produced(entry.topic, entry.records, outcomes, AuditType.STREAMING_PRODUCER))
                 return True
             except Elsewhere as elsewhere:
                 await self._without_transactions(str(elsewhere))

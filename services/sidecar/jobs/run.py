@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import structlog
 
 from services.sidecar import metrics
-from services.sidecar.auditing.events import settled
+from services.sidecar.auditing.events import AuditType, settled
 from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader
 from services.sidecar.consuming.records import Partition, Position
@@ -192,7 +192,8 @@ class JobRun:
                 for (partition, group), one in zip(groups, taken, strict=True)
             ]
             await self._settle(ledger, [write for one in taken for write in one.writes], places)
-            self._tools.audit.record(settled([verdict for one in taken for verdict in one.verdicts]))
+            verdicts = [verdict for one in taken for verdict in one.verdicts]
+            self._tools.audit.record(settled(verdicts, AuditType.STREAMING_CONSUMER))
         if ends := [self._ended(partition) for partition in ended if not self._job.partitions[partition].is_done]:
             await self._settle(ledger, [], ends)
 
