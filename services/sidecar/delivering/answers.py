@@ -9,6 +9,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from services.sidecar import json_text
 
@@ -40,9 +41,8 @@ class Said(Enum):
 STATUSES = {said.value: said for said in (Said.SUCCESS, Said.RETRY, Said.DROP, Said.DEAD_LETTER)}
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Of one record."""
+class Result(NamedTuple):
+    """Of one record. A tuple: there is one for each."""
 
     said: Said
     stacktrace: str = ""
@@ -90,8 +90,8 @@ def _result(place: int, told: object) -> Result:
     get = told.get
     said = _said(place, get("status"), get("processed"))
     becomes = _becomes(told, place)
-    if said is Said.PROCESSED and "produce" not in told and becomes is None:
-        return _PROCESSED
+    if said is Said.PROCESSED and "produce" not in told:
+        return _PROCESSED if becomes is None else Result(said, becomes=becomes)
     return Result(
         said,
         _text(get("stacktrace"), LONGEST_STACK_TRACE),

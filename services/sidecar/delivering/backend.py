@@ -9,6 +9,7 @@ import asyncio
 import ssl
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -25,7 +26,12 @@ KEEP_ALIVE_SECONDS = 2.0
 LARGEST_EXPLANATION = 4 * 1024
 """Bytes that are read of an answer that is no success."""
 UNAUTHORIZED = 401
-_USER_AGENT = f"kafka-mesh-sidecar/{version('kafka-mesh')}"
+_ALWAYS = {
+    "User-Agent": f"kafka-mesh-sidecar/{version('kafka-mesh')}",
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",  # it is beside us
+}
+_parsed = lru_cache(maxsize=128)(httpx.URL)
 
 
 class BackendSettingsError(ValueError):
@@ -69,18 +75,17 @@ class Backend:
         self.path = access.path
         trusted = _trusted(access)
         kept = 0 if access.closes_connections else access.max_connections
-        self._client = httpx.AsyncClient(
+        # beneath httpx's client, whose cookies and redirects nobody wants here: it takes a fifth of the time
+        self._transport = httpx.AsyncHTTPTransport(
             verify=trusted,
-            timeout=httpx.Timeout(access.timeout, connect=access.connect_timeout),
             limits=httpx.Limits(
                 max_connections=access.max_connections,
                 max_keepalive_connections=kept,
                 keepalive_expiry=KEEP_ALIVE_SECONDS,
             ),
-            headers={"User-Agent": _USER_AGENT, "Accept": "application/json", "Accept-Encoding": "identity"},
-            follow_redirects=False,
-            trust_env=False,  # it is beside us: no proxy of the environment stands between
+            trust_env=False,
         )
+        self._timeouts = httpx.Timeout(access.timeout, connect=access.connect_timeout).as_dict()
         self._credentials = ClientCredentials(access.token, trusted) if access.token else None
         self._headers: dict[str, str] | None = None
 
@@ -109,16 +114,15 @@ class Backend:
     async def is_alive(self) -> bool:
         """Whether it answers at all when asked for its health: even that it has no such page shows that it is there."""
         try:
-            async with (
-                asyncio.timeout(self._access.health_timeout),
-                self._client.stream("GET", self.url + self._access.health_path) as answer,
-            ):
+            async with asyncio.timeout(self._access.health_timeout):
+                answer = await self._sent("GET", self.url + self._access.health_path, dict(_ALWAYS))
+                await answer.aclose()
                 return answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL):
             return False
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._transport.aclose()
         if self._credentials is not None:
             await self._credentials.close()
 
@@ -137,14 +141,13 @@ class Backend:
         return await self._post(url, body, headers, await self._token())
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str], token: str) -> bytes:
-        sent = {**headers, **await self._fixed_headers()}
+        sent = {**_ALWAYS, **headers, **await self._fixed_headers()}
         if token:
             sent["Authorization"] = f"Bearer {token}"
         if self._access.closes_connections:
             sent["Connection"] = "close"
         try:
-            request = self._client.build_request("POST", url, content=body, headers=sent)
-            answer = await self._client.send(request, stream=True)
+            answer = await self._sent("POST", url, sent, body)
             try:
                 if not answer.is_success:
                     raise await self._refusal(answer)
@@ -165,6 +168,12 @@ class Backend:
             raise self._failed(reason, Blame.UNCLEAR, "reset") from None
         except httpx.InvalidURL:
             raise self._failed("has an address that is none", Blame.BACKEND, "unreachable") from None
+
+    async def _sent(self, method: str, url: str, headers: dict[str, str], body: bytes = b"") -> httpx.Response:
+        """The head of an answer; to be closed. httpx.HTTPError, httpx.InvalidURL."""
+        extensions = {"timeout": self._timeouts}
+        request = httpx.Request(method, _parsed(url), headers=headers, content=body, extensions=extensions)
+        return await self._transport.handle_async_request(request)
 
     async def _content(self, answer: httpx.Response) -> bytes:
         """All of it, as far as it is small enough; the rest of one that is not is never read."""

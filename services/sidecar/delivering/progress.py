@@ -17,12 +17,14 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from services.sidecar.delivering.answers import Answer, Result, Said
 from services.sidecar.delivering.failures import Blame, CallFailedError
 from services.sidecar.delivering.policy import DeliveryPolicy, WhenExhausted
 from services.sidecar.delivering.records import Batch, Deliverable, Outcome, Reason, ReplyRecord, Settlement, Verdict
+
+NOT_ASKED = Result(Said.NOT_PROCESSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class _Standing:
     asked: int = 0
     failures: int = 0
     first_failure: int = 0
-    last: Result = field(default_factory=lambda: Result(Said.PROCESSED))
+    last: Result = NOT_ASKED
 
 
 class Progress:
