@@ -15,6 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 from services.sidecar.producing.idempotency import KeptAnswer
 
 PARTITION = 0
+VISIBLE_POLL_SECONDS = 0.05
+_NOT_SEEN_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 class TransactionLog:
@@ -58,12 +60,25 @@ class TransactionLog:
             start = self._next_offset
             if start is None:
                 since = int(time.time() * 1000) - self._keep_ms
-                (found,) = consumer.offsets_for_times([TopicPartition(self.topic, PARTITION, since)], timeout)
-                start = found.offset
+                start = self._offset_since(consumer, since, deadline)
             consumer.assign([TopicPartition(self.topic, PARTITION, start)])
             return [(key, answer) for message in self._to_the_end(consumer, deadline) for key, answer in _kept(message)]
         finally:
             consumer.close()
+
+    def _offset_since(self, consumer: Consumer, since: int, deadline: float) -> int:
+        """Waits until the topic is seen: it may have been made a moment ago."""
+        asked = TopicPartition(self.topic, PARTITION, since)
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                (found,) = consumer.offsets_for_times([asked], max(left, 0))
+            except KafkaException as failure:
+                if failure.args[0].code() not in _NOT_SEEN_YET or left <= 0:
+                    raise
+                time.sleep(VISIBLE_POLL_SECONDS)
+            else:
+                return int(found.offset)
 
     def _to_the_end(self, consumer: Consumer, deadline: float) -> Iterator[Message]:
         while True:
