@@ -6,7 +6,7 @@ left, when it was its last chance. What the backend could not be asked about in 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,7 +22,7 @@ from services.sidecar.dead_letters.record import dead_letter
 from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement
 from services.sidecar.faults import Fault, FaultKind
 
-Deliver = Callable[[Sequence[RawRecord], str], Awaitable[Settlement]]
+Deliver = Callable[[Sequence[RawRecord], str], Coroutine[Any, Any, Settlement]]
 Write = Callable[[Sequence[ReplyRecord]], Awaitable[None]]
 """Returns when Kafka has them."""
 LINGER_SECONDS = 0.01
@@ -127,7 +127,7 @@ class ReactiveReplay:
         )
         try:
             async with asyncio.timeout(patience):
-                settlements = await asyncio.gather(*(self._deliver(part, "") for part in parts))
+                settlements = await _together([self._deliver(part, "") for part in parts])
         except TimeoutError:
             return Batch(len(records), rolled_back=True, last=_position(first_of_last))
         verdicts = [verdict for settlement in settlements for verdict in settlement.verdicts]
@@ -140,6 +140,16 @@ class ReactiveReplay:
         await _run(thread, lambda: reader.commit(commits))
         self._audit.record(settled(verdicts))
         return Batch(len(records), last=_position(records[-1]))
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, Settlement]]) -> list[Settlement]:
+    """All of it, side by side. If one fails the others end, and that one says why."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _position(record: RawRecord) -> Position:

@@ -41,7 +41,7 @@ def world(kafka_c1: KafkaCluster, backend: Backend, orders: str) -> Iterator[Sid
         "backend_url": backend.host_url,
         "backend_retry_delay_ms": 1,
         "max_call_ms": 16_000,
-        "max_read_ms": 10_000,
+        "max_read_ms": 12_000,
         "stream_heartbeat_ms": 10_000,
         "stream_idle_timeout_ms": 10_000,
         "admin_listen": None,
@@ -121,7 +121,7 @@ def test_a_backend_that_does_not_answer_gets_them_again(
     end = kafka.end(f"{orders}.dlq")
     fail(kafka, orders, {"value": b"1"})
     backend.always(hang)
-    found = replayed(world, group, timeout=10_000)
+    found = replayed(world, group, timeout=12_000)  # which leaves the backend a moment
     assert found["description"] == (
         f"Pulled records from DLQ , processing error, rolled back to partition:0| offset:{end}"
     )

@@ -236,16 +236,16 @@ def test_a_job_that_is_cancelled_ends_where_it_is(
 def test_the_next_process_goes_on_where_one_was_and_writes_nothing_twice(
     kafka: Kafka, backend: Backend, orders: str, source: str, tmp_path: Path
 ) -> None:
-    fail(kafka, source, *({"value": b"%d" % n, "key": b"k"} for n in range(30)))
+    fail(kafka, source, *({"value": b"%d" % n, "key": b"k"} for n in range(20)))
     mine = {**settings(backend, orders), "state_dir": str(tmp_path)}
     with started(kafka.bootstrap, **mine) as world:
-        begun = start(world, ranges=[{"topic": source}], deadLetters=True, to="source", rate=20)
+        begun = start(world, ranges=[{"topic": source}], deadLetters=True, to="source", rate=30)
         wait_until(lambda: job(world, begun["id"])["records"] > 2, "some are written")
         assert "ended" not in job(world, begun["id"])
     with started(kafka.bootstrap, **mine) as world:
         done = ended(world, begun["id"])
-    assert (done["state"], done["records"]) == ("done", 30)
-    assert [one.value for one in kafka.read(source, None)] == [b"%d" % n for n in range(30)]
+    assert (done["state"], done["records"]) == ("done", 20)
+    assert [one.value for one in kafka.read(source, None)] == [b"%d" % n for n in range(20)]
 
 
 def test_a_group_that_has_members_is_refused(world: SidecarWorld, kafka: Kafka, orders: str, group: str) -> None:
