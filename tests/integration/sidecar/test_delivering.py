@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from services.sidecar.delivering.circuit import CircuitSettings, CircuitState
 from services.sidecar.delivering.deliverer import Deliverer, Target, UndeliveredError
 from services.sidecar.delivering.policy import DeliveryPolicy
 from services.sidecar.delivering.replies import ReplyWriter
-from services.sidecar.delivering.token import TokenGrant
+from services.sidecar.delivering.token import ClientCredentials, NoTokenError, TokenGrant
 from services.sidecar.formats import Format
 from services.sidecar.producing.serializing import Serializer
 from tests.fixtures import backend as doubles
@@ -436,6 +437,33 @@ async def test_a_token_that_the_backend_does_not_take_is_replaced_at_once(
         assert outcomes(await deliverer.deliver(batch(1, first=1))) == ["SUCCESS"]
     assert issuer.asked == before + 2
     assert len(backend.calls) == 3
+
+
+async def test_a_token_is_renewed_before_it_expires_and_serves_until_then(
+    issuer: FakeIssuer, authority: Authority
+) -> None:
+    now = 1000.0
+    credentials = ClientCredentials(
+        grant(issuer), ssl.create_default_context(cafile=authority.certificate), clock=lambda: now
+    )
+    before = issuer.asked
+    first = await credentials.token()
+    now += issuer.life_s - 61
+    assert await credentials.token() == first
+    assert issuer.asked == before + 1
+    now += 2
+    issuer.outage = True
+    try:
+        assert await credentials.token() == first  # it is good for a minute
+        now += 60
+        with pytest.raises(NoTokenError, match=r"it answers 503 \(temporarily_unavailable\)"):
+            await credentials.token()
+    finally:
+        issuer.outage = False
+    now += 2
+    assert await credentials.token()
+    assert issuer.asked == before + 4
+    await credentials.close()
 
 
 async def test_an_issuer_that_gives_no_token_is_no_fault_of_a_record_and_its_secret_is_not_told(
