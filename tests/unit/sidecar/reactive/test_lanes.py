@@ -66,13 +66,11 @@ def test_bytes_alone_fill_a_batch() -> None:
 def test_the_group_is_told_what_is_settled_without_a_gap() -> None:
     lanes = filled(6)
     batch = [record(offset) for offset in range(6)]
-    assert lanes.next_offset is None
-    lanes.settle(batch[2:4])
-    assert lanes.next_offset is None
-    lanes.settle(batch[0:2])
-    assert lanes.next_offset == 4
-    lanes.settle(batch[4:])
-    assert lanes.next_offset == 6
+    told = []
+    for some in (batch[2:4], batch[0:2], batch[4:]):
+        lanes.settle(some)
+        told.append(lanes.next_offset)
+    assert told == [None, 4, 6]
 
 
 def test_offsets_that_a_partition_does_not_have_are_no_gap() -> None:
