@@ -34,8 +34,6 @@ class Ask:
     records: Sequence[Deliverable]
     attempt: int
     """1 for the first; how often the one of these records that was sent most often was sent before, plus 1."""
-    is_gapless: bool
-    """Whether all records of the batch between the first and the last are among them."""
 
 
 @dataclass(slots=True)
@@ -89,8 +87,7 @@ class Progress:
             return None
         places = self._parts[0].places
         attempt = max(self._standings[place].asked for place in places) + 1
-        is_gapless = places[-1] - places[0] == len(places) - 1
-        return Ask([self._batch.records[place] for place in places], attempt, is_gapless)
+        return Ask([self._batch.records[place] for place in places], attempt)
 
     def settlement(self) -> Settlement:
         """Once nothing is left to ask."""
