@@ -130,9 +130,12 @@ class Connections:
 
     async def members(self, cluster: UpstreamCluster, group: str) -> tuple[groups.GroupMember, ...]:
         """Who is in a group there; nobody, where the cluster does not know it."""
-        return await self._call(
-            cluster, lambda client, _: groups.members(client, group, CALL_TIMEOUT - REQUEST_TIMEOUT)
-        )
+
+        def ask(client: AdminClient, _: UpstreamCluster) -> tuple[groups.GroupMember, ...]:
+            knock(cluster.bootstrap_servers)
+            return groups.members(client, group, CALL_TIMEOUT - REQUEST_TIMEOUT)
+
+        return await self._call(cluster, ask)
 
     async def offsets_since(
         self, cluster: UpstreamCluster, topic: str, times: Mapping[int, datetime]

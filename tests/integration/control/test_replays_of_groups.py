@@ -143,6 +143,10 @@ async def test_the_plan_is_shown_first_or_why_there_is_none_and_changes_nothing(
     for text, asked in cases.items():
         wanted = of_group(readers.group, asked, dry_run=True)
         await refused(start(mesh_of_two, wanted), grpc.StatusCode.INVALID_ARGUMENT, text)
+    await mesh_of_two.register("c3", "127.0.0.1:1", allow_unreachable=True)  # the group may have its members there
+    wanted = of_group(readers.group, *ranges, dry_run=True)
+    told = await refused(start(mesh_of_two, wanted), grpc.StatusCode.UNAVAILABLE, "cluster 'c3' at 127.0.0.1:1")
+    assert f"it has to say whether group {readers.group!r} has members there" in (told.details() or "")
     assert not [each for each in await mesh_of_two.history() if each.HasField("replay_started")]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mesh.routing import Place
+from mesh.routing import Place, RoutingTable, RuleVersion
 from mesh.rpc import events, replays
 from services.control.domain.effects import LogRange
 from services.control.domain.errors import InvalidField, NotAllowed
@@ -51,8 +51,10 @@ def test_an_offset_has_to_be_in_the_log() -> None:
 def test_offsets_are_kept_beside_the_records_or_where_a_group_has_shadows_of_topics() -> None:
     rules = table("apples->c1", "pears->c2:fruit.{topic}", "group:shop->c1")
     assert keeper_of(rules, "shop", "pears", place_of(rules, "pears", "f")) == Place("c2", "fruit.pears")
-    shadowing = rule("group:shop->c1", shadow_topics=True)
-    assert shadowing.shadow_topics
+    shadowing = RuleVersion(rule("group:shop->c1", "shadows", shadow_topics=True), 0.5, from_revision=1)
+    with_shadows = RoutingTable(8, rules.clusters.values(), [*rules.versions, shadowing])
+    for topic, keeper in (("pears", Place("c1", "pears")), ("apples", Place("c1", "apples"))):
+        assert keeper_of(with_shadows, "shop", topic, place_of(with_shadows, topic, "f")) == keeper
     with pytest.raises(InvalidField, match="topic 'plums' lives nowhere"):
         place_of(rules, "plums", "f")
 
