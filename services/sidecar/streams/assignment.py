@@ -34,6 +34,8 @@ from services.sidecar.streams.task import Task
 
 COMMITTED_SECONDS = 1.0
 """How long one question for committed offsets waits; it is asked again until there is an answer."""
+CLOSE_SECONDS = 5.0
+"""How long a store that is being handed over is waited for."""
 PATIENT_CODES = (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED)
 
 log = structlog.get_logger(__name__)
@@ -265,5 +267,5 @@ class Assignment:
 def _close_all(opening: _Opening) -> None:
     """Stores that are there, or on their way."""
     for one in opening.stores.values():
-        if not one.cancel() and one.exception() is None:
+        if not one.cancel() and one.exception(CLOSE_SECONDS) is None:
             one.result().close()

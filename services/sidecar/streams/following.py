@@ -139,7 +139,10 @@ class Follower:
         try:
             while not self._ending.is_set():
                 self._obey()
-                self._read()
+                try:
+                    self._read()
+                except KafkaException as error:
+                    self._give_up_all(error.args[0].str())
         finally:
             for followed in self._followed.values():
                 if followed.done is not None:
@@ -223,13 +226,23 @@ class Follower:
 
     def _give_up(self, place: StorePlace, followed: _Followed, error: Exception) -> None:
         """The store cannot be brought up to date; who waits for it hears why, and may ask again."""
-        text = f"store {place.store!r}, partition {place.partition}: {error}"
+        self._leave(place)
+        self._tell(place, followed, str(error))
+
+    def _tell(self, place: StorePlace, followed: _Followed, reason: str) -> None:
+        text = f"store {place.store!r}, partition {place.partition}: {reason}"
         log.warning("a store cannot be brought up to date", topology=self._plan.name, reason=text)
         self.status.failure = text
-        self._leave(place)
         followed.store.close()
         if followed.done is not None:
             _fail(followed.done, OSError(text))
+
+    def _give_up_all(self, reason: str) -> None:
+        for place, followed in list(self._followed.items()):
+            self._followed.pop(place)
+            self._tell(place, followed, reason)
+        self._consumer.unassign()
+        self._count()
 
     def _take(self, followed: _Followed, message: Message, changes: dict[EntryKey, bytes | None]) -> None:
         error = message.error()
@@ -243,15 +256,15 @@ class Follower:
     def _finish_if_there(self, place: StorePlace, followed: _Followed) -> None:
         if followed.done is None or followed.end is None or followed.at < followed.end:
             return
-        if not followed.done.set_running_or_notify_cancel() and self._keep_ready:
+        if followed.done.cancelled() and self._keep_ready:
             followed.done = None
             return
         self._leave(place)
-        if followed.done.cancelled():
-            followed.store.close()
-            return
         followed.store.apply({}, followed.at)
-        followed.done.set_result(followed.store)
+        if followed.done.set_running_or_notify_cancel():
+            followed.done.set_result(followed.store)
+        else:
+            followed.store.close()
 
     def _leave(self, place: StorePlace) -> None:
         if self._followed.pop(place, None) is not None:

@@ -60,9 +60,19 @@ def without_its_repartition(topology: Topology) -> None:
     topology.stream("orders").to("copy")
 
 
+def led_by_another(topology: Topology) -> None:
+    customers = topology.table("customers")
+    orders = topology.stream("orders").join(customers, lambda order, customer: order)
+    orders.group(lambda key, order: order["city"]).count(store="cities")
+
+
 @pytest.mark.parametrize(
     ("define", "words"),
     [
+        (
+            led_by_another,
+            "shared out by partitions of 'customers', and are by those of 'orders'.*declare 'orders' first",
+        ),
         (other_window, "has one value for each key, and the new definition wants windows of 10 ms"),
         (other_source, "would be in other partitions"),
         (without_its_repartition, "nothing reads 'app-shop-cities-repartition'"),
