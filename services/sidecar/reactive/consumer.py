@@ -28,6 +28,7 @@ from services.sidecar.consuming.partition_reader import raw_record
 from services.sidecar.consuming.progress import Progress
 from services.sidecar.consuming.records import (
     Commit,
+    GroupProtocol,
     InstanceOptions,
     Interest,
     Partition,
@@ -93,6 +94,7 @@ class PollingConsumer:
         self.progress = Progress()
         """How far it is: what counts as given is what is settled."""
         self._fetched: dict[Partition, int] = {}
+        self._is_known = False
         self._is_ending = False
         self._turned_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"reactive-{name}", daemon=True)
@@ -108,6 +110,7 @@ class PollingConsumer:
             on_lost=self._on_lost,
         )
         self._whereabouts = Whereabouts(self._membership, self.progress)
+        self._is_of_brokers_group = options.group_protocol is GroupProtocol.CONSUMER
         self._thread.start()
 
     @property
@@ -122,7 +125,7 @@ class PollingConsumer:
     @property
     def is_joined(self) -> bool:
         """Whether it has been told which partitions it has, be it none."""
-        return self._membership is not None and not self._is_ending and self._membership.assigned_at is not None
+        return self._is_known and not self._is_ending
 
     async def follow(self, interest: Interest) -> None:
         """From now on reads this, and nothing else. Fault when the client does not take it."""
@@ -227,6 +230,7 @@ class PollingConsumer:
                 self._turned_at = time.monotonic()
                 metrics.reactive_held_records.set(self._room.records)
                 metrics.reactive_held_bytes.set(self._room.size)
+                self._is_known = self._membership.assigned_at is not None or self._has_name(self._membership)
                 self._fetch(self._membership)
                 if self._membership.has_failed and (fault := self._membership.fault()) is not None:
                     log.warning("the reactive consumer cannot read", reason=fault.description)
@@ -236,6 +240,10 @@ class PollingConsumer:
         except Exception as error:
             log.exception("the reactive consumer failed")
             self._give_up(self._membership, str(error) or type(error).__name__)
+
+    def _has_name(self, membership: Membership) -> bool:
+        """In the newer protocol the client says nothing of an assignment without partitions: its name has to do."""
+        return self._is_of_brokers_group and membership.interest.is_shared and bool(membership.client.memberid())
 
     def _give_up(self, membership: Membership, reason: str) -> None:
         self._is_ending = True

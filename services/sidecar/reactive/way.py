@@ -3,13 +3,11 @@
 from typing import Protocol
 
 from mesh.record_expressions import InvalidExpressionError
-from services.sidecar.delivering.backend import Backend, BackendAccess
 from services.sidecar.delivering.deliverer import Deliverer, Target
 from services.sidecar.delivering.records import Batch, Deliverable, Settlement
 from services.sidecar.delivering.routing import ContentRouting
 from services.sidecar.faults import invalid
 from services.sidecar.reactive.options import Delivery
-from services.sidecar.reactive.slots import Slots
 
 
 class Way(Protocol):
@@ -31,39 +29,26 @@ class Way(Protocol):
         """No call begins any more; those on their way have so many seconds."""
 
 
-class BoundedBackend(Backend):
-    """A backend that has so many calls at a time, at most. A batch that waits to be repeated holds up no other."""
-
-    def __init__(self, access: BackendAccess, slots: Slots) -> None:
-        super().__init__(access)
-        self.slots = slots
-
-    async def call(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
-        async with self.slots:
-            return await super().call(path, body, headers)
-
-
 class BackendWay:
-    """To the backend beside this sidecar."""
+    """To the backend beside this sidecar: what is configured counts for all who deliver to it."""
 
-    def __init__(self, target: Target, backend: BoundedBackend, deliverer: Deliverer) -> None:
-        """`target` is who the deliverer calls, by `backend`."""
+    def __init__(self, target: Target, deliverer: Deliverer) -> None:
+        """`target` is who the deliverer calls."""
         self._target = target
-        self._backend = backend
         self._deliverer = deliverer
-        self._routing = ContentRouting()
 
     def configure(self, delivery: Delivery) -> None:
         try:
-            self._routing = ContentRouting(delivery.filter, delivery.routes)
+            self._target.routing = ContentRouting(delivery.filter, delivery.routes)
         except InvalidExpressionError as error:
             raise invalid("/delivery", str(error)) from None
-        self._backend.url = delivery.backend_url.rstrip("/")
-        self._backend.path = delivery.backend_path
-        self._backend.slots.resize(delivery.max_concurrency)
+        backend = self._target.backend
+        backend.url = delivery.backend_url.rstrip("/")
+        backend.path = delivery.backend_path
+        backend.slots.resize(delivery.max_concurrency)
 
     def path(self, record: Deliverable) -> str | None:
-        return self._routing(record)
+        return self._target.routing(record)
 
     async def deliver(self, batch: Batch) -> Settlement:
         return await self._deliverer.deliver(batch)

@@ -183,3 +183,28 @@ def test_a_backend_that_is_away_makes_it_not_ready_and_not_dead_and_it_recovers_
         wait_for_commit(kafka, group, orders, 0, 3)
         wait_until(lambda: not hindrance(world), "it is ready again")
         backend.always(accept)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_has_no_partition_is_ready(
+    kafka: Kafka, backend: Backend, topic: str, group: str, protocol: str
+) -> None:
+    kafka.create(topic, 1)
+    more = {"reactive_group_protocol": protocol}
+    with (
+        reading(kafka, backend, topic, group, **more),
+        started(kafka.bootstrap, **settings(backend, topic, group, name="second", **more)) as second,
+    ):
+        wait_until(lambda: not hindrance(second), "it stands by")
+        assert partitions_of(second) == set()
+
+
+def test_a_static_member_comes_back_to_its_partitions_at_once(
+    kafka: Kafka, backend: Backend, orders: str, group: str
+) -> None:
+    static = {"reactive_group_instance_id": f"{group}-1"}
+    for number in range(2):
+        with reading(kafka, backend, orders, group, **static) as world:
+            assert len(partitions_of(world)) == 2
+            write(kafka, orders, 1, first=number)
+            wait_for_commit(kafka, group, orders, 0, number + 1)
