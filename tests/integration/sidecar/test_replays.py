@@ -46,9 +46,21 @@ def settings(backend: Backend, orders: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def world(kafka_c1: KafkaCluster, backend: Backend, orders: str) -> Iterator[SidecarWorld]:
-    with started(kafka_c1.bootstrap, **settings(backend, orders)) as world:
+def audit_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("audit") / "audit.log"
+
+
+@pytest.fixture(scope="module")
+def world(kafka_c1: KafkaCluster, backend: Backend, orders: str, audit_file: Path) -> Iterator[SidecarWorld]:
+    audit = {"audit_target": "logfile", "audit_file": str(audit_file)}
+    with started(kafka_c1.bootstrap, **settings(backend, orders), **audit) as world:
         yield world
+
+
+def audited(file: Path, topic: str) -> list[tuple[str, int, str]]:
+    """Type, offset and status of what is said of a topic."""
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return [(one["auditType"], one["offset"], one["auditStatus"]) for one in lines if one["topic"] == topic]
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +192,7 @@ def test_dead_letters_are_chosen_by_reason_key_and_offset(world: SidecarWorld, k
 
 
 def test_what_the_backend_fails_again_is_a_dead_letter_again_and_keeps_its_origin(
-    world: SidecarWorld, kafka: Kafka, orders: str, backend: Backend
+    world: SidecarWorld, kafka: Kafka, orders: str, backend: Backend, audit_file: Path
 ) -> None:
     first = kafka.end(f"{orders}.dlq")
     fail(kafka, orders, {"key": b"alice", "value": b"good"}, {"key": b"bob", "value": b"bad"})
@@ -191,6 +203,12 @@ def test_what_the_backend_fails_again_is_a_dead_letter_again_and_keeps_its_origi
     headers = dict(letter.headers)
     assert (letter.key, letter.value, headers["StackTrace"]) == (b"bob", b"bad", b"still bad")
     assert (headers["dlq.topic"], headers["dlq.offset"]) == (orders.encode(), b"1")
+    told = {
+        ("STREAMING_CONSUMER", first, "SUCCESS"),
+        ("STREAMING_CONSUMER", first + 1, "FAILURE"),
+        ("STREAMING_PRODUCER", letter.offset, "SUCCESS"),
+    }
+    wait_until(lambda: told <= set(audited(audit_file, f"{orders}.dlq")), "all of it is audited")
 
 
 def test_on_their_last_retry_failures_are_left(
