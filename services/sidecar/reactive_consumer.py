@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,8 @@ from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest
 from services.sidecar.continuity import Continuity
-from services.sidecar.delivering.configured import backend_access, delivery_policy, target
-from services.sidecar.delivering.deliverer import Deliverer
+from services.sidecar.delivering.configured import delivery_policy
+from services.sidecar.delivering.deliverer import Deliverer, Target
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import Route
@@ -29,8 +28,7 @@ from services.sidecar.reactive.courier import Courier, Unreadable
 from services.sidecar.reactive.exactly_once import TransactionalSettler
 from services.sidecar.reactive.options import Delivery, ReactiveOptions
 from services.sidecar.reactive.reactive import ReactiveConsumer
-from services.sidecar.reactive.slots import Slots
-from services.sidecar.reactive.way import BackendWay, BoundedBackend
+from services.sidecar.reactive.way import BackendWay
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile, StateWriter
 
@@ -55,6 +53,7 @@ class ReactivePart:
         serializer: Serializer,
         reader: RecordReader,
         audit: AuditTrail,
+        backend: Target,
     ) -> None:
         self._settings = settings
         self._continuity = continuity
@@ -62,7 +61,7 @@ class ReactivePart:
         self._serializer = serializer
         self._reader = reader
         self._audit = audit
-        self._backend: BoundedBackend | None = None
+        self._backend = backend
         self.consumer: ReactiveConsumer | None = None
         """There once it was started."""
 
@@ -70,7 +69,7 @@ class ReactivePart:
         """It reads once these serve and the backend is well; `Continuity.restore` comes first. Its background tasks."""
         if not self._settings.reads_by_itself:
             return []
-        _warn(self._settings)
+        warn_of_settings(self._settings)
         file = self._continuity.file(FILE)
         self.consumer = self._made(await asyncio.to_thread(_found, file), file)
         self._continuity.take_in(self.consumer)
@@ -80,8 +79,6 @@ class ReactivePart:
         """What is on its way has so long to end."""
         if self.consumer is not None:
             await self.consumer.close(patience)
-        if self._backend is not None:
-            await self._backend.close()
 
     async def fault(self) -> str | None:
         """Why records do not get to the backend; None when they do, or nobody wants them to."""
@@ -95,13 +92,8 @@ class ReactivePart:
         settings = self._settings
         options = reactive_options(settings)
         key_format, value_format = settings.instance_formats
-        access = backend_access(settings)
-        # calls are bounded by slots, whose number an operator may raise; the pool must not be what refuses them
-        access = replace(access, max_connections=max(access.max_connections, 1_000))
-        backend = self._backend = BoundedBackend(access, Slots(options.delivery.max_concurrency))
-        backend_target = target(settings, value_format, backend)
         policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
-        way = BackendWay(backend_target, backend, Deliverer(backend_target, policy, ReplyWriter(self._serializer)))
+        way = BackendWay(self._backend, Deliverer(self._backend, policy, ReplyWriter(self._serializer)))
         dead_letters = DeadLetters(
             options.id.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""
         )
@@ -193,7 +185,7 @@ def _client_properties(settings: SidecarSettings, options: ReactiveOptions) -> d
     return properties
 
 
-def _warn(settings: SidecarSettings) -> None:
+def warn_of_settings(settings: SidecarSettings) -> None:
     """Of what the original advises against, where somebody has set it so."""
     most = settings.reactive_max_batch_bytes or settings.request_max_bytes
     given = {**settings.kafka_properties, **settings.consumer_properties}
