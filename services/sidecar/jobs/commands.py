@@ -56,18 +56,24 @@ class Commands:
         self._extension = extension
         self._start = start
         self._audit = audit
-        self.listens = asyncio.Event()
-        """Set once the group has said which partitions are this one's."""
 
     async def run(self) -> None:
-        """For ever."""
+        """For ever, whatever Kafka does."""
+        while True:
+            try:
+                await self._listen()
+            except KafkaException as failure:
+                log.warning("commands to replay cannot be read now", topic=self._topic, reason=str(failure))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _listen(self) -> None:
+        """KafkaException when it cannot go on."""
         loop = asyncio.get_running_loop()
         thread = ThreadPoolExecutor(1, thread_name_prefix="replay-commands")
         client = Consumer(self._properties)
 
         def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
             consumer.assign(_pinned(consumer, partitions))
-            loop.call_soon_threadsafe(self.listens.set)
 
         try:
             client.subscribe([self._topic], on_assign=assigned)
