@@ -30,6 +30,7 @@ from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.continuity import Continuity
+from services.sidecar.delivering.configured import target
 from services.sidecar.entrance import Entrance
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.health import BackendProbe, Health
@@ -88,7 +89,8 @@ class Sidecar:
             self.health.add(name, check, details)
         self.health.add("instances", self._continuity.fault)
         self.health.add("audit", self._audit.fault)
-        self.topologies = Topologies(settings, RecordReader(schemas), self._serializer, self._audit)
+        self._backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
+        self.topologies = Topologies(settings, RecordReader(schemas), self._serializer, self._audit, self._backend)
         self.health.add("streams", self.topologies.fault)
         self._replaying = Replaying(
             settings,
@@ -97,6 +99,7 @@ class Sidecar:
             self._serializer,
             RecordReader(schemas),
             self._audit,
+            self._backend,
         )
         self.reactive = ReactivePart(
             settings,
@@ -105,6 +108,7 @@ class Sidecar:
             self._serializer,
             RecordReader(schemas),
             self._audit,
+            self._backend,
         )
         self.health.add("reactive", self.reactive.fault)
         self.health.add_liveness("reactive", self.reactive.liveness_fault)
@@ -154,6 +158,7 @@ class Sidecar:
         await self._continuity.close()
         await self._administration.close()
         await self._ksqldb.close()
+        await self._backend.backend.close()
         await self._audit.stop(max(drain_until - time.monotonic(), MIN_AUDIT_SECONDS))
         await self.health.close()
         await self._entrance.close()

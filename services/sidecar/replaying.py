@@ -20,13 +20,11 @@ from services.sidecar.continuity import Continuity
 from services.sidecar.control.replays import ReplayFollower
 from services.sidecar.dead_letters.peek import Peek
 from services.sidecar.dead_letters.reactive import ReactiveReplay
-from services.sidecar.delivering.configured import delivery_policy, target
-from services.sidecar.delivering.deliverer import Deliverer
+from services.sidecar.delivering.configured import delivery_policy
+from services.sidecar.delivering.deliverer import Deliverer, Target
 from services.sidecar.delivering.policy import WhenExhausted
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
-from services.sidecar.delivering.routing import ContentRouting
-from services.sidecar.delivering.routing import Route as BackendRoute
 from services.sidecar.formats import Format
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.jobs.commands import Commands
@@ -57,6 +55,7 @@ class Replaying:
         serializer: Serializer,
         reader: RecordReader,
         audit: AuditTrail,
+        backend: Target,
     ) -> None:
         self._settings = settings
         self._continuity = continuity
@@ -65,14 +64,12 @@ class Replaying:
         self._audit = audit
         key_format, value_format = settings.instance_formats
         self._shower = RecordShower(key_format, value_format, reader)
-        self._target = target(settings, value_format)
         # a job ends: what fails as often as it may is a failure, whatever the reactive consumer makes of it
         policy = dataclasses.replace(
             delivery_policy(settings, has_dead_letters=True), when_exhausted=WhenExhausted.DEAD_LETTER
         )
-        self._deliverer = Deliverer(self._target, policy, ReplyWriter(serializer))
-        routes = [BackendRoute(one.when, one.path) for one in settings.backend_routes]
-        self._deliver = ShownDelivery(self._shower, self._deliverer, ContentRouting(routes=routes))
+        self._deliverer = Deliverer(backend, policy, ReplyWriter(serializer))
+        self._deliver = ShownDelivery(self._shower, self._deliverer, backend.path)
         self._follower: ReplayFollower | None = None
         self.jobs = Jobs(self._tools(), self._serves, max_running=settings.max_running_jobs, file=continuity.file(FILE))
 
@@ -115,7 +112,6 @@ class Replaying:
         """Jobs stop where they are, and go on with the next process."""
         await self.jobs.close()
         await self._deliverer.stop()
-        await self._target.backend.close()
 
     async def _start(self, spec: JobSpec) -> Job:
         return await (self.jobs.start(spec) if self._follower is None else self._follower.start(spec))

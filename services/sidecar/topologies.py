@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from services.sidecar.api.streams import StreamEndpoints
 from services.sidecar.auditing.trail import AuditTrail
-from services.sidecar.delivering.configured import delivery_policy, target
-from services.sidecar.delivering.deliverer import Deliverer
+from services.sidecar.delivering.configured import delivery_policy
+from services.sidecar.delivering.deliverer import Deliverer, Target
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats.reading import RecordReader
@@ -33,13 +33,17 @@ class Topologies:
     """One for a sidecar, made within a running loop. TopologyError when the settings name one that there is not."""
 
     def __init__(
-        self, settings: SidecarSettings, reader: RecordReader, serializer: Serializer, audit: AuditTrail
+        self,
+        settings: SidecarSettings,
+        reader: RecordReader,
+        serializer: Serializer,
+        audit: AuditTrail,
+        backend: Target,
     ) -> None:
-        self._target = target(settings, settings.value_format) if settings.streams else None
         self._deliverer: Deliverer | None = None
-        if self._target is not None:
+        if settings.streams:
             policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
-            self._deliverer = Deliverer(self._target, policy, ReplyWriter(serializer))
+            self._deliverer = Deliverer(backend, policy, ReplyWriter(serializer))
         self.streams = _streams(settings, reader, serializer, audit, self._deliverer)
         self._endpoints = StreamEndpoints(self.streams, read_seconds=settings.streams_read_timeout_ms / 1000)
 
@@ -61,8 +65,6 @@ class Topologies:
         if self._deliverer is not None:
             await self._deliverer.stop()
         await self.streams.stop()
-        if self._target is not None:
-            await self._target.backend.close()
 
 
 def _streams(

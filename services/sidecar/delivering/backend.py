@@ -19,6 +19,7 @@ import httpx
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from services.sidecar import metrics
 from services.sidecar.delivering.failures import TOO_LARGE, Blame, CallFailedError, blame_for, retry_after
+from services.sidecar.delivering.slots import Slots
 from services.sidecar.delivering.token import ClientCredentials, NoTokenError, TokenGrant
 
 KEEP_ALIVE_SECONDS = 2.0
@@ -68,8 +69,11 @@ class BackendAccess:
 class Backend:
     """One backend. Reads certificates when it is made: BackendSettingsError."""
 
-    def __init__(self, access: BackendAccess) -> None:
+    def __init__(self, access: BackendAccess, slots: Slots | None = None) -> None:
+        """`slots`: how many calls there are at a time; as many as connections, unless it is said."""
         self._access = access
+        self.slots = slots or Slots(access.max_connections)
+        """May be resized at any time. Who waits for one is not on the way yet: no time-out runs."""
         self.url = access.url.rstrip("/")
         """May be changed at any time; calls that are on their way end where they began."""
         self.path = access.path
@@ -91,6 +95,10 @@ class Backend:
 
     async def call(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         """The body of an answer that is a success. CallFailedError otherwise."""
+        async with self.slots:
+            return await self._called(path, body, headers)
+
+    async def _called(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
         began = time.perf_counter()
         outcome = "cancelled"
         metrics.backend_open_calls.inc()

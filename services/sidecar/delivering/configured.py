@@ -1,30 +1,37 @@
 """From settings to the backend and to those who deliver to it."""
 
+from dataclasses import replace
+
 from services.sidecar.consuming.records import HeaderShape
 from services.sidecar.delivering.asking import CallWriter, Content
 from services.sidecar.delivering.backend import Backend, BackendAccess
 from services.sidecar.delivering.circuit import CircuitSettings
 from services.sidecar.delivering.deliverer import Target
 from services.sidecar.delivering.policy import DeliveryPolicy, WhenExhausted
+from services.sidecar.delivering.routing import ContentRouting, Route
 from services.sidecar.delivering.settings import BackendSettings
+from services.sidecar.delivering.slots import Slots
 from services.sidecar.delivering.token import TokenGrant
 from services.sidecar.formats import Format
 
+MOST_CONNECTIONS = 1_000
+"""Calls are bounded by slots, whose number operators may raise; the pool must not be what refuses them."""
 
-def target(settings: BackendSettings, value_format: Format, backend: Backend | None = None) -> Target:
-    """The backend of this sidecar, one for all who deliver; `backend`, if it is called in a way of its own.
 
-    BackendSettingsError when it cannot be called so.
-    """
+def target(settings: BackendSettings, value_format: Format, max_concurrency: int) -> Target:
+    """The backend of this sidecar, one for all who deliver. BackendSettingsError when it cannot be called so."""
+    access = backend_access(settings)
+    access = replace(access, max_connections=max(access.max_connections, MOST_CONNECTIONS))
     shape = HeaderShape(settings.backend_headers_as)
     return Target(
-        backend or Backend(backend_access(settings)),
+        Backend(access, Slots(max_concurrency)),
         CallWriter(Content(settings.backend_content), shape, value_format),
         CircuitSettings(
             settings.backend_circuit_failures,
             settings.backend_circuit_pause_ms / 1000,
             settings.backend_circuit_max_pause_ms / 1000,
         ),
+        routing=ContentRouting(routes=[Route(one.when, one.path) for one in settings.backend_routes]),
     )
 
 

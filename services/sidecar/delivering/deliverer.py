@@ -20,8 +20,9 @@ from services.sidecar.delivering.failures import TOO_MANY_REQUESTS, UNAVAILABLE,
 from services.sidecar.delivering.gate import Gate
 from services.sidecar.delivering.policy import DeliveryPolicy
 from services.sidecar.delivering.progress import Ask, Progress
-from services.sidecar.delivering.records import Batch, RawRecord, ReplyRecord, Settlement
+from services.sidecar.delivering.records import Batch, Deliverable, RawRecord, ReplyRecord, Settlement
 from services.sidecar.delivering.replies import ReplyWriter
+from services.sidecar.delivering.routing import ContentRouting
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
 REGISTRY_PAUSE_SECONDS = 1.0
@@ -43,11 +44,18 @@ class Target:
         writer: CallWriter,
         circuit: CircuitSettings = CircuitSettings(),  # noqa: B008  # frozen
         clock: Callable[[], float] = time.monotonic,
+        routing: ContentRouting = ContentRouting(),  # noqa: B008  # of no rules
     ) -> None:
         self.backend = backend
         self.writer = writer
         self.circuit = Circuit(circuit, clock)
         self.gate = Gate(self.circuit)
+        self.routing = routing
+        """Which path records take; may be changed at any time."""
+
+    def path(self, record: Deliverable) -> str | None:
+        """Where a record goes, empty for the usual path; None where it does not concern the backend."""
+        return self.routing(record)
 
     async def fault(self) -> str | None:
         """Why the backend is not called now; None when it is. For readiness."""

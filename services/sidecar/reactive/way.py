@@ -48,7 +48,7 @@ class BackendWay:
         backend.slots.resize(delivery.max_concurrency)
 
     def path(self, record: Deliverable) -> str | None:
-        return self._target.routing(record)
+        return self._target.path(record)
 
     async def deliver(self, batch: Batch) -> Settlement:
         return await self._deliverer.deliver(batch)
