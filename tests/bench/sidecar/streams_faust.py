@@ -32,9 +32,10 @@ target = app.topic(TARGET, value_serializer="raw", key_serializer="raw")
 counts = app.Table("counts", default=int, partitions=int(PARTITIONS))
 
 
-@app.agent(source)
+@app.agent(source)  # type: ignore[untyped-decorator]  # it ships no types
 async def count(stream: Any) -> None:
-    async for key, _ in stream.items():
+    async for event in stream.events():
+        key = event.key
         name = key.decode()
         counts[name] += 1
         await target.send(key=key, value=str(counts[name]).encode())

@@ -244,5 +244,7 @@ def test_without_kafka_a_topology_says_so_and_its_state_is_not_ready(world: Stre
     with started(NOWHERE, streams=world.reference("counter", "absent"), streams_read_timeout_ms=100) as alone:
         answer = alone.http.get("/streams/counter/stores/events/k")
         assert (answer.status_code, answer.json()["code"]) == (503, "ERR12982")
-        found = {one["name"]: one["reason"] for one in alone.http.get("/adm/streams").json() if one["state"] == "failed"}
+        found = {
+            one["name"]: one["reason"] for one in alone.http.get("/adm/streams").json() if one["state"] == "failed"
+        }
         assert f"{world.module}:absent cannot be loaded: AttributeError" in found[f"{world.module}:absent"]
