@@ -81,7 +81,7 @@ def test_what_does_not_end_in_time_comes_again_to_the_next_owner_under_the_same_
 def test_a_backend_slower_than_the_poll_interval_keeps_its_partitions(
     kafka: Kafka, backend: Backend, orders: str, group: str
 ) -> None:
-    backend.next(slow(3.0))
+    backend.next(slow(2.0))
     bounds = {
         "reactive_group_protocol": "consumer",  # brokers let members of the older one have no session so short
         "reactive_max_held_records": 1,
