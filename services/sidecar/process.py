@@ -91,7 +91,7 @@ class Sidecar:
         self.health.add("audit", self._audit.fault)
         self._backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
         self.topologies = Topologies(settings, RecordReader(schemas), self._serializer, self._audit, self._backend)
-        self.health.add("streams", self.topologies.fault)
+        self.health.add("streams", self.topologies.fault, self.topologies.states)
         self._replaying = Replaying(
             settings,
             self._continuity,

@@ -57,6 +57,10 @@ class Topologies:
         """Which topologies keep this sidecar from being ready."""
         return await self.streams.fault()
 
+    def states(self) -> dict[str, str]:
+        """How each topology does, by name."""
+        return {one.name: one.state.value for one in self.streams.statuses()}
+
     async def start(self) -> None:
         await self.streams.start()
 
