@@ -78,7 +78,11 @@ def test_rows_of_the_query_come_to_the_backend_through_breaks_of_both_sides(
 
 def test_a_sidecar_whose_query_is_not_followed_is_not_ready(backend: Backend) -> None:
     with started(
-        NOWHERE, ksqldb_url=f"http://{NOWHERE}", ksqldb_query=PUSH, ksqldb_backend_url=backend.host_url, health_json=True
+        NOWHERE,
+        ksqldb_url=f"http://{NOWHERE}",
+        ksqldb_query=PUSH,
+        ksqldb_backend_url=backend.host_url,
+        health_json=True,
     ) as sidecar:
         fault = wait_until(lambda: health(sidecar)["checks"]["ksqldb"], "health has a word about the query")
         assert fault.startswith("the ksqlDB query is not followed: ")
