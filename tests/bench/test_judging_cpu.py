@@ -145,9 +145,11 @@ def _measure(workers: Workers, rule: str, process: psutil.Process) -> float:
         said = workers.progress(rule)
         return sum(each.position for each in said.partitions) if said else 0
 
-    began = wait_until(lambda: read() >= WARM * RECORDS and (read(), _cpu_s(process)), "a fifth is read", WITHIN_S)
-    ended = wait_until(lambda: read() >= RECORDS and (read(), _cpu_s(process)), "all is read", WITHIN_S)
-    assert began and ended
+    def after(records: float) -> tuple[int, float] | None:
+        return (read(), _cpu_s(process)) if read() >= records else None
+
+    began = wait_until(lambda: after(WARM * RECORDS), "a fifth is read", WITHIN_S)
+    ended = wait_until(lambda: after(RECORDS), "all is read", WITHIN_S)
     return 1e6 * (ended[1] - began[1]) / (ended[0] - began[0])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import textwrap
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,7 +117,7 @@ def committed_records(bootstrap: str, topic: str) -> list[Out]:
                 left.discard(message.partition() or 0)
                 continue
             key, value = message.key(), message.value()
-            headers: Iterable[tuple[str, Any]] = message.headers() or ()
+            headers: Any = message.headers() or ()
             found.append(Out(_text(key), _json(value), dict(headers)))
     finally:
         consumer.close()
