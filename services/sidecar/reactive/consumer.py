@@ -139,12 +139,16 @@ class PollingConsumer:
         """Goes on, but for partitions whose share is full."""
         await self._call(self._wake)
 
-    async def seek(self, seeks: list[Seek]) -> list[Position]:
-        """These partitions go on there, which is committed, too. `Listener.assigned` hears of them as of new ones.
+    async def positions(self, seeks: list[Seek]) -> list[Position]:
+        """Places as offsets; nothing has changed. Fault when Kafka does not say."""
+        return await self._call(lambda membership: positions_of(seeks, membership.client), ASK_SECONDS)
 
-        The loop has forgotten them before. Fault when one of them cannot be sought.
+    async def seek(self, positions: list[Position]) -> None:
+        """Partitions go on there, which is committed, too. `Listener.assigned` hears of them as of new ones.
+
+        The loop has forgotten them before. Fault when one of them cannot be sought; then nobody knows where they are.
         """
-        return await self._call(lambda membership: self._sought(membership, seeks), ASK_SECONDS)
+        await self._call(lambda membership: self._sought(membership, positions), ASK_SECONDS)
 
     async def status(self) -> tuple[tuple[PartitionStatus, ...], str]:
         """Where it is in each partition, and what hinders it."""
@@ -305,26 +309,23 @@ class PollingConsumer:
         membership.wake()
         self._pause(membership, self._room.resting)
 
-    def _sought(self, membership: Membership, seeks: list[Seek]) -> list[Position]:
-        positions = positions_of(seeks, membership.client)
+    def _sought(self, membership: Membership, positions: list[Position]) -> None:
         moved = {one.partition for one in positions}
         rested = membership.rests
         membership.wake()  # a partition that rests would go on where it was
         if membership.has_fresh(moved):
             membership.begin(positions, self._fetched)
+            self._begin_at(positions)
         else:
             for position in positions:
                 self._seek(membership, position)
-        self._begin(moved)
-        self._fetched.update((one.partition, one.offset) for one in positions)
-        self.progress.given.update((one.partition, one.offset) for one in positions)
+                self._begin_at([position])  # before the next one, for which more may have to be fetched
         if rested:
             membership.rest()
         else:
             self._resume(membership, list(moved))
             self._pause(membership, self._room.resting)
         membership.commit(_positions({one.partition: one.offset for one in positions}), wait=True)
-        return positions
 
     def _seek(self, membership: Membership, position: Position) -> None:
         until = time.monotonic() + SEEK_SECONDS
@@ -335,6 +336,11 @@ class PollingConsumer:
                     f"Partition {position.partition} cannot be sought yet; seek again later",
                 )
             self._fetch(membership)
+
+    def _begin_at(self, positions: list[Position]) -> None:
+        self._begin({one.partition for one in positions})
+        self._fetched.update((one.partition, one.offset) for one in positions)
+        self.progress.given.update((one.partition, one.offset) for one in positions)
 
     def _begin(self, partitions: set[Partition]) -> None:
         """They come, or begin elsewhere."""

@@ -7,8 +7,9 @@ again, to whoever has the partition then.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -114,9 +115,9 @@ class Flow:
             await _cancelled(late)
         return _offsets(held.lanes for held in leaving)
 
-    async def drop(self, partitions: Collection[Partition]) -> None:
-        """These are gone; what is on its way is cancelled."""
-        await _cancelled([task for held in self._forget(partitions) for task in held.tasks])
+    def drop(self, partitions: Collection[Partition]) -> Coroutine[Any, Any, None]:
+        """These are gone at once; what is on its way is cancelled by what is returned."""
+        return _cancelled([task for held in self._forget(partitions) for task in held.tasks])
 
     def _forget(self, partitions: Collection[Partition]) -> list[_Held]:
         leaving = [self._held.pop(one) for one in partitions if one in self._held]

@@ -159,9 +159,9 @@ class ReactiveConsumer:
         """Takes nothing more until it is resumed, and stays in its group; what is on its way ends."""
         async with self._turn:
             if self.standing is Standing.GIVING:
+                await self._stand(Standing.PAUSED)  # first: if the client is too busy to rest, it can be resumed
                 if self._session is not None:
                     await self._session.rest()
-                await self._stand(Standing.PAUSED)
 
     async def resume(self) -> None:
         """Goes on, after a pause or a drain."""
@@ -209,13 +209,18 @@ class ReactiveConsumer:
         """Reads or delivers otherwise from now on; batches on their way end as they began."""
         async with self._turn:
             self._refuse(change)
-            read = self.interest
+            before, read = self._change, self.interest
             self._way.configure(change.applied_to(self.delivery))
-            self._change = self._change.followed_by(change)
+            self._change = before.followed_by(change)
             if self._session is not None:
-                self._session.configure(self.delivery)
                 if self.interest != read and self.standing is not Standing.DRAINED:
-                    await self._session.follow(self.interest)
+                    try:
+                        await self._session.follow(self.interest)
+                    except Fault:
+                        self._change = before
+                        self._way.configure(self.delivery)
+                        raise
+                self._session.configure(self.delivery)
             await self._written()
 
     async def status(self) -> InstanceStatus:

@@ -5,8 +5,9 @@ commits that follow from it. When it ends, nothing of it is left: what was not c
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -120,7 +121,8 @@ class Session:
 
     async def follow(self, interest: Interest) -> None:
         """Reads this from now on, and nothing else."""
-        await self._consumer.follow(interest)
+        with self._to_its_end("a change of what is read"):
+            await self._consumer.follow(interest)
 
     async def quiet(self, patience: float) -> bool:
         """Begins no batch, and waits until none is on its way; whether that came true in time."""
@@ -137,7 +139,8 @@ class Session:
                 is_committed = False
                 log.warning("offsets are not committed", reason=refused.description)
         await self._abandon(self._flow.partitions)
-        await self._consumer.follow(Interest())
+        with self._to_its_end("a drain"):
+            await self._consumer.follow(Interest())
         return is_committed
 
     async def has_partitions(self, patience: float) -> None:
@@ -164,8 +167,11 @@ class Session:
                 f"{self._options.id.group}.{self._options.id.instance} has no partition to seek in ({named}; it has: "
                 f"{', '.join(map(str, sorted(mine))) or 'none'})",
             )
+        positions = await self._consumer.positions([Seek(one, target.to) for one in sorted(chosen)])
         await self._abandon(chosen)
-        return await self._consumer.seek([Seek(one, target.to) for one in sorted(chosen)])
+        with self._to_its_end("a seek"):
+            await self._consumer.seek(positions)
+        return positions
 
     # what the client's thread tells
 
@@ -181,7 +187,9 @@ class Session:
         return {} if self._options.exactly_once else offsets
 
     def lost(self, partitions: set[Partition]) -> None:
-        self._later(self._abandon(partitions))
+        ended = self._flow.drop(partitions)  # at once: the next news may be that they are here again
+        self._forget(partitions)
+        self._later(ended)
 
     def commit_ended(self, commits: list[Commit]) -> None:
         self._commits.ended(commits)
@@ -204,6 +212,17 @@ class Session:
 
     def _send(self, offsets: Mapping[Partition, int]) -> None:
         self._consumer.commit(offsets)
+
+    @contextlib.contextmanager
+    def _to_its_end(self, what: str) -> Iterator[None]:
+        """What ends half-way leaves partitions of which nobody knows where they are: all begin anew as committed."""
+        is_done = False
+        try:
+            yield
+            is_done = True
+        finally:
+            if not is_done:
+                self.broke(f"{what} ended half-way")
 
     async def _abandon(self, partitions: Collection[Partition]) -> None:
         await self._flow.drop(partitions)

@@ -128,3 +128,16 @@ async def test_lanes_change_while_it_runs_and_nothing_is_lost() -> None:
     while world.told.get(SLOW) != 20:
         await turn()
     assert len(world.begun) > 2
+
+
+async def test_a_partition_that_is_lost_and_comes_again_at_once_is_here() -> None:
+    world = World()
+    world.flow.arrived([record(SLOW, 0)])
+    await turn()
+    ended = world.flow.drop([SLOW])
+    world.flow.assigned([SLOW])
+    await ended
+    world.flow.arrived([record(SLOW, 0)])
+    await turn()
+    assert world.begun == [(SLOW, [0]), (SLOW, [0])]
+    await world.flow.drop([SLOW])

@@ -1,0 +1,94 @@
+"""What a reactive consumer makes of orders that fail half-way: it goes on, and leaves out nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from services.sidecar.consuming.records import Edge, SeekTarget
+from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.reactive.options import Change
+from tests.fixtures.backend import Backend
+from tests.integration.sidecar.reactive_world import consumer, partitions_of, reading, wait_for_commit, write
+from tests.integration.sidecar.world import Kafka, SidecarWorld
+
+ORDERED_S = 30
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    with Backend().running() as running:
+        yield running
+
+
+def done(world: SidecarWorld, order: Coroutine[Any, Any, object]) -> None:
+    session = consumer(world).session
+    assert session is not None
+    asyncio.run_coroutine_threadsafe(order, session.broken.get_loop()).result(ORDERED_S)
+
+
+def test_a_pattern_that_kafkas_client_does_not_take_changes_nothing(
+    kafka: Kafka, backend: Backend, orders: str, group: str
+) -> None:
+    with reading(kafka, backend, orders, group) as world:
+        with pytest.raises(Fault, match="pattern"):
+            done(world, consumer(world).configure(Change(pattern="(?P<a>ord)ers.*")))
+        assert consumer(world).interest.topics == (orders,)
+        write(kafka, orders, 3)
+        backend.wait_for_records(3)
+
+
+def test_a_seek_that_kafka_cannot_answer_changes_nothing(
+    kafka: Kafka, backend: Backend, orders: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*args: object) -> object:
+        raise Fault(FaultKind.UNEXPECTED_CONSUMER_READ_EXCEPTION, "Kafka does not say where to seek")
+
+    with reading(kafka, backend, orders, group) as world:
+        write(kafka, orders, 3)
+        backend.wait_for_records(3)
+        with monkeypatch.context() as patched:
+            patched.setattr("services.sidecar.reactive.consumer.positions_of", silent)
+            with pytest.raises(Fault, match="where to seek"):
+                done(world, consumer(world).seek(SeekTarget(Edge.FIRST)))
+        write(kafka, orders, 3, first=3)
+        backend.wait_for_records(6)
+        assert partitions_of(world)
+
+
+def test_a_seek_that_ends_half_way_leaves_out_nothing(
+    kafka: Kafka, backend: Backend, orders: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*args: object) -> object:
+        raise Fault(FaultKind.ILLEGAL_CONSUMER_STATE, "cannot be sought yet")
+
+    with reading(kafka, backend, orders, group) as world:
+        write(kafka, orders, 3)
+        wait_for_commit(kafka, group, orders, 0, 3)
+        with monkeypatch.context() as patched:
+            patched.setattr("services.sidecar.consuming.membership.Membership.seek", refused)
+            patched.setattr("services.sidecar.consuming.membership.Membership.begin", refused)
+            with pytest.raises(Fault, match="sought"):
+                done(world, consumer(world).seek(SeekTarget(Edge.FIRST)))
+        write(kafka, orders, 3, first=3)
+        wait_for_commit(kafka, group, orders, 0, 6)
+    assert [record["offset"] for record in backend.records] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_pause_for_which_the_client_is_too_busy_can_be_resumed(
+    kafka: Kafka, backend: Backend, orders: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(*args: object) -> None:
+        raise Fault(FaultKind.CONSUMER_INSTANCE_BUSY, "the reactive consumer did not do it in time")
+
+    with reading(kafka, backend, orders, group) as world:
+        with monkeypatch.context() as patched:
+            patched.setattr("services.sidecar.reactive.consumer.PollingConsumer.rest", busy)
+            with pytest.raises(Fault, match="in time"):
+                done(world, consumer(world).pause())
+        done(world, consumer(world).resume())
+        write(kafka, orders, 3)
+        backend.wait_for_records(3)
