@@ -16,7 +16,7 @@ import structlog
 from services.sidecar import metrics
 from services.sidecar.consuming.records import Partition
 from services.sidecar.delivering.records import RawRecord
-from services.sidecar.reactive.lanes import BatchLimits, Lane, PartitionLanes, held_by
+from services.sidecar.reactive.lanes import BatchLimits, Lane, PartitionLanes
 
 log = structlog.get_logger(__name__)
 
@@ -164,9 +164,9 @@ class Flow:
             metrics.reactive_open_batches.dec()
         records = taken[:count]
         lane.give_back(taken[count:])
-        lanes.settle(records)
+        freed = lanes.settle(records)
         if (held := self._held.get(lanes.partition)) is not None and held.lanes is lanes:
-            self._freed(lanes.partition, *held_by(records))
+            self._freed(lanes.partition, *freed)
             self._settled(lanes.partition, lanes.next_offset, len(records))
 
     async def _linger(self, lane: Lane) -> None:

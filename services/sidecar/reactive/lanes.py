@@ -3,7 +3,8 @@
 1. A partition has one lane, or several over which its keys are spread; records of one key are always in the same one.
 2. A lane is in the order of the partition, and gives one batch at a time: the next one comes when that one is settled.
    So whatever becomes of a batch, order is kept in its lane, and other lanes do not wait for it.
-3. Lanes settle in any order. What the group may be told is the offset before which nothing is open.
+3. Lanes settle in any order. What the group may be told is the offset before which nothing is open. What is settled
+   behind an open record counts as held, though its bytes are gone: it comes again after a kill, so it needs a bound.
 4. The number of lanes changes only while no batch is out: until then none begins.
 """
 
@@ -89,7 +90,8 @@ class PartitionLanes:
         self.partition = partition
         self.lanes = [Lane() for _ in range(lanes)]
         self._wanted = lanes
-        self._open: deque[int] = deque()
+        self._open: deque[tuple[int, int]] = deque()
+        """Offset and size of the first record that is not settled, and of all that came after it."""
         self._done: set[int] = set()
         self.next_offset: int | None = None
         """Nothing before it is open; None before anything was settled."""
@@ -106,18 +108,21 @@ class PartitionLanes:
 
     def add(self, record: RawRecord, now: float) -> Lane:
         """The lane that it waits in now."""
-        self._open.append(record.offset)
+        self._open.append((record.offset, size_of(record)))
         lane = self._lane_of(record)
         lane.add(record, now)
         return lane
 
-    def settle(self, records: Sequence[RawRecord]) -> None:
-        """What became of these is in Kafka."""
+    def settle(self, records: Sequence[RawRecord]) -> tuple[int, int]:
+        """What became of these is in Kafka. How many records, and bytes, are held no more."""
         self._done.update(record.offset for record in records)
-        while self._open and self._open[0] in self._done:
-            offset = self._open.popleft()
+        count = freed = 0
+        while self._open and self._open[0][0] in self._done:
+            offset, size = self._open.popleft()
             self._done.discard(offset)
             self.next_offset = offset + 1
+            count, freed = count + 1, freed + size
+        return count, freed
 
     def drop_waiting(self) -> list[RawRecord]:
         """What waits goes out no more; it is not settled either."""

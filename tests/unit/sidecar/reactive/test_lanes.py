@@ -73,6 +73,17 @@ def test_the_group_is_told_what_is_settled_without_a_gap() -> None:
     assert told == [None, 4, 6]
 
 
+def test_what_is_settled_ahead_of_an_open_record_is_held_until_that_one_is_settled() -> None:
+    """So a lane that stands still bounds how far the others get, and with it what comes again after a kill."""
+    lanes = PartitionLanes(APPLES, 4)
+    records = [record(offset, b"key-%d" % offset) for offset in range(6)]
+    for one in records:
+        lanes.add(one, 0.0)
+    assert lanes.settle(records[2:4]) == (0, 0)
+    assert lanes.settle(records[0:2]) == held_by(records[:4])
+    assert lanes.settle(records[4:]) == held_by(records[4:])
+
+
 def test_offsets_that_a_partition_does_not_have_are_no_gap() -> None:
     lanes = PartitionLanes(APPLES)
     few = [record(offset) for offset in (3, 8, 20)]  # compacted, or markers of transactions
