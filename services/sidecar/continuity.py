@@ -33,6 +33,8 @@ from services.sidecar.state_file import StateFile
 INSTANCES = "instances.json"
 OUTCOMES = "orders.json"
 CONTROL_STOP_SECONDS = 2.0
+GIVE_WAY_SECONDS = 5.0
+"""How long batches of a reactive consumer may take to end when a younger process has its place."""
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +62,7 @@ class Continuity:
         self.instances = instances(self._file)
         self._outcomes = Outcomes(outcomes)
         self.orders = Orders(self.instances, checks, information)
+        self._self_acting: list[ReactiveConsumer] = []
         self._connection: Connection | None = None
         self._link: ControlLink | None = None
         self._follower: OrderFollower | None = None
@@ -72,6 +75,7 @@ class Continuity:
 
     def take_in(self, consumer: ReactiveConsumer) -> None:
         """Operators see it and tell it what to do, as long as this process runs; `restore` comes first."""
+        self._self_acting.append(consumer)
         self.orders.take_in(consumer)
         if self._link is not None:
             self._link.take_in(consumer)
@@ -152,10 +156,15 @@ class Continuity:
         incarnation = Incarnation.beginning() if self._claim is None else self._claim.incarnation
         self._connection = Connection(settings.control_address, settings.name, incarnation)
         self._link = ControlLink(
-            self._connection, self.instances, listen=settings.listen, superseded=self.instances.give_up
+            self._connection, self.instances, listen=settings.listen, superseded=self._give_way
         )
-        self._follower = OrderFollower(self._connection, self.orders, self._outcomes, self.instances.give_up)
+        self._follower = OrderFollower(self._connection, self.orders, self._outcomes, self._give_way)
         self.instances.on_change = self._link.changed
 
+    async def _give_way(self, reason: str) -> None:
+        """A younger process holds from now on what this one held."""
+        await self.instances.give_up(reason)
+        await asyncio.gather(*(consumer.close(GIVE_WAY_SECONDS) for consumer in self._self_acting))
+
     async def _claim_lost(self) -> None:
-        await self.instances.give_up("a younger process of this sidecar's name runs on the same state folder")
+        await self._give_way("a younger process of this sidecar's name runs on the same state folder")

@@ -165,8 +165,8 @@ class Sidecar:
         self._serializer.close()
 
     def background_failures(self) -> list[asyncio.Task[None]]:
-        """Tasks that have ended though they never should."""
-        return [task for task in (*self._background, *self._serving) if task.done()]
+        """Tasks that have ended though they never should; not those that gave way to a younger process."""
+        return [task for task in (*self._background, *self._serving) if task.done() and not task.cancelled()]
 
     def _information(self) -> dict[str, Any]:
         return information(self._settings, fingerprint=self._entrance.fingerprint)

@@ -13,11 +13,13 @@ import structlog
 
 from mesh.rpc import events
 from services.sidecar import metrics
+from services.sidecar.consuming.records import Partition
 from services.sidecar.control import link
 from services.sidecar.state_file import StateFile
+from tests.fixtures.backend import Backend
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.held_control import HeldControl
-from tests.integration.sidecar.world import NOWHERE, Instance, Kafka, SidecarWorld, started, value_of
+from tests.integration.sidecar.world import NOWHERE, Instance, Json, Kafka, SidecarWorld, started, value_of
 
 QUICK = {"session_timeout_ms": 6_000, "restore_timeout_ms": 300}
 
@@ -212,6 +214,33 @@ def test_a_second_process_on_the_same_folder_takes_over(kafka: Kafka, orders: st
             assert again(instance, younger).commit().status_code == 200
     with sidecar_on(tmp_path, kafka.bootstrap) as third:  # what the elder did at its end harmed nothing
         assert subscriptions(instance, third).json() == {"topics": [orders]}
+
+
+def test_the_reactive_consumer_of_an_elder_process_ends_too(
+    kafka: Kafka, orders: str, group: str, tmp_path: Path
+) -> None:
+    """It would share the partitions with the younger one, and hear of no order."""
+    with Backend().running() as backend:
+        settings: Json = {
+            "reactive_topics": (orders,), "reactive_group": group, "backend_url": backend.host_url, "health_json": True,
+        }  # fmt: skip
+        with (
+            sidecar_on(tmp_path, kafka.bootstrap, **settings) as elder,
+            sidecar_on(tmp_path, kafka.bootstrap, **settings) as younger,
+        ):
+            wait_until(lambda: len(partitions_of(younger)) == 2, "the younger has all partitions")
+            assert elder.sidecar.reactive.consumer is not None
+            assert elder.sidecar.reactive.consumer.session is None
+            assert elder.http.get("/health/liveness").status_code == 200
+            assert not elder.sidecar.background_failures()
+            kafka.write(orders, {"value": b"1"})
+            backend.wait_for_records(1)
+
+
+def partitions_of(world: SidecarWorld) -> set[Partition]:
+    """What its reactive consumer reads."""
+    consumer = world.sidecar.reactive.consumer
+    return set() if consumer is None or consumer.session is None else consumer.session.partitions
 
 
 def test_a_younger_process_elsewhere_is_given_way_to_when_control_hears_it(
