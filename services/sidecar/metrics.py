@@ -77,6 +77,9 @@ consumed_bytes = Counter("kafka_mesh_sidecar_consumed_bytes_total", "Keys and va
 instances = Gauge("kafka_mesh_sidecar_instances", "Consumer instances held.")
 instance_ends = Counter("kafka_mesh_sidecar_instance_ends_total", "Consumer instances closed, by cause.", ["cause"])
 instance_queue = Gauge("kafka_mesh_sidecar_instance_queue_calls", "Calls that wait for their consumer instance.")
+untold_headers = Counter(
+    "kafka_mesh_sidecar_untold_headers_total", "Records whose headers Kafka's client could not tell."
+)
 rebalances = Counter("kafka_mesh_sidecar_rebalances_total", "Partitions given to or taken from an instance.", ["kind"])
 commit_failures = Counter("kafka_mesh_sidecar_commit_failures_total", "Commits that Kafka refused.")
 client_errors = Counter("kafka_mesh_sidecar_client_errors_total", "Errors that Kafka clients reported.", ["client"])

@@ -12,13 +12,13 @@ wrapped, so that a reader gets events only:
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import cast
 
 import orjson
 from confluent_kafka import Message
 
 from services.sidecar import json_text
 from services.sidecar.consuming.decoding import decoded
+from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.consuming.records import Consumed, InstanceOptions
 from services.sidecar.faults import Fault
 from services.sidecar.formats import Format, cloud_event
@@ -39,7 +39,7 @@ def events_in(
     """The records, with events as their values and without keys. As `decoded`, up to the first that does not fit."""
     records: list[Consumed] = []
     for message in messages:
-        key, value, headers = message.key(), message.value(), cast(KafkaHeaders, message.headers() or [])
+        key, value, headers = message.key(), message.value(), headers_of(message)
         event = event_in(headers, value)
         try:
             format_ = Format.BINARY if event is not None else shown_as

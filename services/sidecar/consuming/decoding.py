@@ -1,9 +1,8 @@
 """Messages of Kafka as records of the backend: keys and values in the instance's formats."""
 
-from typing import Any
-
 from confluent_kafka import Message
 
+from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.consuming.records import Consumed, InstanceOptions
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.formats import Format, FormatError
@@ -20,7 +19,7 @@ def decoded(
     records: list[Consumed] = []
     for message in messages:
         key, value = message.key(), message.value()
-        headers: Any = message.headers()
+        headers = headers_of(message)
         try:
             part = "key"
             shown_key = None if key is None else reader.decode(key_format, "key", key, headers)
@@ -42,7 +41,7 @@ def decoded(
                 message.timestamp()[1],
                 shown_key,
                 shown_value,
-                headers or [],
+                headers,
                 len(key or b"") + len(value or b""),
             )
         )

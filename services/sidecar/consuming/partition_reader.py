@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from services.sidecar.client_complaints import Complaints
+from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.consuming.records import Commit, Partition, Position, Seek
 from services.sidecar.consuming.seeking import positions_of
 from services.sidecar.delivering.records import RawRecord
@@ -166,7 +167,6 @@ class PartitionReader:
 
 def raw_record(message: Message) -> RawRecord:
     """A message of the client as it is in Kafka."""
-    headers: Any = message.headers()
     return RawRecord(
         message.topic() or "",
         message.partition() or 0,
@@ -174,7 +174,7 @@ def raw_record(message: Message) -> RawRecord:
         message.timestamp()[1],
         message.key(),
         message.value(),
-        headers or [],
+        headers_of(message),
     )
 
 

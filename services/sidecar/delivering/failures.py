@@ -65,7 +65,7 @@ def retry_after(text: str, now: float) -> float | None:
         return float(text[:9])
     try:
         then = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter: a zone that is no zone
         return None
     if then.tzinfo is None:
         then = then.replace(tzinfo=UTC)

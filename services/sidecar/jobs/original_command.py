@@ -12,6 +12,7 @@ MEMBERS = (
     "topicName", "dlqIndicator", "partition", "startOffset", "endOffset", "consumerGroup", "timeout", "streamingApp",
     "destinationTopic", "lastRetry",
 )  # fmt: skip
+_LARGEST_PARTITION, _LARGEST_OFFSET = 2**31 - 1, 2**63 - 2
 SCHEMA = json_text.dumps(
     {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -80,4 +81,6 @@ def _number(command: Mapping[str, Any], name: str) -> int:
     value = command.get(name) or 0  # Java's
     if isinstance(value, bool) or not isinstance(value, int):
         raise RefusedError(f"{name} is no whole number")
+    if abs(value) > (_LARGEST_PARTITION if name == "partition" else _LARGEST_OFFSET):
+        raise RefusedError(f"{name} is larger than Kafka's can be")
     return value

@@ -13,6 +13,7 @@ import orjson
 from confluent_kafka import Message
 
 from services.sidecar import json_text
+from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats import FormatError
@@ -57,7 +58,6 @@ class UnreadableError(Exception):
 
 
 def raw_record(message: Message) -> RawRecord:
-    headers: Any = message.headers() or []
     return RawRecord(
         message.topic() or "",
         message.partition() or 0,
@@ -65,7 +65,7 @@ def raw_record(message: Message) -> RawRecord:
         message.timestamp()[1],
         message.key(),
         message.value(),
-        headers,
+        headers_of(message),
     )
 
 

@@ -12,6 +12,7 @@ from services.sidecar.consuming.records import Edge, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.options import Change
 from tests.fixtures.backend import Backend
+from tests.fixtures.foreign_records import write_with_header_name
 from tests.integration.sidecar.reactive_world import consumer, partitions_of, reading, wait_for_commit, write
 from tests.integration.sidecar.world import Kafka, SidecarWorld
 
@@ -92,3 +93,13 @@ def test_a_pause_for_which_the_client_is_too_busy_can_be_resumed(
         done(world, consumer(world).resume())
         write(kafka, orders, 3)
         backend.wait_for_records(3)
+
+
+def test_a_record_with_a_header_that_nobody_can_name_stops_nothing(
+    kafka: Kafka, backend: Backend, orders: str, group: str
+) -> None:
+    with reading(kafka, backend, orders, group):
+        write_with_header_name(kafka.bootstrap, orders, b"n\xffme")
+        write(kafka, orders, 1, first=1)
+        wait_for_commit(kafka, group, orders, 0, 2)
+    assert [record["value"] for record in backend.records] == ["1", "1"]

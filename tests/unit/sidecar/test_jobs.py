@@ -160,6 +160,13 @@ def test_the_originals_command_is_one_range() -> None:
     assert found.topic_of(job_spec(value, EXTENSION).ranges[0], EXTENSION) == "orders.dlq"
 
 
+@pytest.mark.parametrize(("name", "number"), [("partition", 2**31), ("endOffset", 2**63), ("startOffset", -(2**70))])
+def test_a_command_with_a_number_that_kafka_does_not_have_is_refused(name: str, number: int) -> None:
+    command = {"topicName": "orders", "partition": 0, "startOffset": 0, "endOffset": 5, "consumerGroup": "g"}
+    with pytest.raises(RefusedError):
+        job_spec(command | {name: number}, EXTENSION)
+
+
 # how many
 
 

@@ -105,6 +105,7 @@ NOON = 1_445_428_800.0
         ("-1", None),
         ("1.5", None),
         ("٣", None),
+        ("Wed, 21 Oct 2015 12:00:00 +99999999999999999", None),
     ],
 )
 def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
