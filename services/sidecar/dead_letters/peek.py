@@ -10,6 +10,7 @@ from services.sidecar.consuming.records import Position
 from services.sidecar.dead_letters.record import Origin
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.records import Deliverable, RawRecord, Verdict
+from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
 MAX_PEEKS = 2
@@ -64,12 +65,21 @@ class Peek:
     async def records(
         self, topic: str, partition: int | None, offset: int | None, max_records: int
     ) -> list[PeekedRecord]:
-        """From an offset on, or from the first there is. Fault when there is no such topic."""
+        """From an offset on, or from the first there is. Fault when there is no such topic or partition."""
 
         def read(reader: PartitionReader) -> list[RawRecord]:
-            there = [one for one in reader.partitions(topic) if partition in (None, one.partition)]
-            bounds = {one: reader.bounds(one) for one in there}
-            starts = [Position(one, max(first, offset or 0)) for one, (first, end) in bounds.items() if first < end]
+            there = reader.partitions(topic)
+            wanted = [one for one in there if partition in (None, one.partition)]
+            if not wanted:
+                raise Fault(
+                    FaultKind.TOPIC_NOT_FOUND, f"There is no partition {topic}-{partition} (the topic has {len(there)})"
+                )
+            starts = []
+            for one in wanted:
+                first, end = reader.bounds(one)
+                start = max(first, offset or 0)
+                if start < end:  # behind the end Kafka would have it begin at the first
+                    starts.append(Position(one, start))
             return _read(reader, starts, max_records)
 
         records = await self._with_reader(read)

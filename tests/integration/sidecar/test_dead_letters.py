@@ -248,8 +248,10 @@ def test_operators_look_at_dead_letters_and_nothing_moves(world: SidecarWorld, k
     }  # fmt: skip
     one = world.http.get("/adm/kafka/deadletters", params={**query, "limit": 1}).json()
     assert [found["offset"] for found in one] == [end]
-    missing = world.http.get("/adm/kafka/deadletters", params={"topic": f"{orders}-missing"})
-    assert (missing.status_code, missing.json()["code"]) == (404, "ERR12960")
+    assert world.http.get("/adm/kafka/deadletters", params={"topic": orders, "offset": end + 9}).json() == []
+    for nowhere in ({"topic": f"{orders}-missing"}, {"topic": orders, "partition": 9}):
+        missing = world.http.get("/adm/kafka/deadletters", params=nowhere)
+        assert (missing.status_code, missing.json()["code"]) == (404, "ERR12960")
 
 
 def test_while_the_registry_is_away_nothing_is_skipped(kafka: Kafka, orders: str, group: str) -> None:
