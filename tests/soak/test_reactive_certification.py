@@ -1,7 +1,8 @@
 """Records that sidecars push to two groups' backends, in the manner of Dapr's certification: errors, outages, kills.
 
-In Dapr's words: consumers are compared with what was sent, in order for each key, through periodic errors of the
-application, brokers that stop one after the other, a second group, members that come and go, and kills.
+As there, what consumers had is compared with what was sent, in order for each key, through periodic errors of the
+application, brokers that stop one after the other, a second group (one that keeps the order of keys alone, with several
+batches of a partition on their way), members that come and go, and kills.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ PARTITIONS = 6
 KEYS = 50
 AHEAD = 300
 RECORDS = 5_000
+HELD = 200
+"""By the group that keeps the order of keys alone: what is done behind a record that is not comes again."""
 
 
 @pytest.mark.timeout(900)
@@ -29,7 +32,8 @@ def test_records_come_in_order_and_repeats_are_explained_whatever_goes_away_and_
     bootstrap = three_brokers.bootstrap
     make_topic(bootstrap, topic, PARTITIONS, 3)
     one = PushGroup(group, bootstrap, topic, PARTITIONS, tmp_path)
-    other = PushGroup(f"{group}-other", bootstrap, topic, PARTITIONS, tmp_path)
+    by_key = {"reactive_order_by_key": "true", "reactive_max_held_records": str(HELD)}
+    other = PushGroup(f"{group}-other", bootstrap, topic, PARTITIONS, tmp_path, in_flight=HELD, **by_key)
 
     def had_by_both() -> int:
         return min(len(each.backend.processed) for each in (one, other))
@@ -43,8 +47,10 @@ def test_records_come_in_order_and_repeats_are_explained_whatever_goes_away_and_
         one.goes_on()
         one.is_killed("a")
         one.goes_on()
+        other.joins("b")
         other.is_killed("a")
         one.leaves("b")
+        other.leaves("b")
         one.goes_on()
         one.is_killed("a")
         written = load.finish(RECORDS)
