@@ -79,7 +79,7 @@ class Source(Operator):
 
     def process(self, record: StreamRecord, flow: Flow) -> None:
         if self._time is not None:
-            record = record._replace(timestamp=self._time(record.value))
+            record = record._replace(timestamp=_event_time(self._time(record.value)))
         flow.forward(self, record)
 
 
@@ -237,3 +237,11 @@ class Sink(Operator):
 
     def process(self, record: StreamRecord, flow: Flow) -> None:
         flow.write(self.target, record)
+
+
+def _event_time(given: object) -> int:
+    """Of a record whose topic has `time=`. Anything else would fail only when it is written, with its whole round."""
+    if not isinstance(given, int) or given < 0:
+        kind = "a negative number" if isinstance(given, int) else type(given).__name__
+        raise ValueError(f"`time` gives {kind} for a record; it has to give milliseconds since 1970 as an int")
+    return given

@@ -12,6 +12,8 @@ from services.sidecar.streams.task import Encode
 _Encoders = tuple[Callable[[object], bytes], Callable[[object], bytes]]
 RECORD_OVERHEAD = 512
 """Room for headers and framing within the largest record."""
+EARLIEST_TIME = 1
+"""Milliseconds; the client takes 0 for now, and a window of 1970 would go on as one of today."""
 
 
 async def encoding(targets: Iterable[Target], serializer: Serializer, *, max_record_bytes: int) -> Encode:
@@ -34,6 +36,6 @@ async def encoding(targets: Iterable[Target], serializer: Serializer, *, max_rec
         value = None if record.value is None else encode_value(record.value)
         if len(key or b"") + len(value or b"") > max_record_bytes - RECORD_OVERHEAD:
             raise ValueError(f"a record for {target.topic} is larger than max_record_bytes {max_record_bytes}")
-        return Outgoing(key, value, None, record.timestamp, list(record.headers))
+        return Outgoing(key, value, None, max(record.timestamp, EARLIEST_TIME), list(record.headers))
 
     return encode

@@ -141,6 +141,14 @@ def test_event_time_may_stand_in_the_value() -> None:
     assert trial.read("out")[0][1]["start"] == 30
 
 
+@pytest.mark.parametrize(("at", "kind"), [("today", "str"), (1.5, "float"), (None, "NoneType"), (-1, "a negative")])
+def test_event_time_that_is_none_is_the_records_failure(at: object, kind: str) -> None:
+    topology = Topology("t")
+    topology.stream("in", time=lambda value: value["at"]).to("out")
+    with pytest.raises(OperatorError, match=f"in raised ValueError for in-0 offset 1: `time` gives {kind}"):
+        Trial(topology).write("in", "k", {"at": at})
+
+
 def test_the_backend_may_replace_split_and_drop() -> None:
     topology = Topology("t")
     topology.stream("in").backend("/check").map_values(lambda value: value * 10).to("out")
