@@ -26,6 +26,7 @@ from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.records import RecordEndpoints
 from services.sidecar.audit_trail import audit_text, audit_trail
 from services.sidecar.auditing.active import ActiveAudit
+from services.sidecar.auditing.settings import AuditTarget
 from services.sidecar.consuming.group_consumer import ReadLimits
 from services.sidecar.consuming.instance import InstanceLimits
 from services.sidecar.consuming.instances import Instances
@@ -85,13 +86,8 @@ class Sidecar:
         )
         self._instances = self._continuity.instances
         self._ksqldb = KsqldbQueries(settings)
-        for name, (check, details) in self._ksqldb.checks().items():
-            self.health.add(name, check, details)
-        self.health.add("instances", self._continuity.fault)
-        self.health.add("audit", self._audit.fault)
         self._backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
         self.topologies = Topologies(settings, RecordReader(schemas), self._serializer, self._audit, self._backend)
-        self.health.add("streams", self.topologies.fault, self.topologies.states)
         self._replaying = Replaying(
             settings,
             self._continuity,
@@ -110,8 +106,7 @@ class Sidecar:
             self._audit,
             self._backend,
         )
-        self.health.add("reactive", self.reactive.fault)
-        self.health.add_liveness("reactive", self.reactive.liveness_fault)
+        self._look_after_parts()
         modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
         self._administration = Administration(
             settings, self._instances, self._continuity.orders, modules, self._information, shut_down
@@ -119,6 +114,20 @@ class Sidecar:
         self._servers = self._made_servers()
         self._serving: list[asyncio.Task[None]] = []
         self._background: list[asyncio.Task[None]] = []
+
+    def _look_after_parts(self) -> None:
+        """Health rests on the parts that this sidecar has."""
+        settings = self._settings
+        self.health.add("instances", self._continuity.fault)
+        if settings.audit_target is not AuditTarget.OFF:
+            self.health.add("audit", self._audit.fault)
+        if settings.reads_by_itself:
+            self.health.add("reactive", self.reactive.fault)
+            self.health.add_liveness("reactive", self.reactive.liveness_fault)
+        if settings.streams:
+            self.health.add("streams", self.topologies.fault, self.topologies.states)
+        for name, (check, details) in self._ksqldb.checks().items():
+            self.health.add(name, check, details)
 
     async def start(self) -> None:
         """Serves; returns when connections are accepted. Instances that were here before are here again by then."""

@@ -45,5 +45,7 @@ class HealthEndpoints:
         if not self._as_json:
             return PlainTextResponse("OK" if healthy else "ERROR", status)
         checks = {check: fault or "OK" for check, fault in faults.items()}
-        word = "OK" if healthy else "ERROR"
-        return json_response({"status": word, "checks": checks, "details": self._health.details()}, status)
+        report: dict[str, object] = {"status": "OK" if healthy else "ERROR", "checks": checks}
+        if details := self._health.details():
+            report["details"] = details
+        return json_response(report, status)
