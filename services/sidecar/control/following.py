@@ -9,7 +9,6 @@
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 
 import grpc
@@ -20,6 +19,7 @@ from services.sidecar import metrics
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.outcomes import Outcomes
 from services.sidecar.orders import Orders
+from services.sidecar.pauses import pause
 
 MAX_OPEN = 200
 """Orders at a time; control gives a sidecar half as many."""
@@ -57,7 +57,7 @@ class OrderFollower:
                     await asyncio.Event().wait()
                 log.debug("orders cannot be followed", reason=error.details(), code=error.code().name)
             failures += 1
-            await asyncio.sleep(_pause(failures))
+            await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
     async def close(self) -> None:
         """Orders that are not done stay open: control gives them to whoever follows next."""
@@ -91,12 +91,6 @@ class OrderFollower:
                 await self._connection.report(order.name, outcome)
             except grpc.aio.AioRpcError as error:
                 log.debug("an outcome cannot be told", order=order.name, reason=error.details())
-                await asyncio.sleep(_pause(attempt))
+                await asyncio.sleep(pause(attempt, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
             else:
                 return
-
-
-def _pause(failures: int) -> float:
-    """Longer each time, and not the same for all sidecars of a control."""
-    longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
-    return longest * random.uniform(0.5, 1)

@@ -11,7 +11,6 @@ is not here is no more.
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
@@ -27,8 +26,10 @@ from services.sidecar.consuming.records import EndCause, InstanceId, InstanceSta
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
 from services.sidecar.control.self_acting import SelfActing, self_acting_message
+from services.sidecar.pauses import pause
 
 BEAT_SECONDS = 3.0
+FIRST_PAUSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 """How soon a start asks control again that did not answer."""
@@ -104,10 +105,7 @@ class ControlLink:
                 failures += 1
                 is_known = False
                 self._lost(error, failures)
-                pause = min(2 ** min(failures, 5), MAX_PAUSE_SECONDS)
-                await asyncio.sleep(
-                    pause * random.uniform(0.5, 1)
-                )  # all sidecars of a control must not come back at once
+                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
                 continue
             if not is_known:
                 log.info("control knows of this sidecar", instances=len(self._confirmed))

@@ -9,7 +9,6 @@
 
 import asyncio
 import contextlib
-import random
 import time
 import uuid
 
@@ -22,6 +21,7 @@ from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.job import Job, JobSpec, PartitionProgress, RefusedError
 from services.sidecar.jobs.jobs import Jobs
 from services.sidecar.jobs.messages import NAME_PREFIX, job_of, report, spec_message
+from services.sidecar.pauses import pause
 
 REPORT_SECONDS = 1.0
 HOLD_SECONDS = 8.0
@@ -100,8 +100,7 @@ class ReplayFollower:
                     await asyncio.Event().wait()
                 log.debug("replays cannot be followed", reason=error.details(), code=error.code().name)
             failures += 1
-            longest = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
-            await asyncio.sleep(longest * random.uniform(0.5, 1))
+            await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
     def _take(self, replay: replays.Replay) -> None:
         try:

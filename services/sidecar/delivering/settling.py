@@ -6,15 +6,14 @@ transaction with the group's offsets.
 """
 
 import asyncio
-import random
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 import structlog
 
 from services.sidecar import metrics
 from services.sidecar.dead_letters.record import dead_letter
 from services.sidecar.delivering.records import Outcome, Settlement, Verdict
+from services.sidecar.pauses import pause
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.records import Failed, Outgoing
 
@@ -26,20 +25,6 @@ log = structlog.get_logger(__name__)
 
 class NotSettledError(Exception):
     """What came of a batch could not be written, and none of it was: the batch has to be delivered again."""
-
-
-class Settler(Protocol):
-    """Makes settlements durable."""
-
-    @property
-    def problem(self) -> str:
-        """What hinders it; empty if nothing does."""
-
-    async def settle(self, settlement: Settlement, next_offset: int) -> None:
-        """Returns when its dead letters and replies are in Kafka; its partition goes on at `next_offset`.
-
-        NotSettledError when they will not be.
-        """
 
 
 class DeadLetters:
@@ -108,7 +93,7 @@ class PlainSettler:
                 records = [one for one, outcome in zip(records, outcomes, strict=True) if isinstance(outcome, Failed)]
                 failures += 1
                 self._tell(topic, len(records), refused[0].text, failures)
-                await asyncio.sleep(pause(failures))
+                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
         finally:
             self._refused.pop(topic, None)
 
@@ -122,9 +107,3 @@ class PlainSettler:
                 records=records,
                 reason=why,
             )
-
-
-def pause(failures: int) -> float:
-    """Seconds before the next attempt: longer each time."""
-    longest: float = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
-    return longest * random.uniform(0.5, 1)

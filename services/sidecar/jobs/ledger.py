@@ -24,6 +24,7 @@ from services.sidecar.consuming.records import Commit
 from services.sidecar.delivering.records import ReplyRecord
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.job import PartitionProgress, RefusedError
+from services.sidecar.pauses import pause
 from services.sidecar.producing.records import Delivery, DeliveryError, Failed, Outgoing
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
@@ -105,7 +106,7 @@ class Ledger:
     async def _in_transaction(self, writes: Collection[ReplyRecord], commits: list[Commit]) -> bool:
         """False when there can be no such transaction."""
         entries = _by_topic(writes)
-        pause = FIRST_PAUSE_SECONDS
+        failures = 0
         while (client := self._client) is not None:
             consumed = GroupOffsets(offsets_of(commits), self._reader.group_metadata())
             try:
@@ -128,8 +129,8 @@ class Ledger:
                 await self._take_over()
                 if await self._are_committed(commits):
                     return True
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            failures += 1
+            await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
         return False
 
     async def _one_after_the_other(self, writes: Collection[ReplyRecord], commits: list[Commit]) -> None:
@@ -161,7 +162,7 @@ async def write_all(send: Send, writes: Collection[ReplyRecord]) -> None:
     """Returns when Kafka has all of them; what it has is not written again. RefusedError when that can never be."""
     for entry in _by_topic(writes):
         records = entry.records
-        pause = FIRST_PAUSE_SECONDS
+        failures = 0
         while records:
             outcomes = await send(entry.topic, records)
             for outcome in outcomes:
@@ -169,8 +170,8 @@ async def write_all(send: Send, writes: Collection[ReplyRecord]) -> None:
                     _refuse_if_final(outcome, [entry.topic])
             records = [one for one, outcome in zip(records, outcomes, strict=True) if isinstance(outcome, Failed)]
             if records:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, MAX_PAUSE_SECONDS)
+                failures += 1
+                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
 
 def _by_topic(writes: Collection[ReplyRecord]) -> list[TopicRecords]:

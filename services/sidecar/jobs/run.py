@@ -31,6 +31,7 @@ from services.sidecar.jobs.job import Job, PartitionProgress, RefusedError, ToTo
 from services.sidecar.jobs.ledger import Ledger, Send
 from services.sidecar.jobs.pace import Pace
 from services.sidecar.jobs.planning import plan
+from services.sidecar.pauses import pause
 
 READ_SECONDS = 0.5
 """How long one read waits: so late it is seen that a job shall stop."""
@@ -88,7 +89,7 @@ class JobRun:
 
     async def carry_out(self) -> str:
         """Returns when all is done, with a sentence. RefusedError when that can never be."""
-        pause = FIRST_PAUSE_SECONDS
+        failures = 0
         while True:
             try:
                 await self._attempt()
@@ -99,8 +100,8 @@ class JobRun:
                 log.info("a job waits", job=self._job.id, reason=fault.description)
                 self._job.description = f"waits: {fault.description}"
                 self._changed()
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            failures += 1
+            await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
     async def _attempt(self) -> None:
         job, tools = self._job, self._tools

@@ -10,7 +10,6 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,8 +26,8 @@ from services.sidecar.ksqldb.client import (
 )
 from services.sidecar.ksqldb.frames import BrokenStreamError, ContinuationToken, Header, KsqldbError, Row
 from services.sidecar.ksqldb.rows import RowFormat, body_of
+from services.sidecar.pauses import pause
 
-MAX_EXPONENT = 20
 LONGEST_ASKED_PAUSE = 300.0
 """Seconds that a backend may ask to be left in peace."""
 
@@ -58,6 +57,10 @@ class FollowLimits:
     longest_pause: float = 30.0
     heartbeat: float = 15.0
     max_retries: int = 3
+
+    def pause(self, failures: int) -> float:
+        """Before the next attempt, after so many that failed in a row."""
+        return pause(failures, self.first_pause, self.longest_pause)
 
 
 class NotTaken(Exception):  # noqa: N818  # what the backend says, not an error of ours
@@ -120,7 +123,7 @@ class RowFollower:
                 problem = str(error) or type(error).__name__
             failures = 1 if self.following.rows > rows_before else failures + 1
             self._retry(problem, failures)
-            await asyncio.sleep(_pause(self._limits, failures))
+            await asyncio.sleep(self._limits.pause(failures))
 
     async def fault(self) -> str | None:
         """Why rows do not come, for readiness; None while they do."""
@@ -204,7 +207,7 @@ class RowFollower:
                     self._skip(rows, str(problem))
                     return
                 asked = min(problem.pause or 0, LONGEST_ASKED_PAUSE)
-                await asyncio.sleep(max(asked, _pause(self._limits, failures)))
+                await asyncio.sleep(max(asked, self._limits.pause(failures)))
             else:
                 self.following.rows += len(rows)
                 self.following.problem = ""
@@ -249,8 +252,3 @@ async def _beside(watch: Any) -> Any:
             watching.cancel()
     except BaseExceptionGroup as problems:
         raise problems.exceptions[0] from None
-
-
-def _pause(limits: FollowLimits, failures: int) -> float:
-    longest = min(limits.first_pause * 2.0 ** min(failures - 1, MAX_EXPONENT), limits.longest_pause)
-    return longest * random.uniform(0.5, 1)

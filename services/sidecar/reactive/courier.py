@@ -20,7 +20,8 @@ from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.records import Partition
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.records import Batch, Deliverable, Outcome, RawRecord, ReplyRecord, Settlement, Verdict
-from services.sidecar.delivering.settling import NotSettledError, pause
+from services.sidecar.delivering.settling import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, NotSettledError
+from services.sidecar.pauses import pause
 from services.sidecar.reactive.lanes import held_by
 from services.sidecar.reactive.way import Way
 from services.sidecar.schemas.schema import RegistryUnavailableError
@@ -76,7 +77,7 @@ class Courier:
                     failures += 1
                     log.exception("a batch failed unexpectedly, and is tried again", partition=str(partition))
                     self._hindered(partition, f"unexpected failure: {error!r}", failures)
-                await asyncio.sleep(pause(failures))
+                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
         self.problems.pop(partition, None)
         metrics.reactive_batch_seconds.observe(time.monotonic() - began)
         return settled_records

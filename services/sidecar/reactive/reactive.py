@@ -31,8 +31,9 @@ from services.sidecar.consuming.records import (
     Standing,
 )
 from services.sidecar.delivering.records import RawRecord
-from services.sidecar.delivering.settling import pause
+from services.sidecar.delivering.settling import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from services.sidecar.faults import Fault, FaultKind, invalid
+from services.sidecar.pauses import pause
 from services.sidecar.reactive.courier import Courier
 from services.sidecar.reactive.kept import NOTHING_ORDERED, Kept
 from services.sidecar.reactive.options import Change, Delivery, ReactiveOptions
@@ -45,7 +46,6 @@ STATUS_EVERY_SECONDS = 5.0
 """How often lag is looked at when nobody asks."""
 WATCHDOG_SECONDS = 120.0
 """A thread that has not been seen for so long does not come back. Kafka's client may need a minute for one commit."""
-MAX_FAILURES = 10
 
 log = structlog.get_logger(__name__)
 
@@ -257,10 +257,10 @@ class ReactiveConsumer:
                 self._problem = await self._one_session()
             except Fault as refused:
                 self._problem = refused.description
-            failures = 1 if time.monotonic() - began > WATCHDOG_SECONDS else min(failures + 1, MAX_FAILURES)
+            failures = 1 if time.monotonic() - began > WATCHDOG_SECONDS else failures + 1
             metrics.reactive_restarts.inc()
             log.warning("the reactive consumer begins anew", reason=self._problem)
-            await asyncio.sleep(pause(failures))
+            await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
     async def _one_session(self) -> str:
         """Why it ended. Fault when it did not even begin."""
@@ -293,8 +293,8 @@ class ReactiveConsumer:
                 if self._problem != refused.description:
                     log.error("the reactive consumer does not deliver", reason=refused.description)
                 self._problem = refused.description
-                failures = min(failures + 1, MAX_FAILURES)
-                await asyncio.sleep(pause(failures))
+                failures += 1
+                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
         self._problem = ""
         if self.standing is Standing.GIVING:
             session.deliver()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from services.sidecar import metrics
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.faults import Fault
 from services.sidecar.formats.reading import RecordReader
+from services.sidecar.pauses import pause
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.streams.backend import Backend
 from services.sidecar.streams.following import Follower, StorePlace
@@ -38,7 +38,7 @@ from services.sidecar.streams.writing import encoding
 WATCH_SECONDS = 2.0
 FORGET_SECONDS = 30.0
 """How often records of the topology's own topics that are done with are given up."""
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 10.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 10.0
 _SEVERITY = (State.FAILED, State.RESTORING, State.REBALANCING, State.RUNNING)
 
 log = structlog.get_logger(__name__)
@@ -183,8 +183,7 @@ class RunningTopology:
                     self._failure = f"trying again: {text}"
             if self._failure:
                 failures += 1
-                longest = min(MIN_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
-                await asyncio.sleep(longest * random.uniform(0.5, 1))
+                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
         await self._watch()
 
     async def _prepared(self, plan: Plan) -> tuple[dict[str, int], Tools]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import random
 import sqlite3
 import threading
 import time
@@ -35,6 +34,7 @@ from services.sidecar.delivering.reading import unreadable
 from services.sidecar.delivering.records import Verdict
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats.reading import RecordReader
+from services.sidecar.pauses import pause
 from services.sidecar.producing.records import Delivered
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
@@ -71,7 +71,7 @@ IDLE_SECONDS = 0.2
 """How long a worker without records waits for one; so long it may take until it sees that it shall stop."""
 ASK_SECONDS = 0.05
 """How often the group is served while the backend is asked."""
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 10.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.4, 10.0
 LAG_SECONDS = 1.0
 
 log = structlog.get_logger(__name__)
@@ -368,8 +368,7 @@ class Worker:
 
     def _pause(self) -> float:
         """Longer with each failure in a row."""
-        longest: float = min(MIN_PAUSE_SECONDS * 2.0 ** min(self._failures, 10), MAX_PAUSE_SECONDS)
-        return longest * random.uniform(0.5, 1)
+        return pause(self._failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
