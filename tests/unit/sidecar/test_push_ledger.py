@@ -157,7 +157,7 @@ def test_a_death_explains_nothing_about_another_life() -> None:
 
 
 def test_at_most_what_was_on_its_way_comes_again_when_a_partition_moves() -> None:
-    moved = Move("b-1 joins", began=0, ended=2, given={("a-1", 0): 3}, at_most=2)
+    moved = Move("b-1 joins", "b-1", began=0, ended=2, given={("a-1", 0): 3}, at_most=2)
     backend = Backend().given(*ALICE[:4]).given(*ALICE[2:], life="b-1")
     assert push_ledger.check(ALICE, backend.calls, [moved]).repeats == {"b-1 joins": 2}
     backend = Backend().given(*ALICE[:4]).given(*ALICE[1:], life="b-1")
@@ -165,10 +165,16 @@ def test_at_most_what_was_on_its_way_comes_again_when_a_partition_moves() -> Non
 
 
 def test_a_move_explains_nothing_before_or_after_it() -> None:
-    moved = Move("b-1 joins", began=0, ended=0, given={("a-1", 0): 5}, at_most=9)
+    moved = Move("b-1 joins", "b-1", began=0, ended=0, given={("a-1", 0): 5}, at_most=9)
     backend = Backend().given(*ALICE).given(*ALICE, life="b-1")
     assert len(differences(ALICE, backend, moved)[UNEXPLAINED]) == 6
-    moved = Move("b-1 joins", began=9, ended=9, given={("a-1", 0): 5}, at_most=9)
+    moved = Move("b-1 joins", "b-1", began=9, ended=9, given={("a-1", 0): 5}, at_most=9)
+    assert len(differences(ALICE, backend, moved)[UNEXPLAINED]) == 6
+
+
+def test_a_move_explains_nothing_between_lives_that_it_is_not_about() -> None:
+    moved = Move("b-1 joins", "b-1", began=0, ended=9, given={("a-1", 0): 5}, at_most=9)
+    backend = Backend().given(*ALICE).given(*ALICE, life="a-2")
     assert len(differences(ALICE, backend, moved)[UNEXPLAINED]) == 6
 
 
