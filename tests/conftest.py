@@ -2,9 +2,14 @@
 
 import os
 
+from hypothesis import HealthCheck, settings
+
 from tests.fixtures.bytecode import keep_bytecode
 
 keep_bytecode(os.environ)
+# a busy machine makes an example slow, and no test wrong
+settings.register_profile("kafka-mesh", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kafka-mesh")
 
 pytest_plugins = [
     "tests.fixtures.clusters",
