@@ -139,14 +139,15 @@ class Sidecar:
             *self._entrance.tasks(),
             *self._ksqldb.tasks(),
             *self._administration.start(),
-            *await self._replaying.start(),
         ]
+        await self._replaying.restore()
         for _, bound in self._servers:
             bound.listen()  # from now on nobody is refused; the servers themselves begin in a moment
         self._serving = [
             asyncio.create_task(server.serve(sockets=[bound]), name="http") for server, bound in self._servers
         ]
         self._background += await self.reactive.start([server for server, _ in self._servers], self._probe)
+        self._background += self._replaying.tasks()
 
     async def stop(self) -> None:
         """Puts everything away, within bounds."""

@@ -16,6 +16,7 @@ from services.sidecar.api.replays import ReplayEndpoints
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.instances import Instances
+from services.sidecar.consuming.records import Interest
 from services.sidecar.continuity import Continuity
 from services.sidecar.control.replays import ReplayFollower
 from services.sidecar.dead_letters.peek import Peek
@@ -39,6 +40,7 @@ from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.records import ProduceRequest, RecordRequest, SchemaChoice, Side
 from services.sidecar.producing.serializing import Serializer
+from services.sidecar.reactive.reactive import ReactiveConsumer
 from services.sidecar.settings import SidecarSettings
 
 FILE = "replays.json"
@@ -97,12 +99,16 @@ class Replaying:
             *ReplayEndpoints(settings, self.jobs, self._start, self.jobs.cancel, announce).routes(),
         ]
 
-    async def start(self) -> list[asyncio.Task[None]]:
-        """Jobs go on; `Continuity.restore` comes first. Background tasks, which end only when cancelled."""
+    async def restore(self) -> None:
+        """Jobs go on; `Continuity.restore` comes first."""
         await self.jobs.restore()
-        tasks = []
         if self._continuity.connection is not None:
             self._follower = ReplayFollower(self._continuity.connection, self.jobs)
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Bring jobs, once it is known what the reactive consumer reads; they end only when cancelled."""
+        tasks = []
+        if self._follower is not None:
             tasks.append(asyncio.create_task(self._follower.run(), name="replays"))
         if self._settings.dead_letter_controller_topic:
             tasks.append(asyncio.create_task(self._commands().run(), name="replay commands"))
@@ -135,11 +141,16 @@ class Replaying:
         )
 
     def _serves(self, topic: str) -> bool:
-        """Whether the backend gets records of a topic from its reactive consumer, or their dead letters."""
+        """Whether the backend gets records of a topic from its reactive consumer, or their dead letters: by the
+        settings, or by what an operator has made of them.
+        """
         settings = self._settings
         source = topic.removesuffix(settings.dead_letter_extension)
-        pattern = settings.reactive_topic_pattern
-        return source in settings.reactive_topics or bool(pattern and re.fullmatch(pattern, source))
+        interests = [
+            Interest(topics=settings.reactive_topics, pattern=settings.reactive_topic_pattern),
+            *(one.interest for one in self._continuity.orders.consumers() if isinstance(one, ReactiveConsumer)),
+        ]
+        return any(source in one.topics or (one.pattern and re.fullmatch(one.pattern, source)) for one in interests)
 
     def _commands(self) -> Commands:
         settings = self._settings

@@ -26,6 +26,8 @@ POLL_SECONDS = 0.5
 RETRY_SECONDS = 5.0
 _FRAME_BYTES = 5
 """Magic byte and schema id, before the JSON of a value that was written with a schema."""
+_OF_OTHER_GROUPS = frozenset({"group.instance.id", "partition.assignment.strategy", "group.protocol"})
+"""Properties that sidecars may have for their consumers: this one assigns all that it is given at once."""
 
 Start = Callable[[JobSpec, str], Awaitable[Job]]
 log = structlog.get_logger(__name__)
@@ -43,7 +45,7 @@ class Commands:
         start: Start,
         audit: AuditTrail,
     ) -> None:
-        given = {name: value for name, value in properties.items() if name != "group.instance.id"}
+        given = {name: value for name, value in properties.items() if name not in _OF_OTHER_GROUPS}
         self._properties = {
             **given,
             "group.id": group,

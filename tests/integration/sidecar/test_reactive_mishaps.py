@@ -105,3 +105,15 @@ def test_a_record_with_a_header_that_nobody_can_name_stops_nothing(
         write(kafka, orders, 1)
         wait_for_commit(kafka, group, orders, 0, 104)
     assert [record["value"] for record in backend.records[100:]] == ["foreign", "foreign", "foreign", "0"]
+
+
+def test_what_an_operator_has_it_read_can_be_replayed_to_its_backend(
+    kafka: Kafka, backend: Backend, orders: str, group: str
+) -> None:
+    topic = f"{orders}.more"
+    kafka.create(topic, 1)
+    with reading(kafka, backend, orders, group) as world:
+        done(world, consumer(world).configure(Change(topics=(topic,))))
+        for wanted in (orders, topic):
+            answer = world.http.post("/adm/kafka/replay", json={"ranges": [{"topic": wanted}], "dryRun": True})
+            assert answer.status_code == 202, answer.text

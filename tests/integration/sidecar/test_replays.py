@@ -328,7 +328,12 @@ def test_the_originals_topic_of_commands_is_honoured(kafka: Kafka, backend: Back
     kafka.write(commands, {"value": b'{"topicName":"of another time"}'})
     end = kafka.end(orders, 0)
     kafka.write(orders, *({"value": b"%d" % n, "partition": 0} for n in range(3)))
-    mine = {**settings(backend, orders), "dead_letter_controller_topic": commands, "reactive_group": source}
+    mine = {
+        **settings(backend, orders),
+        "dead_letter_controller_topic": commands,
+        "reactive_group": source,
+        "consumer_properties": {"partition.assignment.strategy": "cooperative-sticky"},  # as others may have it
+    }
     with started(kafka.bootstrap, **mine) as world:
         wait_until(lambda: kafka.committed(f"{source}-replaystream", commands, 0) == 1, "it listens from now on")
         command = {**COMMAND, "topicName": orders, "startOffset": end, "consumerGroup": f"{source}-g"}
