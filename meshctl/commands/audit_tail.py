@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import click
-import grpc
 
 from mesh.rpc import audit
 from meshctl.connection import Connection
-from meshctl.failures import as_call
 from meshctl.moments import Since
 from meshctl.output import moment, print_json
+from meshctl.reopening import reopened
 from meshctl.session import Command, Session, pass_session
 
-RECONNECT_SECONDS = 1.0
 REMEMBERED = 10_000
 """Events whose repeats are not shown: when the stream is opened again it begins with what was shown last."""
 TYPES = ("PRODUCER", "REACTIVE_CONSUMER", "ACTIVE_CONSUMER", "STREAMING_CONSUMER", "STREAMING_PRODUCER")
-_STREAM_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
 
 @click.command(cls=Command)
@@ -91,27 +87,22 @@ def _events(connection: Connection, request: audit.TailAuditRequest) -> Iterator
     """The stream is opened again when it ends, with what came last; what was there before is not shown twice."""
     told: dict[str, str] = {}
     known: deque[str] = deque(maxlen=REMEMBERED)
-    while True:
-        began_at = datetime.now(UTC)
-        try:
-            for each in connection.tail(request):
-                if each.HasField("source"):
-                    _tell(each.source, told)
-                elif each.record.id not in known:
-                    known.append(each.record.id)
-                    request.start_time.CopyFrom(each.record.time)
-                    yield each.record
-            if request.stop_at_end:
-                return
-        except grpc.RpcError as error:
-            code = as_call(error).code()
-            if code not in _STREAM_ENDS or not told:  # of nothing: it was not there at the start
-                raise
-            if code is grpc.StatusCode.UNAVAILABLE:
-                click.echo("control went away; waiting for it", err=True)
-        if not request.HasField("start_time"):
+    began_at: datetime | None = None
+
+    def opened() -> Iterator[audit.TailAuditResponse]:
+        nonlocal began_at
+        if began_at is not None and not request.HasField("start_time"):
             request.start_time.FromDatetime(began_at)
-        time.sleep(RECONNECT_SECONDS)
+        began_at = datetime.now(UTC)
+        return connection.tail(request)
+
+    for each in reopened(opened, again=not request.stop_at_end):
+        if each.HasField("source"):
+            _tell(each.source, told)
+        elif each.record.id not in known:
+            known.append(each.record.id)
+            request.start_time.CopyFrom(each.record.time)
+            yield each.record
 
 
 def _tell(source: audit.AuditSource, told: dict[str, str]) -> None:

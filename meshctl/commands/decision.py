@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import click
-import grpc
 
 from mesh.rpc import admin, events
 from meshctl import wording
@@ -14,12 +12,9 @@ from meshctl.commands.cluster import print_clusters
 from meshctl.commands.instances import print_instances
 from meshctl.commands.record_rule_life import print_record_rules
 from meshctl.connection import Connection
-from meshctl.failures import as_call
 from meshctl.output import age, count, moment, print_json, print_table
+from meshctl.reopening import reopened
 from meshctl.session import Command, Session, pass_session
-
-RECONNECT_SECONDS = 1.0  # control restarts in seconds; asking more often finds nothing out
-_STREAM_ENDS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
 
 @click.command(cls=Command)
@@ -168,18 +163,10 @@ def watch(session: Session, from_position: int | None, number: int | None) -> No
 
 def _events(connection: Connection, position: int) -> Iterator[events.Event]:
     """Events from `position` on, without end: the stream is opened again when it ends, where it ended."""
-    away = False
-    while True:
-        try:
-            for event in connection.watch(position):
-                away = False
-                position = event.position + 1
-                yield event
-        except grpc.RpcError as error:
-            code = as_call(error).code()
-            if code not in _STREAM_ENDS:
-                raise
-            if code is grpc.StatusCode.UNAVAILABLE and not away:
-                click.echo("control went away; waiting for it", err=True)
-                away = True
-        time.sleep(RECONNECT_SECONDS)
+
+    def opened() -> Iterator[events.Event]:
+        return connection.watch(position)
+
+    for event in reopened(opened, is_there=True):
+        position = event.position + 1
+        yield event

@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 
 import click
-import grpc
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -15,9 +14,10 @@ from mesh.rpc import replays as replays_pb
 from meshctl import replays
 from meshctl.completions import open_replay_ids, replay_ids
 from meshctl.connection import Connection
-from meshctl.failures import ExitCode, MeshctlError, as_call
+from meshctl.failures import ExitCode, MeshctlError
 from meshctl.looking import Looking, look_options, show_looks
 from meshctl.output import as_dict, moment, print_json, print_table, table
+from meshctl.reopening import reopened
 from meshctl.session import Command, Session, pass_session
 
 COLUMNS = ("REPLAY", "WHAT", "STATE", "PROGRESS", "MEMBER", "STARTED", "BY", "NOTE")
@@ -26,9 +26,6 @@ INTERVAL_SECONDS = 2.0
 USUAL_REPLAYS = 20
 LINE_EVERY = 5.0
 """Seconds between two lines of progress where nobody sits before a terminal."""
-RECONNECT_SECONDS = 1.0
-_STREAM_ENDS = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
-"""A watch has a deadline, and control may be started anew: both end a stream, and no replay."""
 
 
 def name_of(given: str) -> str:
@@ -204,22 +201,10 @@ def _is_move(replay: replays_pb.Replay) -> bool:
 
 def _changes(connection: Connection, name: str) -> Iterator[replays_pb.Replay]:
     """The replay after each change, to its end: the stream is opened again when it ends before."""
-    away = False
-    while True:
-        try:
-            for replay in connection.watch_replay(name):
-                away = False
-                yield replay
-                if replay.state in replays.ENDS:
-                    return
-        except grpc.RpcError as error:
-            code = as_call(error).code()
-            if code not in _STREAM_ENDS:
-                raise
-            if code is grpc.StatusCode.UNAVAILABLE and not away:
-                click.echo("control went away; waiting for it", err=True)
-                away = True
-        time.sleep(RECONNECT_SECONDS)
+    for replay in reopened(lambda: connection.watch_replay(name), is_there=True):
+        yield replay
+        if replay.state in replays.ENDS:
+            return
 
 
 def with_bar(changes: Iterator[replays_pb.Replay], console: Console) -> replays_pb.Replay | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import grpc
 import pytest
 from click.testing import Result
 
 from mesh.rpc import admin, audit
-from meshctl.commands import audit_tail
-from tests.unit.meshctl.scripted_control import ScriptedControl
+from meshctl import reopening
+from tests.unit.meshctl.scripted_control import Answer, Refusal, ScriptedControl
 
 Meshctl = Callable[..., Result]
 FOLLOWED = audit.TailAuditResponse(source=audit.AuditSource(cluster_name="c1", topics=["sidecar-audit"]))
@@ -75,7 +76,7 @@ def test_a_cluster_that_is_away_is_named_and_the_others_go_on(control: ScriptedC
 def test_it_goes_on_where_the_stream_ended_and_shows_nothing_twice(
     control: ScriptedControl, meshctl: Meshctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_tail, "RECONNECT_SECONDS", 0)
+    monkeypatch.setattr(reopening, "RECONNECT_SECONDS", 0)
 
     def two_at_a_time(request: audit.TailAuditRequest) -> Sequence[audit.TailAuditResponse]:
         first = request.start_time.seconds - 1_700_000_000 if request.HasField("start_time") else 1
@@ -85,6 +86,18 @@ def test_it_goes_on_where_the_stream_ended_and_shows_nothing_twice(
     shown = meshctl("audit", "tail", "-n", "4", "-o", "json")
     assert shown.exit_code == 0, shown.output
     assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == ["id-1", "id-2", "id-3", "id-4"]
+
+
+def test_that_control_went_away_is_said_once(
+    control: ScriptedControl, meshctl: Meshctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reopening, "RECONNECT_SECONDS", 0)
+    away = Refusal(grpc.StatusCode.UNAVAILABLE, "gone")
+    answers: Iterator[Answer] = iter([[FOLLOWED, event(1)], away, away, away, [FOLLOWED, event(2)]])
+    control.answers["Tail"] = lambda _request: next(answers)
+    shown = meshctl("audit", "tail", "-n", "2", "-o", "json")
+    assert (shown.exit_code, len(shown.stdout.splitlines())) == (0, 2)
+    assert shown.stderr.splitlines() == ["control went away; waiting for it"]
 
 
 def test_audit_alone_still_tells_who_called(control: ScriptedControl, meshctl: Meshctl) -> None:

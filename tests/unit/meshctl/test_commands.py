@@ -406,7 +406,7 @@ def test_history_asks_for_as_much_as_is_wanted(control: ScriptedControl, meshctl
 def test_watch_goes_on_where_the_stream_ended(
     control: ScriptedControl, meshctl: Meshctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meshctl.commands.decision.RECONNECT_SECONDS", 0)
+    monkeypatch.setattr("meshctl.reopening.RECONNECT_SECONDS", 0)
     control.answers["GetStatus"] = admin.MeshStatus(last_position=4)
 
     def two_at_a_time(request: admin.WatchEventsRequest) -> list[events.Event]:
