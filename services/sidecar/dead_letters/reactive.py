@@ -21,6 +21,7 @@ from services.sidecar.consuming.records import Commit, Partition, Position
 from services.sidecar.dead_letters.record import dead_letter
 from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.side_by_side import side_by_side
 
 Deliver = Callable[[Sequence[RawRecord], str], Coroutine[Any, Any, Settlement]]
 Write = Callable[[Sequence[ReplyRecord]], Awaitable[None]]
@@ -127,7 +128,7 @@ class ReactiveReplay:
         )
         try:
             async with asyncio.timeout(patience):
-                settlements = await _together([self._deliver(part, "") for part in parts])
+                settlements = await side_by_side(self._deliver(part, "") for part in parts)
         except TimeoutError:
             return Batch(len(records), rolled_back=True, last=_position(first_of_last))
         verdicts = [verdict for settlement in settlements for verdict in settlement.verdicts]
@@ -140,16 +141,6 @@ class ReactiveReplay:
         await _run(thread, lambda: reader.commit(commits))
         self._audit.record(settled(verdicts))
         return Batch(len(records), last=_position(records[-1]))
-
-
-async def _together(work: Sequence[Coroutine[Any, Any, Settlement]]) -> list[Settlement]:
-    """All of it, side by side. If one fails the others end, and that one says why."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 def _position(record: RawRecord) -> Position:

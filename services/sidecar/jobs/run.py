@@ -32,6 +32,7 @@ from services.sidecar.jobs.ledger import Ledger, Send
 from services.sidecar.jobs.pace import Pace
 from services.sidecar.jobs.planning import plan
 from services.sidecar.pauses import pause
+from services.sidecar.side_by_side import side_by_side
 
 READ_SECONDS = 0.5
 """How long one read waits: so late it is seen that a job shall stop."""
@@ -182,7 +183,7 @@ class JobRun:
             some = await self._allowed(records)
             records = records[len(some) :]
             groups = _by_partition(some)
-            taken = await _side_by_side(
+            taken = await side_by_side(
                 [
                     self._take(destination, [one for one in group if self._job.spec.filter.takes(one)])
                     for _, group in groups
@@ -298,12 +299,3 @@ def _by_partition(records: Iterable[RawRecord]) -> list[tuple[Partition, list[Ra
     ordered = sorted(records, key=lambda one: (one.topic, one.partition))  # keeps their order within each
     grouped = groupby(ordered, key=lambda one: Partition(one.topic, one.partition))
     return [(partition, list(some)) for partition, some in grouped]
-
-
-async def _side_by_side(work: Sequence[Any]) -> list[Taken]:
-    try:
-        async with asyncio.TaskGroup() as together:
-            tasks = [together.create_task(one) for one in work]
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]

@@ -35,10 +35,10 @@ SERVED = (
 )
 """Files that say something to this sidecar."""
 BEFORE = "openapi-security"
-TO_COME = {
+NOT_USED = {
     "kafka-admin": "is not used: health asks as the producer does",
 }
-"""Files of parts that are not served yet, or need no settings of their own, and what is said of them."""
+"""Files of parts that need no settings of their own, and what is said of them."""
 WITHOUT_MEANING = frozenset(
     {
         "app-status", "audit", "body", "cluster", "config", "correlation", "direct-registry", "exception", "handler",
@@ -103,8 +103,8 @@ def _security_of_before(found: Mapping[str, Path], values: Values) -> Mapping[st
 
 def _tell_of_others(found: Mapping[str, Path], folder: Folder) -> None:
     for name, file in sorted(found.items()):
-        if name in TO_COME:
-            folder.warnings.append(f"{file.name} {TO_COME[name]}")
+        if name in NOT_USED:
+            folder.warnings.append(f"{file.name} {NOT_USED[name]}")
         elif name not in SERVED and name not in WITHOUT_MEANING and name != BEFORE:
             folder.warnings.append(f"{file.name} is not known here, and not used")
     if "values" in found:
@@ -112,7 +112,7 @@ def _tell_of_others(found: Mapping[str, Path], folder: Folder) -> None:
             file_of = str(key).partition(".")[0]
             if key in folder.values.asked or file_of in WITHOUT_MEANING:
                 continue
-            why = TO_COME.get(file_of, "is not known here, and not used")
+            why = NOT_USED.get(file_of, "is not known here, and not used")
             folder.warnings.append(f"{found['values'].name}: {key} {why}")
 
 

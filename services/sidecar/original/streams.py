@@ -26,9 +26,15 @@ def stream_settings(read: Folder) -> dict[str, Any]:
         "streams_clean_up": bool(said.get("cleanUp")),
         "streams_auto_offset_reset": properties.get("auto.offset.reset", "earliest"),
     }
-    if (application := properties.get("application.id")) not in (None, "", PLACEHOLDER):
+    if application := application_id(read):
         settings["streams_application_id"] = application
     return settings
+
+
+def application_id(read: Folder) -> str:
+    """Empty where nobody set it."""
+    said = (read.files[FILE].get("properties") or {}).get("application.id") or ""
+    return "" if said == PLACEHOLDER else str(said)
 
 
 def stream_warnings(read: Folder) -> Iterator[str]:

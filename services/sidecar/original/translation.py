@@ -190,7 +190,7 @@ class _Translator:
         for hook, setting in SERVED_HOOKS.items():
             self._settings[setting] = hook in names
         for name in sorted(names - SERVED_HOOKS.keys() - _HOOKS_OF_PARTS - WITHOUT_COUNTERPART):
-            self._warn("service", f"start-up hook {name} is not used yet")
+            self._warn("service", f"start-up hook {name} is not known here; topologies are named by streams")
 
     def _who_calls(self) -> None:
         security = self._folder.files["security"]

@@ -49,3 +49,12 @@ def test_what_is_said_once_for_all_or_not_known_is_named(tmp_path: Path) -> None
         "kafka-streams.yml: properties.state.dir is not used: state is kept in state_dir",
         "kafka-streams.yml: numThreads is not known here, and not used",
     ]
+
+
+def test_a_hook_that_starts_streams_in_java_is_named(tmp_path: Path) -> None:
+    hooks = ["com.networknt.mesh.kafka.ProducerStartupHook", "com.acme.WordCountStreamsStartupHook"]
+    found = read(tmp_path, {"service.com.networknt.server.StartupHookProvider": hooks})
+    assert (
+        "service.yml: start-up hook WordCountStreamsStartupHook is not known here; topologies are named by streams"
+        in found.warnings
+    )
