@@ -75,6 +75,11 @@ def test_what_does_not_fit_is_refused_with_its_pointer(body: Any, pointer_and_te
             {"timestamps": [{"topic": "a", "partition": 0, "timestamp": None}]},
             "/timestamps/0/timestamp: an ISO",
         ),
+        (
+            "start_replay",
+            {"ranges": [{"topic": "a"}], "filter": {"reasons": ["tired"]}},
+            '/filter/reasons/0: does not have a value in the enumeration ["backend", ',
+        ),
     ],
 )
 def test_of_other_bodies_too(operation: str, body: Any, pointer_and_text: str) -> None:
