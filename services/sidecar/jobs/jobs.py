@@ -202,7 +202,8 @@ class Jobs:
         job.ended = _now()
         self._stands(job, state, description)
         metrics.ended_jobs.labels(state.value).inc()
-        log.info("a job ended", job=job.id, state=state.value, description=description)
+        tell = log.warning if state is JobState.FAILED else log.info
+        tell("a job ended", job=job.id, state=state.value, description=description)
         ended = [id_ for id_, entry in self._entries.items() if entry.job.state.is_end]
         for id_ in ended[:-KEPT_ENDS]:
             del self._entries[id_]

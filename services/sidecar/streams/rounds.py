@@ -13,7 +13,6 @@ import orjson
 from confluent_kafka import Message
 
 from services.sidecar import json_text
-from services.sidecar.consuming.message_headers import headers_of
 from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats import FormatError
@@ -55,18 +54,6 @@ class OpenTask:
 
 class UnreadableError(Exception):
     """A record that does not fit its format."""
-
-
-def raw_record(message: Message) -> RawRecord:
-    return RawRecord(
-        message.topic() or "",
-        message.partition() or 0,
-        message.offset() or 0,
-        message.timestamp()[1],
-        message.key(),
-        message.value(),
-        headers_of(message),
-    )
 
 
 def stream_record(raw: RawRecord, source: Source, reader: RecordReader) -> StreamRecord:

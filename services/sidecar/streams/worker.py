@@ -29,6 +29,7 @@ from services.sidecar import metrics
 from services.sidecar.auditing import events
 from services.sidecar.auditing.events import AuditType
 from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.consuming.partition_reader import raw_record
 from services.sidecar.delivering.deliverer import UndeliveredError
 from services.sidecar.delivering.reading import unreadable
 from services.sidecar.delivering.records import Verdict
@@ -60,7 +61,6 @@ from services.sidecar.streams.rounds import (
     entries_of,
     keep,
     not_processed,
-    raw_record,
     refused_by,
     stream_record,
 )
