@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 POLL_SECONDS = 0.1
 COMMIT_EVERY_SECONDS = 0.5
+METADATA_MS = 2_000
 
 CONNECTION_LOST = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """What librdkafka tells an application for its information; it connects again by itself."""
@@ -200,6 +201,9 @@ class _KafkaPythonConsumer(_Thread):
             group_id=self._group,
             auto_offset_reset="earliest",
             auto_commit_interval_ms=int(COMMIT_EVERY_SECONDS * 1000),
+            # as its group's leader it may share out partitions before it has heard of the topic; it looks again when
+            # its metadata are old, in five minutes
+            metadata_max_age_ms=METADATA_MS,
         )
         try:
             while not self._stopping.is_set():

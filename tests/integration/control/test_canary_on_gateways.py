@@ -43,7 +43,11 @@ async def test_some_clients_of_one_gateway_try_a_rule_and_then_everybody_follows
     await gateways.world.rules.EndCanary(admin.EndCanaryRequest(promote=True), timeout=CALL)
     for name, gateway in (("g1", gateways.g1), ("g2", gateways.g2)):
         await gateways.runs(name, begun.revision)
-        assert set(await brokers_shown(gateway)) == {1}
+
+        async def is_one_for_all(gateway: ServiceProcess = gateway) -> bool:
+            return set(await brokers_shown(gateway)) == {1}
+
+        await until(is_one_for_all, f"{name}, which ran it for some, runs it for all")
 
 
 @pytest.mark.timeout(180)
