@@ -249,7 +249,8 @@ def test_operators_look_at_dead_letters_and_nothing_moves(world: SidecarWorld, k
     one = world.http.get("/adm/kafka/deadletters", params={**query, "limit": 1}).json()
     assert [found["offset"] for found in one] == [end]
     assert world.http.get("/adm/kafka/deadletters", params={"topic": orders, "offset": end + 9}).json() == []
-    for nowhere in ({"topic": f"{orders}-missing"}, {"topic": orders, "partition": 9}):
+    nowheres: list[dict[str, str | int]] = [{"topic": f"{orders}-missing"}, {"topic": orders, "partition": 9}]
+    for nowhere in nowheres:
         missing = world.http.get("/adm/kafka/deadletters", params=nowhere)
         assert (missing.status_code, missing.json()["code"]) == (404, "ERR12960")
 

@@ -7,7 +7,8 @@ import pytest
 
 from services.sidecar.original.folder import Folder
 from services.sidecar.original.placeholders import Values
-from services.sidecar.original.replaying import FILE, HOOK, replay_settings
+from services.sidecar.original.replaying import HOOK, replay_settings
+from services.sidecar.original.streams import FILE
 
 TOPIC = "dev.ent.all.kafka.replay.metadata.0"
 
