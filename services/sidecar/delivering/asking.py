@@ -62,13 +62,15 @@ class CallWriter:
 
 
 def idempotency_key(ask: Ask) -> str:
-    """topic-partition-first-last: the same for the same records, however often they come.
+    """topic-partition-first-last: the same for the same records, however often they come; on another occasion, another.
 
     Where offsets between these are not among them (settled, filtered, in another lane, or not there at all), a word
     more tells it from a call that has them all: a backend that knows the one must not think that it knows the other.
     """
     first, last = ask.records[0].raw, ask.records[-1].raw
     key = f"{first.topic}-{first.partition}-{first.offset}-{last.offset}"
+    if ask.occasion:
+        key = f"{key}-{ask.occasion}"
     if last.offset - first.offset == len(ask.records) - 1:
         return key
     return f"{key}-{_digest([record.raw.offset for record in ask.records])}"

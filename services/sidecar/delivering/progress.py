@@ -34,6 +34,8 @@ class Ask:
     records: Sequence[Deliverable]
     attempt: int
     """1 for the first; how often the one of these records that was sent most often was sent before, plus 1."""
+    occasion: str = ""
+    """Of the batch."""
 
 
 @dataclass(slots=True)
@@ -87,7 +89,7 @@ class Progress:
             return None
         places = self._parts[0].places
         attempt = max(self._standings[place].asked for place in places) + 1
-        return Ask([self._batch.records[place] for place in places], attempt)
+        return Ask([self._batch.records[place] for place in places], attempt, self._batch.occasion)
 
     def settlement(self) -> Settlement:
         """Once nothing is left to ask."""

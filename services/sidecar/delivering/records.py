@@ -37,6 +37,9 @@ class Batch:
     records: tuple[Deliverable, ...]
     path: str = ""
     """Where the backend takes it, if rules of content say so; empty for its usual path."""
+    occasion: str = ""
+    """Why the backend is given records that it has had before, by a name: a replay. It must not take them for a mere
+    repetition."""
 
 
 class Outcome(Enum):

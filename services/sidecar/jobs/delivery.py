@@ -29,7 +29,7 @@ class ShownDelivery:
         self._deliverer = deliverer
         self._paths = paths
 
-    async def __call__(self, records: Sequence[RawRecord], path: str) -> Settlement:
+    async def __call__(self, records: Sequence[RawRecord], path: str, occasion: str = "") -> Settlement:
         """One verdict for each; one that does not fit its format never reaches the backend.
 
         Fault while the schema registry cannot be asked.
@@ -43,7 +43,7 @@ class ShownDelivery:
         replies: list[ReplyRecord] = []
         readable = (one for one in shown if isinstance(one, Deliverable))
         for part_path, part in groupby(readable, key=lambda one: path or self._paths(one) or ""):
-            settlement = await self._deliverer.deliver(Batch(partition, tuple(part), part_path))
+            settlement = await self._deliverer.deliver(Batch(partition, tuple(part), part_path, occasion))
             verdicts += settlement.verdicts
             replies += settlement.replies
         return Settlement(partition, tuple(sorted(verdicts, key=lambda one: one.record.offset)), replies)

@@ -7,9 +7,9 @@ from typing import Protocol
 from services.sidecar.dead_letters.record import dead_letter, original, source_topic
 from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement, Verdict
 
-Deliver = Callable[[Sequence[RawRecord], str], Awaitable[Settlement]]
-"""Gives records of one partition, in their order, to a path of the backend (empty: its usual one), and returns when
-each of them has its last verdict."""
+Deliver = Callable[[Sequence[RawRecord], str, str], Awaitable[Settlement]]
+"""Gives records of one partition, in their order, to a path of the backend (empty: its usual one), on an occasion (see
+`Batch`), and returns when each of them has its last verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,18 @@ class Destination(Protocol):
 class Backend:
     """The backend of this sidecar; what fails again becomes a dead letter, if that is wanted."""
 
-    def __init__(self, deliver: Deliver, path: str, group: str, extension: str, *, keeps_failures: bool) -> None:
+    def __init__(
+        self, deliver: Deliver, path: str, occasion: str, group: str, extension: str, *, keeps_failures: bool
+    ) -> None:
         self._deliver = deliver
         self._path = path
+        self._occasion = occasion
         self._group = group
         self._extension = extension
         self._keeps_failures = keeps_failures
 
     async def take(self, records: Sequence[RawRecord]) -> Taken:
-        settlement = await self._deliver(records, self._path)
+        settlement = await self._deliver(records, self._path, self._occasion)
         failures = [one for one in settlement.verdicts if one.outcome is Outcome.DEAD_LETTER]
         letters = [dead_letter(one, self._group, self._extension) for one in failures] if self._keeps_failures else []
         return Taken([*letters, *settlement.replies], len(failures), settlement.verdicts)

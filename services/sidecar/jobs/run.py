@@ -267,7 +267,8 @@ class JobRun:
         if tools.deliver is None:
             raise RefusedError("this sidecar has no backend to give them to; set backend_url")
         keeps = tools.dead_letters and not to.last_retry
-        return Backend(tools.deliver, to.path, self._job.group, tools.extension, keeps_failures=keeps)
+        occasion = f"replay-{self._job.id}"
+        return Backend(tools.deliver, to.path, occasion, self._job.group, tools.extension, keeps_failures=keeps)
 
     def _sentence(self) -> str:
         job = self._job

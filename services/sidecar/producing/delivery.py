@@ -45,7 +45,10 @@ def failed(error: KafkaError) -> Failed:
     kind = _ERRORS.get(error.code())
     if kind is None:
         kind = DeliveryError.RETRIABLE if error.retriable() else DeliveryError.KAFKA
-    return Failed(kind, error.str())
+    text = error.str()
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        text = f"{text} (max_record_bytes of the sidecar, max.message.bytes of the topic)"
+    return Failed(kind, text)
 
 
 class Batch:

@@ -90,6 +90,7 @@ def test_a_range_goes_to_the_backend_and_nothing_else_moves(
     done = run(world, topicName=orders, partition=0, startOffset=first + 1, endOffset=first + 4, consumerGroup=group)
     assert (done["state"], done["records"], done["failed"]) == ("done", 3, 0)
     assert seen(backend) == [(0, first + n, str(n)) for n in (1, 2, 3)]
+    assert {call.headers["idempotency-key"].partition("-replay-")[2] for call in backend.calls} == {done["id"]}
     assert kafka.committed(group, orders, 0) == first + 4
 
 

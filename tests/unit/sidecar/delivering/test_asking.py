@@ -1,6 +1,7 @@
 """What a call to the backend looks like."""
 
 import json
+from dataclasses import replace
 
 from services.sidecar.consuming.records import HeaderShape
 from services.sidecar.delivering.asking import CallWriter, Content
@@ -38,6 +39,12 @@ def test_a_call_says_which_records_it_has_and_how_often_they_came() -> None:
         "Idempotency-Key": "apples-0-7-9",
         "Delivery-Attempt": "3",
     }
+
+
+def test_a_replay_is_no_repetition() -> None:
+    """A backend that knows what it has done would do nothing, and an operator wanted it done again."""
+    again = replace(ask(7, 8, 9), occasion="replay-3f9a")
+    assert WRITER.headers(again)["Idempotency-Key"] == "apples-0-7-9-replay-3f9a"
 
 
 def test_a_call_with_some_of_them_is_told_from_the_one_that_had_all() -> None:
