@@ -44,7 +44,7 @@ from services.sidecar.consuming.records import (
     Position,
     Seek,
 )
-from services.sidecar.consuming.seeking import positions_of
+from services.sidecar.consuming.seeking import positions_of, within_ends
 from services.sidecar.consuming.spare_memory import spare_memory
 from services.sidecar.consuming.whereabouts import Whereabouts
 from services.sidecar.faults import Fault, FaultKind
@@ -218,8 +218,8 @@ class GroupConsumer:
         """Whether all that was given is committed."""
         return self._progress.is_committed
 
-    def seek(self, seeks: list[Seek]) -> list[Position]:
-        """These partitions go on there. Fault, naming it, when one of them is not assigned."""
+    def seek(self, seeks: list[Seek], *, within: bool) -> list[Position]:
+        """These partitions go on there; at the latest at their end (`within`). Fault naming one that it has not."""
         mine = self.assignment()
         for asked in seeks:
             if asked.partition not in mine:
@@ -229,6 +229,8 @@ class GroupConsumer:
                     f"{', '.join(map(str, mine)) or 'none'}); assign it, or subscribe and read until it is assigned",
                 )
         positions = positions_of(seeks, self._membership.client)
+        if within:
+            positions = within_ends(positions, self._membership.client)
         self._move(positions)
         return positions
 

@@ -151,13 +151,13 @@ class ConsumerInstance:
     async def committed(self, partitions: list[Partition]) -> list[Commit]:
         return await self._thread.call(lambda consumer: consumer.committed(partitions), OFFSETS_SECONDS + GRACE_SECONDS)
 
-    async def move(self, seeks: list[Seek]) -> list[Position]:
-        """These partitions go on there; waits for the group to be joined. Fault when one of them is not assigned."""
+    async def move(self, seeks: list[Seek], *, within: bool = False) -> list[Position]:
+        """These partitions go on there; waits for the group to be joined. Fault when one is not assigned."""
         await self._joined()
-        bound = 2 * ASK_SECONDS + SEEK_SECONDS + GRACE_SECONDS
-        return await self._thread.call(lambda consumer: consumer.seek(seeks), bound)
+        bound = 3 * ASK_SECONDS + SEEK_SECONDS + GRACE_SECONDS
+        return await self._thread.call(lambda consumer: consumer.seek(seeks, within=within), bound)
 
-    async def move_all(self, target: SeekTarget) -> list[Position]:
+    async def move_all(self, target: SeekTarget, *, within: bool = False) -> list[Position]:
         """All partitions that it has, of those that the target names, go on there. Fault when it has none of them."""
         await self._joined()
         mine = await self.assignment()
@@ -175,7 +175,7 @@ class ConsumerInstance:
                 f"Instance {self.id.instance} has no partition to seek in ({named}; it has: "
                 f"{', '.join(map(str, mine)) or 'none'})",
             )
-        return await self.move(chosen)
+        return await self.move(chosen, within=within)
 
     # operators
 
@@ -198,7 +198,7 @@ class ConsumerInstance:
 
         It is committed, too: otherwise a restart before the backend's next commit would undo it.
         """
-        positions = await self.move_all(target)
+        positions = await self.move_all(target, within=True)
         # a commit says what comes next
         await self.commit([Consumption(one.partition, one.offset - 1) for one in positions], wait=True)
         return positions

@@ -31,6 +31,13 @@ def positions_of(seeks: Iterable[Seek], consumer: Consumer) -> list[Position]:
     return [Position(partition, offset) for partition, offset in found.items()]
 
 
+def within_ends(positions: Iterable[Position], consumer: Consumer) -> list[Position]:
+    """Those behind the end of their partition are at the end: Kafka's client would begin anew at the first."""
+    wanted = list(positions)
+    ends = ends_of([one.partition for one in wanted], consumer, ASK_SECONDS)
+    return [Position(one.partition, min(one.offset, ends.get(one.partition, one.offset))) for one in wanted]
+
+
 def ends_of(partitions: Iterable[Partition], consumer: Consumer, timeout: float) -> dict[Partition, int]:
     """The offset after the last record of each; those that Kafka does not tell in time are left out."""
     try:

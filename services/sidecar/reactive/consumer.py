@@ -36,7 +36,7 @@ from services.sidecar.consuming.records import (
     Position,
     Seek,
 )
-from services.sidecar.consuming.seeking import positions_of
+from services.sidecar.consuming.seeking import positions_of, within_ends
 from services.sidecar.consuming.whereabouts import Whereabouts
 from services.sidecar.delivering.records import RawRecord
 from services.sidecar.faults import Fault, FaultKind
@@ -140,8 +140,10 @@ class PollingConsumer:
         await self._call(self._wake)
 
     async def positions(self, seeks: list[Seek]) -> list[Position]:
-        """Places as offsets; nothing has changed. Fault when Kafka does not say."""
-        return await self._call(lambda membership: positions_of(seeks, membership.client), ASK_SECONDS)
+        """Places as offsets, none behind the end; nothing has changed. Fault when Kafka does not say."""
+        return await self._call(
+            lambda membership: within_ends(positions_of(seeks, membership.client), membership.client), ASK_SECONDS
+        )
 
     async def seek(self, positions: list[Position]) -> None:
         """Partitions go on there, which is committed, too. `Listener.assigned` hears of them as of new ones.

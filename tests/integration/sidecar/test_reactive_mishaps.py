@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.sidecar.consuming.records import Edge, SeekTarget
+from services.sidecar.consuming.records import AtOffset, Edge, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.reactive.options import Change
 from tests.fixtures.backend import Backend
@@ -40,6 +40,18 @@ def test_a_pattern_that_kafkas_client_does_not_take_changes_nothing(
         assert consumer(world).interest.topics == (orders,)
         write(kafka, orders, 3)
         backend.wait_for_records(3)
+
+
+def test_a_seek_behind_the_end_goes_on_at_the_end(kafka: Kafka, backend: Backend, orders: str, group: str) -> None:
+    """Kafka's client would begin at the first record again, and give the backend everything."""
+    with reading(kafka, backend, orders, group) as world:
+        write(kafka, orders, 3)
+        backend.wait_for_records(3)
+        done(world, consumer(world).seek(SeekTarget(AtOffset(9999), orders, 0)))
+        write(kafka, orders, 1, first=3)
+        backend.wait_for_records(4)
+        wait_for_commit(kafka, group, orders, 0, 4)
+        assert [record["offset"] for record in backend.records] == [0, 1, 2, 3]
 
 
 def test_a_seek_that_kafka_cannot_answer_changes_nothing(
