@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read, read_all
 from tests.integration.gateway.running import Rules
@@ -43,8 +45,13 @@ def test_records_arrive_on_the_owner_and_come_back(
     for topic, cluster in ((apples, kafka_c1), (bananas, kafka_c2)):
         values = [f"{topic} {n} {'x' * (n % 300)}" for n in range(COUNT)]
         produce(gateway.address, topic, values, **config)
-        assert sorted(read_all(cluster.bootstrap, topic)) == sorted(values)
+        stored = wait_until(partial(_all_of, cluster.bootstrap, topic), "all are stored, acknowledged or not")
+        assert sorted(stored) == sorted(values)
         assert sorted(read_all(gateway.address, topic)) == sorted(values)
+
+
+def _all_of(bootstrap: str, topic: str) -> list[str] | None:
+    return found if len(found := read_all(bootstrap, topic)) >= COUNT else None
 
 
 def test_clients_see_one_cluster_with_only_the_routed_topics(
