@@ -1,14 +1,17 @@
 """What the gateway's integration tests share: two real clusters, topics on them, gateways of their own."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.routing import RoutingTable
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.running import Rules, RunningGateway
 
 StartGateway = Callable[..., RunningGateway]
@@ -36,17 +39,24 @@ def start_gateway(tmp_path: Path) -> Iterator[StartGateway]:
 
 @pytest.fixture
 def create_topic() -> Iterator[CreateTopic]:
-    """Create a topic on a real cluster; it is deleted in the end."""
+    """Create a topic on a real cluster, with leaders that take records; it is deleted in the end."""
     created: list[tuple[AdminClient, str]] = []
 
     def create(cluster: KafkaCluster, name: str, partitions: int = 3) -> None:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
         created.append((admin, name))
+        wait_until(partial(_leads_all, admin, name, partitions), f"the partitions of {name} have leaders")
 
     yield create
     for admin, name in created:
         admin.delete_topics([name])[name].result(30)
+
+
+def _leads_all(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Whether the broker leads them: metadata says so before, and what comes without acks till then is lost."""
+    ends = admin.list_offsets({TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)})
+    return all(end.exception(30) is None for end in ends.values())
 
 
 @pytest.fixture
