@@ -1,7 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `audit`, `snapshots`;
-stubs and servicers in the `_grpc` ones.
+Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `profiles`, `audit`,
+`traffic`, `snapshots`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import admin_pb2 as admin
@@ -13,12 +13,16 @@ from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
 from mesh.rpc.v1 import events_pb2 as events
 from mesh.rpc.v1 import instances_pb2 as instances
 from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
+from mesh.rpc.v1 import profiles_pb2 as profiles
+from mesh.rpc.v1 import profiles_pb2_grpc as profiles_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
 from mesh.rpc.v1 import record_rules_pb2_grpc as record_rules_grpc
 from mesh.rpc.v1 import replays_pb2 as replays
 from mesh.rpc.v1 import replays_pb2_grpc as replays_grpc
 from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
+from mesh.rpc.v1 import traffic_pb2 as traffic
+from mesh.rpc.v1 import traffic_pb2_grpc as traffic_grpc
 
 __all__ = [
     "admin",
@@ -30,10 +34,14 @@ __all__ = [
     "events",
     "instances",
     "instances_grpc",
+    "profiles",
+    "profiles_grpc",
     "record_rules",
     "record_rules_grpc",
     "replays",
     "replays_grpc",
     "routing",
     "snapshots",
+    "traffic",
+    "traffic_grpc",
 ]

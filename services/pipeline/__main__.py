@@ -55,7 +55,7 @@ def archive_command(
     settings = load(PipelineSettings, ["--config", str(config)] if config else [])
     configure_logging("pipeline", level=settings.log_level)
     _require_spark()
-    from services.pipeline import archive
+    from services.pipeline.jobs import archive
     from services.pipeline.kafka_source import KafkaSource, read_logs
 
     source = KafkaSource(

@@ -26,7 +26,7 @@ JAVA_TIMEOUT_S = 20
 SHUFFLE_PARTITIONS = 4  # Spark's 200 is for clusters; a batch of ours is small
 LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _JAVA_VERSION = re.compile(r'version "(\d+)')
-_OUR_FAULT = re.compile(r"^(?:.*\s)?services\.pipeline\.\w+\.\w+: (.+)$", re.MULTILINE)
+_OUR_FAULT = re.compile(r"^(?:.*\s)?services\.pipeline\.[\w.]+: (.+)$", re.MULTILINE)
 
 
 class SessionError(Exception):

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.dataset
 from pyspark.sql import SparkSession
 
-from services.pipeline import archive
+from services.pipeline.jobs import archive
 from services.pipeline.kafka_source import KafkaSource
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Place

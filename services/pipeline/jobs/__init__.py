@@ -1,0 +1,1 @@
+"""The jobs, one file each: functions `DataFrame -> DataFrame`, and one thin `run`."""

@@ -1,0 +1,60 @@
+"""What `serve` and the driver of a job tell each other: the order as one line on stdin, reports as lines on stdout.
+
+The order holds secrets, so it is neither an argument nor a file. A report is a ReportReplayRequest of replays.proto:
+the partitions that changed, RUNNING or how it ended, and why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from google.protobuf import json_format
+
+from mesh.rpc import replays
+
+
+class InvalidOrderError(ValueError):
+    """The line is no order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A replay that a driver has to carry out, or to go on with."""
+
+    replay: replays.Replay
+    """With `places`, and with how far it is known to be."""
+    clusters: Mapping[str, Mapping[str, str]]
+    """librdkafka's properties of every cluster that it needs, secrets resolved."""
+    archive: str = ""
+    """Folder of the archive; empty for none."""
+
+    def to_line(self) -> str:
+        return json.dumps(
+            {
+                "replay": json_format.MessageToDict(self.replay, preserving_proto_field_name=True),
+                "clusters": {name: dict(properties) for name, properties in self.clusters.items()},
+                "archive": self.archive,
+            }
+        )
+
+    @classmethod
+    def from_line(cls, line: str) -> Order:
+        """InvalidOrderError says what is wrong, and never what stands in the line."""
+        try:
+            said = json.loads(line)
+            replay = json_format.ParseDict(said["replay"], replays.Replay())
+            return cls(replay, said["clusters"], said["archive"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidOrderError(f"the order can't be read: {type(error).__name__}") from None
+
+
+def report_to_line(report: replays.ReportReplayRequest) -> str:
+    """One line, without its end."""
+    return json_format.MessageToJson(report, preserving_proto_field_name=True, indent=None)
+
+
+def report_from_line(line: str) -> replays.ReportReplayRequest:
+    """ValueError for a line that is none."""
+    return json_format.Parse(line, replays.ReportReplayRequest())
