@@ -19,6 +19,7 @@ from services.router.agents.rule_book import RuleBook, RulePage
 from services.router.change import Change
 from services.router.settings import RouterSettings
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import until
 
 WORKER = (sys.executable, "-m", "tests.unit.router.scripted_worker")
 WITHIN_S = 60.0
@@ -61,15 +62,6 @@ async def settings(kafka_c1: KafkaCluster, unique_name: Callable[[str], str]) ->
     for future in admin.delete_topics([f"{made.record_rules_group}-work"]).values():
         with contextlib.suppress(Exception):  # a test may have had no rule
             future.result(10)
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    try:
-        async with asyncio.timeout(WITHIN_S):
-            while not condition():
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"not within {WITHIN_S:g} s: {what}") from None
 
 
 async def test_each_rule_runs_on_one_of_two_routers_and_on_the_other_when_that_one_stops(

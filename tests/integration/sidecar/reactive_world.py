@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from services.sidecar.consuming.records import Partition
 from services.sidecar.reactive.reactive import ReactiveConsumer
-from tests.fixtures.backend import Answer, Backend, accept
+from tests.fixtures.backend import Backend
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started
 
@@ -70,14 +68,3 @@ def write(kafka: Kafka, topic: str, count: int, partition: int = 0, first: int =
 
 def wait_for_commit(kafka: Kafka, group: str, topic: str, partition: int, offset: int) -> None:
     wait_until(lambda: kafka.committed(group, topic, partition) == offset, f"offset {offset} is committed")
-
-
-def once(event: threading.Event, then: Answer = accept) -> Answer:
-    """An answer that waits for the test."""
-
-    async def wait(call: Any) -> Any:
-        while not event.is_set():
-            await asyncio.sleep(0.01)
-        return await then(call)
-
-    return wait

@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from tests.fixtures.backend import (
     empty,
     failing,
     hang,
+    held,
     huge,
     not_json,
     offsets_of,
@@ -46,6 +47,7 @@ from tests.fixtures.backend import (
 from tests.fixtures.certificates import Authority
 from tests.fixtures.deliveries import batch, outcomes
 from tests.fixtures.oauth_issuer import CLIENT_ID, CLIENT_SECRET, SCOPE, FakeIssuer
+from tests.fixtures.waiting import until
 
 POLICY = DeliveryPolicy(max_retries=2, retry_delay=0.002, max_retry_delay=0.01)
 CIRCUIT = CircuitSettings(open_after=5, pause=0.01, max_pause=0.02)
@@ -102,12 +104,6 @@ async def delivering(
     finally:
         await deliverer.stop()
         await target.backend.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_a_batch_goes_to_the_backend_in_the_originals_shape(backend: doubles.Backend) -> None:
@@ -325,12 +321,7 @@ async def test_cloud_events_are_an_option(backend: doubles.Backend) -> None:
 async def test_who_stops_lets_calls_end_for_a_time_and_begins_none(backend: doubles.Backend) -> None:
     answers = threading.Event()
 
-    async def when_told(call: doubles.Call) -> Response | None:
-        while not answers.is_set():
-            await asyncio.sleep(0.005)
-        return await doubles.accept(call)
-
-    backend.next(when_told, hang)
+    backend.next(held(answers), hang)
     async with delivering(backend) as deliverer:
         ends = asyncio.create_task(deliverer.deliver(batch(1)))
         await until(lambda: len(backend.calls) == 1)

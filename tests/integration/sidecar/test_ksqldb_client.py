@@ -16,6 +16,7 @@ from services.sidecar.ksqldb.client import KsqldbClient, KsqldbOptions, KsqldbUn
 from services.sidecar.ksqldb.following import FollowedQuery, FollowLimits, NotTaken, RowFollower
 from services.sidecar.ksqldb.rows import RowFormat
 from tests.fixtures.ksqldb import BREAK, END, KsqldbStandIn, Script, error, error_line, ksqldb
+from tests.fixtures.waiting import until
 
 PULL = "SELECT * FROM Q WHERE ID = 1;"
 PUSH = "SELECT * FROM S EMIT CHANGES;"
@@ -260,17 +261,11 @@ async def test_a_server_that_gives_no_sign_of_life_is_left(server: KsqldbStandIn
         await backend.has(lambda took: len(took) == 1)
         server.is_silent = True
         try:
-            await _until(lambda: follower.following.state.value == "retrying")
+            await until(lambda: follower.following.state.value == "retrying")
             assert "no answer to /info" in str(await follower.fault())
         finally:
             server.is_silent = False
-        await _until(lambda: follower.following.state.value == "running")
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.01)
+        await until(lambda: follower.following.state.value == "running")
 
 
 async def test_a_server_that_comes_back_is_found_again() -> None:
@@ -299,7 +294,7 @@ async def test_streams_and_tables_are_made_before_the_query_and_may_be_there_alr
 
 async def test_a_statement_that_is_wrong_is_said_until_somebody_changes_it(server: KsqldbStandIn) -> None:
     async with following(server, Backend(), initial_statements=["DROP STREAM S;"]) as follower:
-        await _until(lambda: "Syntax Error" in follower.following.problem)
+        await until(lambda: "Syntax Error" in follower.following.problem)
     assert not server.asked
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.backend import Backend, answer_of, offsets_of
+from tests.fixtures.backend import Backend, answer_of, held, offsets_of
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.reactive_world import (
     hindrance,
-    once,
     order,
     reading,
     settings,
@@ -67,7 +66,7 @@ def test_batches_are_bounded_in_records_and_a_record_larger_than_a_batch_goes_al
 
 def test_a_slow_partition_holds_back_no_other(kafka: Kafka, backend: Backend, orders: str, group: str) -> None:
     release = threading.Event()
-    backend.poison(lambda record: record["partition"] == 0, once(release))
+    backend.poison(lambda record: record["partition"] == 0, held(release))
     with reading(kafka, backend, orders, group, reactive_max_held_records=20, reactive_max_batch_records=5):
         write(kafka, orders, 50, partition=0)
         backend.wait_for_calls(1)
@@ -85,7 +84,7 @@ def test_keys_of_one_partition_do_not_wait_for_each_other_and_each_keeps_its_ord
     kafka: Kafka, backend: Backend, orders: str, group: str
 ) -> None:
     release = threading.Event()
-    backend.poison(lambda record: record["key"] == "slow", once(release))
+    backend.poison(lambda record: record["key"] == "slow", held(release))
     keys = ["slow", *(f"key-{number}" for number in range(40))]
     records = [{"key": key.encode(), "value": b"%d" % turn, "partition": 0} for turn in range(3) for key in keys]
     with reading(kafka, backend, orders, group, reactive_order_by_key=True):

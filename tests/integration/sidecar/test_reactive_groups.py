@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from services.sidecar.reactive.options import Change
-from tests.fixtures.backend import Backend, accept, slow
+from tests.fixtures.backend import Backend, accept, held, slow
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.reactive_world import (
     consumer,
     hindrance,
-    once,
     order,
     partitions_of,
     reading,
@@ -40,7 +39,7 @@ def test_a_batch_on_its_way_ends_before_its_partition_is_given_away(
     kafka: Kafka, backend: Backend, orders: str, group: str, protocol: str
 ) -> None:
     release = threading.Event()
-    backend.always(once(release))
+    backend.always(held(release))
     more = {"reactive_group_protocol": protocol}
     with reading(kafka, backend, orders, group, **more):
         write(kafka, orders, 1, partition=0)
@@ -63,7 +62,7 @@ def test_what_does_not_end_in_time_comes_again_to_the_next_owner_under_the_same_
     kafka: Kafka, backend: Backend, orders: str, group: str
 ) -> None:
     never = threading.Event()
-    backend.next(once(never), once(never))
+    backend.next(held(never), held(never))
     with reading(kafka, backend, orders, group, reactive_revoke_timeout_ms=100, drain_timeout_ms=500) as first:
         write(kafka, orders, 1, partition=0)
         write(kafka, orders, 1, partition=1)

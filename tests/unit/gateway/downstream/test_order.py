@@ -1,7 +1,6 @@
 """What a client may count on: answers in order, Produce in order, nothing lost on the way."""
 
 import asyncio
-from collections.abc import Callable
 
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -22,15 +21,10 @@ from services.gateway.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import MAX_REQUESTS, Stage
 from tests.unit.gateway.scripted_broker import Script
 from tests.unit.gateway.wire.records import batch
-
-
-async def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def produce(topic: str, records: bytes = b"records", acks: int = -1, partition: int = 0) -> ProduceRequest:
