@@ -1,8 +1,9 @@
 """Settings of the pipeline: environment `KAFKA_MESH_PIPELINE_<FIELD>`, else the file's `pipeline:`, else these."""
 
+import re
 from typing import Annotated
 
-from pydantic import Field, PositiveFloat, PositiveInt, SecretStr
+from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from mesh.settings import AddressList, ServiceSettings
 
@@ -28,3 +29,13 @@ class PipelineSettings(ServiceSettings, service="pipeline"):
     """How long a question about topics and offsets may take."""
     trigger_interval_s: PositiveFloat = 10.0
     """How often a continuous job looks for new records; also about how small its files get."""
+
+    database_url: SecretStr | None = None
+    """PostgreSQL of control, as postgresql://user:password@host:port/database; for jobs that fill tables."""
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not re.match(r"postgres(ql)?://", url.get_secret_value()):  # never repeated
+            raise ValueError("is no PostgreSQL URL; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+        return url

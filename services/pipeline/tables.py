@@ -1,0 +1,168 @@
+"""How a job writes to PostgreSQL: rows of a DataFrame into a table that control's migrations have made.
+
+    written = write_rows(frame, AUDIT_EVENTS, database)
+
+1. Spark turns each row into a line of COPY's text, so a worker hands whole Arrow buffers on and looks at no row.
+2. Each partition is one transaction: COPY into a temporary table, then one INSERT. What to do with a row whose key is
+   there is the table's: leave it (`Conflict.KEEP`), or set it to what came now (`Conflict.SET`). Either way a batch
+   that is written twice, because a driver was killed or a task was tried again, is there once.
+3. Rows are inserted in the order of their key, so that writers that meet wait for each other, and never in a circle.
+   With `Conflict.SET` the keys of a frame must differ.
+4. There are never more connections at a time than Spark has slots, and nothing waits without a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+
+import psycopg
+import pyarrow
+from psycopg import sql
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, DataType, StringType
+
+CONNECT_TIMEOUT_S = 5
+STATEMENT_TIMEOUT_MS = 120_000  # a large partition on a busy database
+LOCK_TIMEOUT_MS = 10_000
+IDLE_TIMEOUT_MS = 60_000  # how long Spark may take to come with more rows of a partition
+OPTIONS = (
+    f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} "
+    f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC"
+)
+INCOMING = sql.Identifier("incoming_rows")
+COUNTS = "given bigint, stored bigint"
+ARROW_COUNTS = pyarrow.schema([("given", pyarrow.int64()), ("stored", pyarrow.int64())])
+ESCAPES = (("\x00", ""), ("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
+"""In this order. PostgreSQL's texts hold no NUL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A PostgreSQL. Goes to Spark's workers; its URL never shows."""
+
+    url: str = field(repr=False)
+
+    def connect(self, application: str = "kafka-mesh pipeline") -> psycopg.Connection[tuple[object, ...]]:
+        """A connection on which nothing waits without a bound; psycopg.OperationalError when there is none."""
+        return psycopg.connect(
+            self.url,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            options=OPTIONS,
+            application_name=application,
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=3,
+            tcp_user_timeout=20_000,
+        )
+
+
+class Conflict(Enum):
+    """What becomes of a row whose key is there."""
+
+    KEEP = "do nothing"
+    SET = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, as a job writes it."""
+
+    name: str
+    key: tuple[str, ...]
+    """Columns of a unique index."""
+    columns: tuple[str, ...]
+    """What is written, the key included; the frame has columns of the same names."""
+    on_conflict: Conflict = Conflict.KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of the rows."""
+
+    given: int
+    stored: int
+    """Those that were new, and those that were set."""
+
+
+def write_rows(rows: DataFrame, table: Table, database: Database) -> Written:
+    """Writes all rows; when it returns they are committed. When it raises, some partitions may be."""
+    slots = rows.sparkSession.sparkContext.defaultParallelism
+    counts = (
+        rows.select(copy_line(rows, table.columns).alias("line"))
+        .coalesce(slots)
+        .mapInArrow(partial(_write_partition, table, database), COUNTS)
+        .collect()
+    )
+    return Written(sum(each["given"] for each in counts), sum(each["stored"] for each in counts))
+
+
+def copy_line(rows: DataFrame, columns: tuple[str, ...]) -> Column:
+    """A row as COPY reads it, its end included."""
+    types = {each.name: each.dataType for each in rows.schema.fields}
+    texts = [f.coalesce(_copy_text(f.col(name), types[name]), f.lit("\\N")) for name in columns]
+    return f.concat(f.concat_ws("\t", *texts), f.lit("\n")).cast("binary")
+
+
+def _copy_text(column: Column, data_type: DataType) -> Column:
+    if isinstance(data_type, BinaryType):
+        return f.concat(f.lit("\\\\x"), f.hex(column))
+    if not isinstance(data_type, StringType):
+        return column.cast("string")
+    text = f.make_valid_utf8(column)
+    for character, escaped in ESCAPES:
+        text = f.replace(text, f.lit(character), f.lit(escaped))
+    return text
+
+
+def _write_partition(
+    table: Table, database: Database, batches: Iterator[pyarrow.RecordBatch]
+) -> Iterator[pyarrow.RecordBatch]:
+    """In a worker of Spark's."""
+    first = next((each for each in batches if each.num_rows), None)
+    if first is None:
+        return
+    given = first.num_rows
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(_make_incoming(table))
+        with cursor.copy(sql.SQL("copy {} from stdin").format(INCOMING)) as copy:
+            copy.write(_lines(first.column(0)))
+            for batch in batches:
+                given += batch.num_rows
+                copy.write(_lines(batch.column(0)))
+        cursor.execute(_insert(table))
+        stored = cursor.rowcount
+    yield pyarrow.RecordBatch.from_pylist([{"given": given, "stored": stored}], schema=ARROW_COUNTS)
+
+
+def _lines(column: pyarrow.Array) -> bytes:
+    """All lines of an Arrow array, which has them one behind the other."""
+    _, starts, content = column.buffers()
+    begin, end = (memoryview(starts).cast("i")[column.offset + at] for at in (0, len(column)))
+    return bytes(memoryview(content)[begin:end])
+
+
+def _make_incoming(table: Table) -> sql.Composed:
+    return sql.SQL("create temporary table {} on commit drop as select {} from {} with no data").format(
+        INCOMING, _names(table.columns), sql.Identifier(table.name)
+    )
+
+
+def _insert(table: Table) -> sql.Composed:
+    action: sql.Composable = sql.SQL("do nothing")
+    if table.on_conflict is Conflict.SET:
+        others = [sql.Identifier(each) for each in table.columns if each not in table.key]
+        action = sql.SQL("do update set ") + sql.SQL(", ").join(
+            sql.SQL("{} = excluded.{}").format(each, each) for each in others
+        )
+    columns, key = _names(table.columns), _names(table.key)
+    return sql.SQL("insert into {} ({}) select {} from {} order by {} on conflict ({}) {}").format(
+        sql.Identifier(table.name), columns, columns, INCOMING, key, key, action
+    )
+
+
+def _names(columns: tuple[str, ...]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
