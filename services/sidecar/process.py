@@ -33,6 +33,7 @@ from services.sidecar.consuming.instances import Instances
 from services.sidecar.continuity import Continuity
 from services.sidecar.delivering.configured import target
 from services.sidecar.entrance import Entrance
+from services.sidecar.equipment import Equipment
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.health import BackendProbe, Health
 from services.sidecar.information import information
@@ -68,6 +69,7 @@ class Sidecar:
         self.admin_port: int | None = self._admin_socket.getsockname()[1] if self._admin_socket else None
         self._entrance = Entrance(settings)
         schemas = schema_formats(settings)
+        reader = RecordReader(schemas)
         self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
         self._audit = audit_trail(settings)
         self._production = Production(settings, self._serializer, self._audit)
@@ -80,32 +82,17 @@ class Sidecar:
         )
         self._continuity = Continuity(
             settings,
-            lambda file: _instances(settings, file, RecordReader(schemas)),
+            lambda file: _instances(settings, file, reader),
             self.health.readiness,
             self._information,
         )
         self._instances = self._continuity.instances
         self._ksqldb = KsqldbQueries(settings)
         self._backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
-        self.topologies = Topologies(settings, RecordReader(schemas), self._serializer, self._audit, self._backend)
-        self._replaying = Replaying(
-            settings,
-            self._continuity,
-            self._production.producer,
-            self._serializer,
-            RecordReader(schemas),
-            self._audit,
-            self._backend,
-        )
-        self.reactive = ReactivePart(
-            settings,
-            self._continuity,
-            self._production.producer,
-            self._serializer,
-            RecordReader(schemas),
-            self._audit,
-            self._backend,
-        )
+        equipment = Equipment(settings, self._production.producer, self._serializer, reader, self._audit, self._backend)
+        self.topologies = Topologies(equipment)
+        self._replaying = Replaying(equipment, self._continuity)
+        self.reactive = ReactivePart(equipment, self._continuity)
         self._look_after_parts()
         modules = self._entrance.modules() | ({"schemas": schemas.reload} if schemas is not None else {})
         self._administration = Administration(

@@ -7,22 +7,19 @@ from typing import Any
 
 import structlog
 
-from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest
 from services.sidecar.continuity import Continuity
 from services.sidecar.delivering.configured import delivery_policy
-from services.sidecar.delivering.deliverer import Deliverer, Target
+from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.routing import Route
 from services.sidecar.delivering.settling import DeadLetters, PlainSettler
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.equipment import Equipment
 from services.sidecar.health import BackendProbe
 from services.sidecar.kafka_clients import consumer_properties, transaction_properties
 from services.sidecar.listening import Server
-from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.serializing import Serializer
 from services.sidecar.reactive import kept
 from services.sidecar.reactive.courier import Courier, Unreadable
 from services.sidecar.reactive.exactly_once import TransactionalSettler
@@ -45,23 +42,10 @@ log = structlog.get_logger(__name__)
 class ReactivePart:
     """The reactive consumer of a sidecar, if its settings say that it has one."""
 
-    def __init__(
-        self,
-        settings: SidecarSettings,
-        continuity: Continuity,
-        producer: RecordProducer,
-        serializer: Serializer,
-        reader: RecordReader,
-        audit: AuditTrail,
-        backend: Target,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, equipment: Equipment, continuity: Continuity) -> None:
+        self._settings = equipment.settings
+        self._equipment = equipment
         self._continuity = continuity
-        self._producer = producer
-        self._serializer = serializer
-        self._reader = reader
-        self._audit = audit
-        self._backend = backend
         self.consumer: ReactiveConsumer | None = None
         """There once it was started."""
 
@@ -89,15 +73,15 @@ class ReactivePart:
         return None if self.consumer is None else self.consumer.liveness_fault()
 
     def _made(self, found: kept.Kept, file: StateFile | None) -> ReactiveConsumer:
-        settings = self._settings
+        settings, backend = self._settings, self._equipment.backend
         options = reactive_options(settings)
         key_format, value_format = settings.instance_formats
         policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
-        way = BackendWay(self._backend, Deliverer(self._backend, policy, ReplyWriter(self._serializer)))
+        way = BackendWay(backend, Deliverer(backend, policy, ReplyWriter(self._equipment.serializer)))
         dead_letters = DeadLetters(
             options.id.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""
         )
-        settling: PlainSettling | TransactionalSettler = PlainSettling(self._producer, dead_letters)
+        settling: PlainSettling | TransactionalSettler = PlainSettling(self._equipment.producer, dead_letters)
         if options.exactly_once:
             id_ = settings.reactive_transactional_id or f"kafka-mesh-sidecar-{settings.name}.reactive"
             settling = TransactionalSettler(
@@ -109,9 +93,9 @@ class ReactivePart:
             )
         courier = Courier(
             options.id.group,
-            RecordShower(key_format, value_format, self._reader),
+            RecordShower(key_format, value_format, self._equipment.reader),
             settling.settle,
-            self._audit,
+            self._equipment.audit,
             Unreadable(settings.reactive_on_unreadable),
         )
         return ReactiveConsumer(

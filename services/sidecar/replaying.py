@@ -14,7 +14,6 @@ from services.sidecar.api.dead_letters import DeadLetterEndpoints, PeekEndpoints
 from services.sidecar.api.produce_answers import produce_answer
 from services.sidecar.api.replays import ReplayEndpoints
 from services.sidecar.auditing.active import ActiveAudit
-from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.instances import Instances
 from services.sidecar.consuming.records import Interest
 from services.sidecar.continuity import Continuity
@@ -22,12 +21,12 @@ from services.sidecar.control.replays import ReplayFollower
 from services.sidecar.dead_letters.peek import Peek
 from services.sidecar.dead_letters.reactive import ReactiveReplay
 from services.sidecar.delivering.configured import delivery_policy
-from services.sidecar.delivering.deliverer import Deliverer, Target
+from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.policy import WhenExhausted
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
+from services.sidecar.equipment import Equipment
 from services.sidecar.formats import Format
-from services.sidecar.formats.reading import RecordReader
 from services.sidecar.jobs.commands import Commands
 from services.sidecar.jobs.delivery import ShownDelivery
 from services.sidecar.jobs.job import Job, JobSpec
@@ -37,11 +36,8 @@ from services.sidecar.jobs.original_command import SCHEMA, command_record
 from services.sidecar.jobs.run import JobLimits, JobTools
 from services.sidecar.kafka_clients import consumer_properties, transaction_properties
 from services.sidecar.producing.headers import HeaderWriter, RequestHeaders
-from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.records import ProduceRequest, RecordRequest, SchemaChoice, Side
-from services.sidecar.producing.serializing import Serializer
 from services.sidecar.reactive.reactive import ReactiveConsumer
-from services.sidecar.settings import SidecarSettings
 
 FILE = "replays.json"
 
@@ -49,28 +45,20 @@ FILE = "replays.json"
 class Replaying:
     """One for a sidecar."""
 
-    def __init__(
-        self,
-        settings: SidecarSettings,
-        continuity: Continuity,
-        producer: RecordProducer,
-        serializer: Serializer,
-        reader: RecordReader,
-        audit: AuditTrail,
-        backend: Target,
-    ) -> None:
+    def __init__(self, equipment: Equipment, continuity: Continuity) -> None:
+        settings, backend = equipment.settings, equipment.backend
         self._settings = settings
         self._continuity = continuity
-        self._producer = producer
-        self._serializer = serializer
-        self._audit = audit
+        self._producer = equipment.producer
+        self._serializer = equipment.serializer
+        self._audit = equipment.audit
         key_format, value_format = settings.instance_formats
-        self._shower = RecordShower(key_format, value_format, reader)
+        self._shower = RecordShower(key_format, value_format, equipment.reader)
         # a job ends: what fails as often as it may is a failure, whatever the reactive consumer makes of it
         policy = dataclasses.replace(
             delivery_policy(settings, has_dead_letters=True), when_exhausted=WhenExhausted.DEAD_LETTER
         )
-        self._deliverer = Deliverer(backend, policy, ReplyWriter(serializer))
+        self._deliverer = Deliverer(backend, policy, ReplyWriter(equipment.serializer))
         self._deliver = ShownDelivery(self._shower, self._deliverer, backend.path)
         self._follower: ReplayFollower | None = None
         self.jobs = Jobs(self._tools(), self._serves, max_running=settings.max_running_jobs, file=continuity.file(FILE))

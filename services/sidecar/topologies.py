@@ -10,14 +10,12 @@ from typing import Any
 from starlette.routing import Route
 
 from services.sidecar.api.streams import StreamEndpoints
-from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.delivering.configured import delivery_policy
-from services.sidecar.delivering.deliverer import Deliverer, Target
+from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.replies import ReplyWriter
 from services.sidecar.delivering.settling import DeadLetters
-from services.sidecar.formats.reading import RecordReader
+from services.sidecar.equipment import Equipment
 from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties
-from services.sidecar.producing.serializing import Serializer
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.streams.assignment import RoundLimits
 from services.sidecar.streams.backend import DeliveredBackend
@@ -32,19 +30,13 @@ from services.sidecar.streams.writing import RECORD_OVERHEAD
 class Topologies:
     """One for a sidecar, made within a running loop. TopologyError when the settings name one that there is not."""
 
-    def __init__(
-        self,
-        settings: SidecarSettings,
-        reader: RecordReader,
-        serializer: Serializer,
-        audit: AuditTrail,
-        backend: Target,
-    ) -> None:
+    def __init__(self, equipment: Equipment) -> None:
+        settings = equipment.settings
         self._deliverer: Deliverer | None = None
         if settings.streams:
             policy = delivery_policy(settings, has_dead_letters=settings.dead_letter_enabled)
-            self._deliverer = Deliverer(backend, policy, ReplyWriter(serializer))
-        self.streams = _streams(settings, reader, serializer, audit, self._deliverer)
+            self._deliverer = Deliverer(equipment.backend, policy, ReplyWriter(equipment.serializer))
+        self.streams = _streams(equipment, self._deliverer)
         self._endpoints = StreamEndpoints(self.streams, read_seconds=settings.streams_read_timeout_ms / 1000)
 
     def routes(self) -> list[Route]:
@@ -71,13 +63,8 @@ class Topologies:
         await self.streams.stop()
 
 
-def _streams(
-    settings: SidecarSettings,
-    reader: RecordReader,
-    serializer: Serializer,
-    audit: AuditTrail,
-    deliverer: Deliverer | None,
-) -> Streams:
+def _streams(equipment: Equipment, deliverer: Deliverer | None) -> Streams:
+    settings = equipment.settings
     temporary = None
     if settings.state_dir is None and settings.streams:
         temporary = tempfile.TemporaryDirectory(prefix="kafka-mesh-streams-")
@@ -93,12 +80,12 @@ def _streams(
         replication=settings.streams_replication_factor,
         properties=client_properties(settings) if settings.streams else {},
         options=partial(_options, settings),
-        reader=reader,
-        serializer=serializer,
+        reader=equipment.reader,
+        serializer=equipment.serializer,
         backend=None
         if deliverer is None
         else DeliveredBackend(deliverer, batch_records=settings.streams_batch_records),
-        audit=audit,
+        audit=equipment.audit,
     )
     return Streams(references(settings.streams), surroundings, clean_up=settings.streams_clean_up, folder=temporary)
 
