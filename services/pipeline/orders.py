@@ -2,6 +2,14 @@
 
 The order holds secrets, so it is neither an argument nor a file. A report is a ReportReplayRequest of replays.proto:
 the partitions that changed, RUNNING or how it ended, and why.
+
+1. A driver reports its plan before it writes the first record, and in the end how it ended: DONE, FAILED, CANCELLED.
+   One that ends without that has crashed, and is started again: with the same order, in which the partitions are as
+   they were reported last.
+2. SIGTERM: it stops, sweeps what it left open, reports CANCELLED with where each partition is, and exits with 0.
+   Whether the replay is cancelled by that, or goes on later, is not the driver's to know: serve stops drivers too when
+   it stops itself.
+3. An order that says `cancelling` is of a driver that died before it could do so: sweep, report CANCELLED, exit.
 """
 
 from __future__ import annotations
