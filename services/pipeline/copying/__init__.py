@@ -1,0 +1,1 @@
+"""Copies records from topic to topic, each exactly once: plans, checks, tasks, progress."""

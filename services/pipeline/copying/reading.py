@@ -1,0 +1,77 @@
+"""The seam between what holds records and what copies them: Kafka and the archive read alike.
+
+A reader is made in the task that reads, on any machine, from an origin that is pickled and so is plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
+
+from services.pipeline.positions import PartitionLog, Span
+
+Headers = list[tuple[str, bytes | None]]
+"""In their order; a name may come twice."""
+Place = tuple[str, int]
+"""A topic and a partition of it."""
+
+
+class Record(Protocol):
+    """A record, wherever it is read: `confluent_kafka.Message` as it is, so that none is copied."""
+
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def headers(self) -> Headers | None: ...
+    def timestamp(self) -> tuple[int, int]:
+        """Kind, and milliseconds since 1970; -1 for none."""
+
+
+class Batch(NamedTuple):
+    """What was read next of one partition."""
+
+    topic: str
+    partition: int
+    records: Sequence[Record]
+    """In the order of their offsets; may be empty."""
+    position: int
+    """All records before this offset were in this batch or an earlier one: gaps are passed over."""
+
+
+class RecordReader(Protocol):
+    """Reads spans of partitions, in order within each of them; between them in any order, side by side or not.
+
+    Not to be used by several threads.
+    """
+
+    def read(self, spans: Sequence[Span]) -> Iterator[Batch | None]:
+        """Ends when each span has been read up to its end. None at least each second that nothing comes, so that who
+        copies can end a transaction. Errors of `positions` when a span can't be read; what is not there any more is one.
+        """
+
+
+class Origin(Protocol):
+    """Where records are, as a task is told. Is pickled: plain data, no connection."""
+
+    def reader(self) -> AbstractContextManager[RecordReader]:
+        """To be left when all is read, or not; it closes what was opened."""
+
+
+class Archive(Protocol):
+    """What a driver asks of an archive before it makes its plan. Topics as clients know them."""
+
+    def extents(self, topics: Collection[str]) -> Mapping[Place, PartitionLog]:
+        """Of each partition that it has: the first offset that it holds, and the one behind its last."""
+
+    def offsets_for_times(self, times: Mapping[Place, int]) -> Mapping[Place, int]:
+        """For milliseconds since 1970: the offset of the first archived record that is not older, -1 where none is."""
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Kafka's ids of the topics that were archived; those that are not known are left out."""
+
+    @property
+    def origin(self) -> Origin:
+        """For the tasks."""
