@@ -92,14 +92,14 @@ class AuditTrail:
 
     async def after(self, sequence: int, limit: int = AT_ONCE) -> list[admin.AuditEvent]:
         """The next events after `sequence`, oldest first."""
-        table = schema.audit_events
+        table = schema.call_audit_events
         query = select(table).where(table.c.sequence > sequence).order_by(table.c.sequence).limit(limit)
         async with self._database.transaction() as connection:
             return [_event(row.sequence, row.body) for row in await connection.execute(query)]
 
     async def before(self, sequence: int | None, actor: str, refused_only: bool, limit: int) -> list[admin.AuditEvent]:
         """Events below `sequence` (None: all), newest first; of an actor, or of a user on any host."""
-        table = schema.audit_events
+        table = schema.call_audit_events
         query = select(table).order_by(table.c.sequence.desc()).limit(limit)
         if sequence is not None:
             query = query.where(table.c.sequence < sequence)
@@ -113,7 +113,7 @@ class AuditTrail:
 
     async def forget(self, days: int) -> None:
         """Deletes events older than that."""
-        table = schema.audit_events
+        table = schema.call_audit_events
         async with self._database.transaction() as connection:
             await connection.execute(delete(table).where(table.c.time < datetime.now(UTC) - timedelta(days=days)))
 
@@ -148,7 +148,7 @@ class AuditTrail:
         ]
         async with self._database.transaction() as connection:
             await connection.execute(text("select pg_advisory_xact_lock(:key)"), {"key": WRITERS_LOCK})
-            await connection.execute(insert(schema.audit_events), rows)
+            await connection.execute(insert(schema.call_audit_events), rows)
 
 
 def _event(sequence: int, body: bytes) -> admin.AuditEvent:

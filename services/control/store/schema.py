@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    Uuid,
     false,
     text,
 )
@@ -206,8 +207,8 @@ record_rules = Table(
     Column("update_time", DateTime(timezone=True), nullable=False),
 )
 
-audit_events = Table(
-    "audit_events",
+call_audit_events = Table(
+    "call_audit_events",
     metadata,
     Column("sequence", BigInteger, Identity(always=True), primary_key=True),
     Column("audit_id", Text, nullable=False, unique=True),
@@ -261,4 +262,60 @@ rule_versions = Table(
     Index("rule_versions_of_rule", "rule_id", "from_revision", unique=True),
     Index("rule_versions_of_match", "match_kind", "match", "from_revision"),
     Index("rule_versions_span", text("int8range(from_revision, until_revision)"), postgresql_using="gist"),
+)
+
+# What became of records; a pipeline writes it. Partitioned by day: the pipeline makes and drops the tables of the days.
+audit_events = Table(
+    "audit_events",
+    metadata,
+    Column("time", DateTime(timezone=True), primary_key=True),
+    Column("event_id", Uuid, primary_key=True),
+    # cluster whose audit topic it was read from
+    Column("cluster_name", Text, nullable=False),
+    Column("service_id", Text, nullable=False),
+    Column("audit_type", Text, nullable=False),
+    Column("audit_status", Text, nullable=False),
+    Column("topic", Text),
+    Column("partition", Integer),
+    Column("offset", BigInteger),
+    Column("correlation_id", Text),
+    Column("traceability_id", Text),
+    Column("trace_id", Text),
+    Column("key", Text),
+    Column("stacktrace", Text),
+    # who called which method of control
+    Column("actor", Text),
+    Column("method", Text),
+    Index("audit_events_correlation_id", "correlation_id", "time", postgresql_where=text("correlation_id is not null")),
+    Index(
+        "audit_events_traceability_id", "traceability_id", "time", postgresql_where=text("traceability_id is not null")
+    ),
+    Index("audit_events_trace_id", "trace_id", "time", postgresql_where=text("trace_id is not null")),
+    Index("audit_events_place", "topic", "partition", "offset", postgresql_where=text('"offset" is not null')),
+    Index("audit_events_topic", "topic", "time"),
+    Index("audit_events_service", "service_id", "time"),
+    postgresql_partition_by="range (time)",
+)
+
+# How far that pipeline is in each partition of the audit topics; it says so again and again.
+audit_progress = Table(
+    "audit_progress",
+    metadata,
+    Column("cluster_name", Text, primary_key=True),
+    Column("topic", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("next_offset", BigInteger, nullable=False),
+    Column("log_end", BigInteger, nullable=False),
+    # all events of the partition up to this time are in the table; null while nothing is known
+    Column("complete_until", DateTime(timezone=True)),
+    Column("told", DateTime(timezone=True), nullable=False),
+)
+
+# The clusters that it follows, and what keeps it from reading them.
+audit_sources = Table(
+    "audit_sources",
+    metadata,
+    Column("cluster_name", Text, primary_key=True),
+    Column("problem", Text, nullable=False),
+    Column("told", DateTime(timezone=True), nullable=False),
 )

@@ -107,7 +107,7 @@ async def test_a_stored_audit_event_cannot_be_changed(world: World, database: st
     await world.register("c1", world.home)
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.RestrictViolation):
-            await connection.execute("update audit_events set actor = 'nobody'")
+            await connection.execute("update call_audit_events set actor = 'nobody'")
 
 
 async def test_a_replica_that_stands_by_refuses_and_says_so_on_record(world: World) -> None:
