@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
-from mesh.settings import AddressList, ServiceSettings
+from mesh.settings import Address, AddressList, ServiceSettings
 
 
 class PipelineSettings(ServiceSettings, service="pipeline"):
@@ -14,7 +14,12 @@ class PipelineSettings(ServiceSettings, service="pipeline"):
     bootstrap_servers: AddressList = ()
     """The gateway (or any Kafka). Empty: where `kafka-mesh` finds the mesh."""
     kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
-    """More librdkafka properties for every client of the pipeline: security and the like."""
+    """More librdkafka properties for clients of `bootstrap_servers` and of `--cluster`: security and the like."""
+    control_address: Address = "127.0.0.1:7070"
+    """Where control is (gRPC): it knows the clusters."""
+    clusters: dict[str, dict[str, SecretStr]] = Field(default_factory=dict)
+    """Instead of control's: librdkafka properties by the cluster's name, `bootstrap.servers` among them; secrets as
+    ${env:NAME} or ${file:/path}. The first one is home."""
     log_level: str = "INFO"
 
     master: str = "local[*]"
