@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from mesh.judging.records import Content
 from mesh.rpc.v1.record_rules_pb2 import (
     VALUE_FORMAT_BYTES,
     ContentBranch,
@@ -25,7 +26,6 @@ from mesh.rpc.v1.record_rules_pb2 import (
 )
 from services.router.forwarding.compiler import Compiler
 from services.router.forwarding.orders import RunRule
-from services.router.forwarding.records import Content
 from services.router.forwarding.registry_access import RegistryAccess
 from tests.bench.figures import Sheet, Table, spread, watched
 from tests.fixtures.clusters import KafkaCluster

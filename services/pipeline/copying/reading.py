@@ -1,4 +1,4 @@
-"""The seam between what holds records and what copies them: Kafka and the archive read alike.
+"""The seam between what holds records and what copies them: Kafka and the archive are read alike.
 
 A reader is made in the task that reads, on any machine, from an origin that is pickled and so is plain data.
 """
@@ -9,25 +9,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from mesh.judging.records import Record
 from services.pipeline.positions import PartitionLog, Span
 
-Headers = list[tuple[str, bytes | None]]
-"""In their order; a name may come twice."""
 Place = tuple[str, int]
 """A topic and a partition of it."""
-
-
-class Record(Protocol):
-    """A record, wherever it is read: `confluent_kafka.Message` as it is, so that none is copied."""
-
-    def topic(self) -> str: ...
-    def partition(self) -> int: ...
-    def offset(self) -> int: ...
-    def key(self) -> bytes | None: ...
-    def value(self) -> bytes | None: ...
-    def headers(self) -> Headers | None: ...
-    def timestamp(self) -> tuple[int, int]:
-        """Kind, and milliseconds since 1970; -1 for none."""
 
 
 class Batch(NamedTuple):
@@ -49,7 +35,7 @@ class RecordReader(Protocol):
 
     def read(self, spans: Sequence[Span]) -> Iterator[Batch | None]:
         """Ends when each span has been read up to its end. None at least each second that nothing comes, so that who
-        copies can end a transaction. Errors of `positions` when a span can't be read; what is not there any more is one.
+        copies can end a transaction. Errors of `positions` when a span can't be read, or is not there any more.
         """
 
 

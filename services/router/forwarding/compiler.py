@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mesh.judging.filters import Filter
+from mesh.judging.transforms import Transforms
 from mesh.rpc import record_rules
 from services.router.forwarding.distribution import Distribution
-from services.router.forwarding.judging.filters import Filter
 from services.router.forwarding.judging.registry import SchemaRegistry
-from services.router.forwarding.judging.transforms import Transforms
 from services.router.forwarding.judging.values import reader_of
 from services.router.forwarding.registry_access import RegistryAccess
 

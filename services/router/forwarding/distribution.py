@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mesh.judging.records import Content, Headers, Record, UnjudgedError
+from mesh.judging.sight import Sight, holds
+from mesh.judging.transforms import Transforms
+from mesh.judging.values import ValueReader
 from mesh.record_expressions import Expression, UndecidedError
 from mesh.record_transforms import check_transform
 from mesh.rpc import record_rules
-from services.router.forwarding.judging.sight import Sight, holds
-from services.router.forwarding.judging.transforms import Transforms
-from services.router.forwarding.judging.values import ValueReader
-from services.router.forwarding.records import BY_KEY, Content, Fate, Headers, Record, UnjudgedError, Write
+from services.router.forwarding.records import BY_KEY, Fate, Write
 
 DEAD_LETTER_HEADERS = "mesh-dlq-"
 UNMATCHED = "no branch takes it"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.router.forwarding.records import Headers
+from mesh.judging.records import Headers
 
 HEADER = "mesh-origin"
 

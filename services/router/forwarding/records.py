@@ -11,30 +11,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-Headers = list[tuple[str, bytes | None]]
-"""In their order; a name may come twice."""
+from mesh.judging.records import Content, Headers, Record
+
 BY_KEY = -1
 """In place of a partition: it follows from the key, as Kafka's own clients choose it."""
-
-
-class Record(Protocol):
-    """What a plan sees of a source record: `confluent_kafka.Message` as it is, so that none is copied."""
-
-    def topic(self) -> str: ...
-    def partition(self) -> int: ...
-    def offset(self) -> int: ...
-    def key(self) -> bytes | None: ...
-    def value(self) -> bytes | None: ...
-    def headers(self) -> Headers | None: ...
-    def timestamp(self) -> tuple[int, int]:
-        """Kind, and milliseconds since 1970."""
-
-
-class Content(NamedTuple):
-    """What a transformation may change."""
-
-    value: bytes | None
-    headers: Headers
 
 
 class Fate(Enum):
@@ -58,14 +38,6 @@ class Write(NamedTuple):
     timestamp: int
     """Milliseconds since 1970."""
     fate: Fate = Fate.WRITTEN
-
-
-class UnjudgedError(Exception):
-    """A record that a mirror's filter or transformation can't be applied to; the message says why.
-
-    A mirror stops there and says so: a record that it left out would be lost, one that it copied unjudged would be
-    where it must not be. Content rules raise none: what they can't judge goes to their dead letters.
-    """
 
 
 class NotNowError(Exception):

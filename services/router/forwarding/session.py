@@ -22,6 +22,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from mesh.judging.records import UnjudgedError
 from services.router.forwarding import places, upkeep
 from services.router.forwarding.connections import REQUEST_TIMEOUT, Cluster, Setback, setback
 from services.router.forwarding.groups import GroupFollower, Way
@@ -30,7 +31,7 @@ from services.router.forwarding.memory import SourcePartition
 from services.router.forwarding.orders import RunRule
 from services.router.forwarding.points import Point
 from services.router.forwarding.provenance import HEADER, Stamp
-from services.router.forwarding.records import Fate, Message, NotNowError, UnjudgedError, Write
+from services.router.forwarding.records import Fate, Message, NotNowError, Write
 from services.router.forwarding.target import Target
 from services.router.forwarding.tasks import Task
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
+from mesh.judging.records import Headers
 from services.router.forwarding import memory
 from services.router.forwarding.connections import (
     DELIVERY_TIMEOUT,
@@ -25,7 +26,6 @@ from services.router.forwarding.connections import (
     setback,
 )
 from services.router.forwarding.memory import Entry, Memory
-from services.router.forwarding.records import Headers
 
 RECALL_TIMEOUT = TRANSACTION_TIMEOUT + REQUEST_TIMEOUT
 """Seconds to read the memory: a transaction of another rule may stand before its end as long as it may last."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mesh.judging.records import Content, Record
 from mesh.rpc import record_rules
 from services.router.forwarding.distribution import places_of
-from services.router.forwarding.records import Content, Judge, Plan, Record, Transformer, Write
+from services.router.forwarding.records import Judge, Plan, Transformer, Write
 from services.router.forwarding.topics import MirroredTopics
 
 

@@ -1,1 +1,1 @@
-"""Judges records: reads what expressions ask about, applies filters and changes. No record is written here."""
+"""What only content rules need to judge records: values in Avro, by the schema registry. The rest is `mesh.judging`."""

@@ -1,31 +1,22 @@
-"""Reads values of records into what expressions see as `value`: JSON documents, Avro by schema id."""
+"""Reads values of records into what expressions see as `value`: besides JSON, Avro by schema id."""
 
 from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 import fastavro
-import orjson
 
+from mesh.judging.values import UnreadableError, ValueReader, check_size, read_json
 from mesh.rpc import record_rules
 from services.router.forwarding.judging.registry import AvroSchema, SchemaRegistry, UnknownSchemaError
 from services.router.forwarding.records import NotNowError
 
-LARGEST_VALUE = 16 * 1024 * 1024
-"""Bytes that are read for an expression or a redaction; it takes some 100 ms of CPU then."""
 SCHEMA_ID = struct.Struct(">bI")
 """In front of Avro data: magic byte 0, and the id that the registry gave its schema."""
-ValueReader = Callable[[bytes], object]
-"""Raises UnreadableError, or NotNowError where it needs what does not answer."""
-
-
-class UnreadableError(Exception):
-    """A value that is not what the rule says; the message says why, without a part of it."""
 
 
 def reader_of(value_format: int, registry: SchemaRegistry | None) -> ValueReader:
@@ -38,15 +29,6 @@ def reader_of(value_format: int, registry: SchemaRegistry | None) -> ValueReader
     return read_json
 
 
-def read_json(value: bytes) -> object:
-    """The document; UnreadableError when it is none."""
-    _check_size(value)
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise UnreadableError(f"the value is not JSON: {error.msg} (character {error.pos + 1})") from None
-
-
 class AvroReader:
     """Reads Avro as Confluent's serializers write it: a byte 0, the schema's id, the data."""
 
@@ -54,7 +36,7 @@ class AvroReader:
         self._registry = registry
 
     def __call__(self, value: bytes) -> object:
-        _check_size(value)
+        check_size(value)
         if self._registry is None:
             raise NotNowError("this router knows no schema registry; set KAFKA_MESH_ROUTER_SCHEMA_REGISTRY_URL")
         if len(value) < SCHEMA_ID.size or value[0] != 0:
@@ -96,8 +78,3 @@ def _plain(value: Any) -> Any:
 
 def _refuse_bytes(value: bytes) -> object:
     raise UnreadableError("the rule says that values are bytes")
-
-
-def _check_size(value: bytes) -> None:
-    if len(value) > LARGEST_VALUE:
-        raise UnreadableError(f"the value has {len(value)} bytes; values are read up to {LARGEST_VALUE}")

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from services.router.forwarding.records import Headers
+from mesh.judging.records import Headers
 
 
 @dataclass(frozen=True, slots=True)

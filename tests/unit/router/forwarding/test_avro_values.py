@@ -13,11 +13,12 @@ from typing import Any
 import fastavro
 import pytest
 
+from mesh.judging.sight import Sight, holds
+from mesh.judging.values import UnreadableError
 from mesh.record_expressions import Expression
 from mesh.rpc import record_rules
 from services.router.forwarding.judging.registry import ATTEMPTS, MOST_PATIENT, UNKNOWN_FOR, SchemaRegistry
-from services.router.forwarding.judging.sight import Sight, holds
-from services.router.forwarding.judging.values import AvroReader, UnreadableError, reader_of
+from services.router.forwarding.judging.values import AvroReader, reader_of
 from services.router.forwarding.records import NotNowError
 from tests.fixtures.small_registry import SmallRegistry
 from tests.unit.router.forwarding.records import Sample

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.judging.values import read_json
 from mesh.record_expressions import InvalidExpressionError
 from mesh.record_transforms import InvalidTransformError
 from mesh.rpc import record_rules
 from mesh.rpc.v1.record_rules_pb2 import ContentBranch, ContentRuleSpec, HeaderValue, RecordTarget, Transform
 from services.router.forwarding.distribution import Distribution
-from services.router.forwarding.judging.values import read_json
 from services.router.forwarding.records import BY_KEY, Fate, NotNowError, Write
 from tests.unit.router.forwarding.records import Sample, sample
 

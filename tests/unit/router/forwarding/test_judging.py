@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mesh.judging.filters import Filter
+from mesh.judging.records import Content, UnjudgedError
+from mesh.judging.transforms import Transforms
+from mesh.judging.values import LARGEST_VALUE
 from mesh.record_expressions import InvalidExpressionError
 from mesh.rpc.v1.record_rules_pb2 import HeaderValue, Transform
-from services.router.forwarding.judging.filters import Filter
-from services.router.forwarding.judging.transforms import Transforms
-from services.router.forwarding.judging.values import LARGEST_VALUE
-from services.router.forwarding.records import Content, UnjudgedError
 from tests.unit.router.forwarding.records import Sample, sample
 
 

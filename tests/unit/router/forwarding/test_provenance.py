@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.judging.records import Headers
 from services.router.forwarding.provenance import HEADER, Origin, Stamp, origin_of
-from services.router.forwarding.records import Headers
 
 CLUSTERS = ("A", "B", "C", "D")
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesh.judging.redaction import REDACTED, Redaction
 from mesh.record_transforms import ELEMENTS, JsonPath, json_path
-from services.router.forwarding.judging.redaction import REDACTED, Redaction
 
 
 def redacted(text: str, path: str) -> str:

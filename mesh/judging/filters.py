@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mesh.judging.records import Record, UnjudgedError
+from mesh.judging.sight import Sight, holds
+from mesh.judging.values import read_json
 from mesh.record_expressions import Expression, UndecidedError
-from services.router.forwarding.judging.sight import Sight, holds
-from services.router.forwarding.judging.values import read_json
-from services.router.forwarding.records import Record, UnjudgedError
 
 
 class Filter:

@@ -17,8 +17,8 @@ from typing import Any
 
 import orjson
 
+from mesh.judging.values import read_json
 from mesh.record_transforms import ELEMENTS, JsonPath
-from services.router.forwarding.judging.values import read_json
 
 REDACTED = "***"
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'

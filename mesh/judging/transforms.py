@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from mesh.judging.records import Content, UnjudgedError
+from mesh.judging.redaction import Redaction
+from mesh.judging.values import UnreadableError
 from mesh.record_transforms import check_transform, json_path
 from mesh.rpc import record_rules
-from services.router.forwarding.judging.redaction import Redaction
-from services.router.forwarding.judging.values import UnreadableError
-from services.router.forwarding.records import Content, UnjudgedError
 
 Change = Callable[[Content], Content]
 

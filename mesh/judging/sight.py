@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from mesh.judging.records import Record
+from mesh.judging.values import UnreadableError, ValueReader
 from mesh.record_expressions import Expression, Facts, UndecidedError
-from services.router.forwarding.judging.values import UnreadableError, ValueReader
-from services.router.forwarding.records import Record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST_MS = (datetime(1, 1, 2, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
@@ -25,7 +25,7 @@ class Seen(NamedTuple):
 
 
 class Sight:
-    """Sees of each record what any of these expressions speaks about. What reads values may raise NotNowError."""
+    """Sees of each record what any of these expressions speaks about. What reads values may raise errors of its own."""
 
     def __init__(self, expressions: Iterable[Expression], read_value: ValueReader) -> None:
         asking = list(expressions)
