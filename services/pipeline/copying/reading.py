@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from mesh.judging.records import Record
+from mesh.judging.records import Headers, Record
 from services.pipeline.positions import PartitionLog, Span
 
+__all__ = ["Archive", "Batch", "Headers", "Origin", "Place", "Record", "RecordReader"]
 Place = tuple[str, int]
 """A topic and a partition of it."""
 
