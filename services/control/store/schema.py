@@ -319,3 +319,76 @@ audit_sources = Table(
     Column("problem", Text, nullable=False),
     Column("told", DateTime(timezone=True), nullable=False),
 )
+
+# Traffic: of whom, of what. A pipeline writes this and all of `traffic_...`; the key is a digest of the rest.
+traffic_series = Table(
+    "traffic_series",
+    metadata,
+    Column("series", Uuid, primary_key=True),
+    Column("client", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("topic", Text, nullable=False),
+    # rules/{rule}
+    Column("rule", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("api", Text, nullable=False),
+    Column("reporter", Text, nullable=False),
+    *(Index(f"traffic_series_{name}", name) for name in ("client", "principal", "topic", "rule", "cluster")),
+)
+
+
+def _traffic(name: str, partitions: str | None) -> Table:
+    """Traffic of one step; partitioned ones have a table a day, which the pipeline makes and drops."""
+    return Table(
+        name,
+        metadata,
+        Column("series", Uuid, primary_key=True),
+        # where the minute, hour or day begins
+        Column("time", DateTime(timezone=True), primary_key=True),
+        Column("records", BigInteger, nullable=False),
+        Column("bytes", BigInteger, nullable=False),
+        Column("calls", BigInteger, nullable=False),
+        Column("errors", BigInteger, nullable=False),
+        # a KLL sketch of milliseconds; null without calls
+        Column("latency", LargeBinary),
+        Index(f"{name}_time", "time", postgresql_using="brin"),
+        postgresql_partition_by=partitions,
+    )
+
+
+traffic_minutes = _traffic("traffic_minutes", "range (time)")
+traffic_hours = _traffic("traffic_hours", "range (time)")
+traffic_days = _traffic("traffic_days", None)
+
+# Reports that were counted last in each partition: one that comes again is known.
+traffic_reports = Table(
+    "traffic_reports",
+    metadata,
+    Column("report", Uuid, primary_key=True),
+    Column("partition", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Index("traffic_reports_place", "partition", "offset"),
+)
+
+# How far that pipeline is: set in the transaction that writes what was read up to there.
+traffic_progress = Table(
+    "traffic_progress",
+    metadata,
+    Column(
+        "id",
+        SmallInteger,
+        CheckConstraint("id = 1", name="traffic_progress_one_row"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    # offsets in mesh.traffic, as services/pipeline/positions.py has them
+    Column("position", JSONB, nullable=False),
+    Column("batch", BigInteger, nullable=False),
+    # traffic before this time is in the tables; null while nothing is known
+    Column("complete_until", DateTime(timezone=True)),
+    *(
+        Column(name, BigInteger, nullable=False, server_default="0")
+        for name in ("reports", "counters", "repeated", "late", "refused", "overflowed")
+    ),
+    Column("told", DateTime(timezone=True), nullable=False),
+)
