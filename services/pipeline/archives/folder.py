@@ -1,0 +1,81 @@
+"""An archive, as who plans a restore asks it: what it holds, from when, and of which life of a topic."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Collection, Mapping
+
+from services.pipeline.archives.catalogue import Catalogue, scan
+from services.pipeline.archives.reading import ArchiveOrigin
+from services.pipeline.archives.stores import Store, in_parallel
+from services.pipeline.copying.reading import Place
+from services.pipeline.positions import PartitionLog
+
+VERSION_OF_MESH_IDS = 5
+"""A gateway's id of a topic is made from its name and says nothing of the topic's life; Kafka's own ids are random."""
+
+
+class FolderArchive:
+    """`copying.reading.Archive`, as it was when it was opened."""
+
+    def __init__(self, folder: str, options: Mapping[str, str] | None = None) -> None:
+        """Lists the folder. StoreError, ArchiveReadError."""
+        self._store = Store(folder, options or {})
+        self._catalogue = scan(self._store)
+        self._asked: set[str] = set()
+
+    def topics(self) -> set[str]:
+        """All that it has."""
+        return {each.topic for each in self._catalogue.holdings()}
+
+    def extents(self, topics: Collection[str]) -> Mapping[Place, PartitionLog]:
+        """Of each partition that it has: the first offset that it holds, and the one behind its last.
+
+        Behind the last record there may be offsets without any, which were archived too.
+        """
+        asked = self._only(topics)
+        extents: dict[Place, PartitionLog] = {}
+        for each in asked.holdings():
+            place = each.topic, each.partition
+            known = extents.get(place, PartitionLog(each.first, each.last + 1))
+            extents[place] = PartitionLog(min(known.start, each.first), max(known.end, each.last + 1))
+        for topic, partition in extents:
+            if (stands := asked.position.get(topic)) and (end := stands.next.get(partition)):
+                known = extents[topic, partition]
+                extents[topic, partition] = PartitionLog(known.start, max(known.end, end))
+        return extents
+
+    def offsets_for_times(self, times: Mapping[Place, int]) -> Mapping[Place, int]:
+        """For milliseconds since 1970: the offset of the first archived record that is not older, -1 where none is."""
+        asked = self._only({topic for topic, _partition in times})
+
+        def first(place: Place) -> int:
+            with ArchiveOrigin(self._store, asked).reader() as reader:
+                found = reader.first_not_older(*place, times[place])
+            return -1 if found is None else found
+
+        with in_parallel() as pool:
+            return dict(zip(times, pool.map(first, times), strict=True))
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Kafka's ids of the topics that were archived, where they were read from it and not from a gateway."""
+        known = {topic: each.topic_id for topic, each in self._only(topics).position.items()}
+        return {topic: text for topic, text in known.items() if text and not _is_of_a_gateway(text)}
+
+    @property
+    def origin(self) -> ArchiveOrigin:
+        """For the tasks; it knows the topics that were asked about."""
+        return ArchiveOrigin(self._store, self._catalogue.only(self._asked))
+
+    def _only(self, topics: Collection[str]) -> Catalogue:
+        self._asked |= set(topics)
+        return self._catalogue.only(topics)
+
+
+def _is_of_a_gateway(topic_id: str) -> bool:
+    try:
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(topic_id + "==")).version == VERSION_OF_MESH_IDS
+    except (ValueError, binascii.Error):
+        return False
