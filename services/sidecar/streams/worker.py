@@ -26,8 +26,6 @@ import structlog
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from services.sidecar import metrics
-from services.sidecar.auditing import events
-from services.sidecar.auditing.events import AuditType
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import raw_record
 from services.sidecar.delivering.deliverer import UndeliveredError
@@ -36,7 +34,6 @@ from services.sidecar.delivering.records import Verdict
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats.reading import RecordReader
 from services.sidecar.pauses import pause
-from services.sidecar.producing.records import Delivered
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
     GroupOffsets,
@@ -45,6 +42,7 @@ from services.sidecar.producing.transactional_client import (
     TransactionalClient,
 )
 from services.sidecar.schemas.schema import RegistryUnavailableError
+from services.sidecar.streams.account import audit, count
 from services.sidecar.streams.assignment import Assignment, RoundLimits
 from services.sidecar.streams.backend import Backend
 from services.sidecar.streams.following import Follower
@@ -54,7 +52,6 @@ from services.sidecar.streams.records import OnError, OperatorError, StreamRecor
 from services.sidecar.streams.rounds import (
     OpenTask,
     Outcomes,
-    RoundEntries,
     TaskId,
     UnreadableError,
     by_time,
@@ -341,8 +338,8 @@ class Worker:
         keep(tasks, entries, written)
         self.committed |= outcomes.offsets
         self._failures, self._failure = 0, ""
-        self._count(tasks, outcomes, entries)
-        self._audit(outcomes, entries, written)
+        count(self._plan.name, tasks, outcomes, entries)
+        audit(self._tools.audit, outcomes, entries, written)
 
     def _producer(self) -> TransactionalClient:
         if self._client is None:
@@ -387,42 +384,6 @@ class Worker:
 
     def _task_of(self, part: Part, stores: Mapping[str, Store]) -> Task:
         return Task(part, stores, self._tools.encode, self._options.max_value_bytes)
-
-    def _count(self, tasks: Sequence[OpenTask], outcomes: Outcomes, entries: RoundEntries) -> None:
-        name = self._plan.name
-        metrics.stream_rounds.labels(name, "committed").inc()
-        counted = {
-            "read": len(outcomes.processed),
-            "dead_letter": len(outcomes.refused),
-            "skipped": outcomes.skipped,
-            "written": sum(len(entries.entries[place].records) for place in entries.outputs),
-        }
-        for one in tasks:
-            for reason, count in one.task.drops.items():
-                counted[reason] = counted.get(reason, 0) + count
-        for outcome, count in counted.items():
-            if count:
-                metrics.stream_records.labels(name, outcome).inc(count)
-
-    def _audit(self, outcomes: Outcomes, entries: RoundEntries, written: Sequence[Sequence[Delivered]]) -> None:
-        trail = self._tools.audit
-        if trail.wants(AuditType.STREAMING_CONSUMER):
-            refused = {(one.record.topic, one.record.partition, one.record.offset) for one in outcomes.refused}
-            trail.record(
-                [
-                    events.audit_record(
-                        AuditType.STREAMING_CONSUMER, one.topic, one.partition, one.offset,
-                        key=one.key, ids=events.ids_in(one.headers),
-                    )
-                    for one in outcomes.processed
-                    if (one.topic, one.partition, one.offset) not in refused
-                ]
-            )  # fmt: skip
-            trail.record(events.settled(outcomes.refused, AuditType.STREAMING_CONSUMER))
-        if trail.wants(AuditType.STREAMING_PRODUCER):
-            for place in entries.outputs:
-                entry = entries.entries[place]
-                trail.record(events.produced(entry.topic, entry.records, written[place], AuditType.STREAMING_PRODUCER))
 
     def _measure(self, assignment: Assignment) -> None:
         now = time.monotonic()
