@@ -6,10 +6,11 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from mesh.settings import Address, AddressList, ServiceSettings
+from services.pipeline.serving.settings import ServingSettings
 
 
-class PipelineSettings(ServiceSettings, service="pipeline"):
-    """Run a Spark job."""
+class PipelineSettings(ServingSettings, ServiceSettings, service="pipeline"):
+    """Run Spark jobs: one of them, or those that control orders."""
 
     bootstrap_servers: AddressList = ()
     """The gateway (or any Kafka). Empty: where `kafka-mesh` finds the mesh."""
@@ -44,3 +45,8 @@ class PipelineSettings(ServiceSettings, service="pipeline"):
         if url is not None and not re.match(r"postgres(ql)?://", url.get_secret_value()):  # never repeated
             raise ValueError("is no PostgreSQL URL; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
         return url
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """`kafka_properties` as clients take them."""
+        return {name: value.get_secret_value() for name, value in self.kafka_properties.items()}
