@@ -1,13 +1,14 @@
 """Which Kafka clusters there are and how a job connects to them: as control tells it, or as the operator does.
 
-Control keeps secrets as references (`${env:NAME}`, `${file:/path}`); they are resolved here, in the driver's process, and
-go to Spark's workers as properties of their clients.
+Control keeps secrets as references (`${env:NAME}`, `${file:/path}`); they are resolved here, in the driver's process,
+and go to Spark's workers as properties of their clients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
@@ -56,8 +57,9 @@ def read_clusters(control_address: str, timeout_s: float) -> dict[str, Cluster]:
             asked.page_token = page.next_page_token
 
 
-def _reason(error: grpc.RpcError) -> str:
-    return f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
+def _reason(error: Any) -> str:
+    status: grpc.Call = error  # what a stub raises is both
+    return f"{status.code().name}: {status.details()}"
 
 
 def _registered(cluster: admin.Cluster) -> Cluster:

@@ -1,56 +1,38 @@
-"""Kafka as a source of Spark's Structured Streaming: a Python Data Source on confluent-kafka.
+"""Kafka as a source of Spark, batch and stream: a Python Data Source over `kafka_reading`.
 
-Spark starts one Python process that plans (`KafkaReader`: where does the next batch end?), and for each batch a task
-per partition that reads its span (`read_span`). Both make their own client; nothing of it is pickled.
+A stream: Spark starts one Python process that plans (`StreamReader`: where does the next batch end?), and for each
+batch a task per partition that reads its span. A batch: the driver finds the offsets of its ranges, tasks read pieces
+of them. All make their own clients; nothing of them is pickled.
 
-1. Only committed records are read, and a batch never reaches past the last stable offset, so an open transaction holds
-   back what lies behind it and nothing else.
-2. A span ends by position, never by count: transaction markers and compaction leave offsets without records. The end of
-   a partition counts as the end of the span only when it lies at or behind it.
-3. An offset that is gone is an error (`positions.py`), and so is a partition that yields nothing for too long.
-
-It is a plain client of the gateway, without a consumer group: the checkpoint holds the position.
+Several clusters are one source: their records come with a column `cluster`, and a position knows topics as `c1/apples`,
+so a cluster that joins later is read from the start of its logs, and one that leaves keeps its place in the checkpoint.
+A stream that follows its topics goes on without a cluster that does not answer, and reads it when it is back; what was
+planned of it is waited for.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
+from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from services.pipeline.positions import (
-    PartitionLog,
-    RecordsLostError,
-    Span,
-    StreamError,
-    TopicLog,
-    advance,
-    parse,
-    render,
-    spans,
-)
+from services.pipeline.kafka_reading import UnreachableError, read_bounds, read_logs, read_span
+from services.pipeline.positions import Span, TopicLog, advance, parse, render, spans
+from services.pipeline.ranges import Range, cut
+from services.pipeline.settings import PipelineSettings
 
-EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 FORMAT = "mesh-kafka"
-CLIENT_ID = "kafka-mesh-pipeline"
+GATEWAY = ""
+"""The cluster without a name: what the gateway shows. Its records come without a column `cluster`."""
 SCHEMA = """
     topic string, partition int, offset bigint, timestamp timestamp,
     key binary, value binary, headers array<struct<key: string, value: binary>>
@@ -66,11 +48,9 @@ ARROW_SCHEMA = pyarrow.schema(
         ("headers", pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))),
     ]
 )
-CONSUME_RECORDS = 1_000  # of one call, and of one Arrow batch: bounds what a task holds beside librdkafka's queue
-CONSUME_SECONDS = 0.2  # how long one call waits to be full
-QUEUE_KBYTES = 32_768  # what librdkafka fetches ahead in one task
 MICROSECONDS_OF_A_MILLISECOND = 1_000
 PROPERTY_PREFIX = "kafka."
+CLUSTERS_AT_ONCE = 8  # that are asked while a batch is planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,42 +58,123 @@ class KafkaSource:
     """What to read, and how."""
 
     topics: tuple[str, ...]
-    properties: Mapping[str, str]
-    """librdkafka's, `bootstrap.servers` among them."""
+    """Of each cluster. A batch may read others."""
+    clusters: Mapping[str, Mapping[str, str]]
+    """librdkafka's properties by the cluster's name, `bootstrap.servers` among them; or those of GATEWAY alone."""
     max_batch_rows: int
     stall_timeout_s: float
     request_timeout_s: float
     accept_loss: bool = False
+    skip_absent: bool = False
+    """Topics that a cluster does not have are read when it has them; otherwise they are an error."""
+
+    @classmethod
+    def of_settings(
+        cls,
+        settings: PipelineSettings,
+        topics: tuple[str, ...],
+        clusters: Mapping[str, Mapping[str, str]],
+        *,
+        accept_loss: bool = False,
+        skip_absent: bool = False,
+    ) -> KafkaSource:
+        """With the bounds that the settings say."""
+        return cls(
+            topics=topics,
+            clusters=clusters,
+            max_batch_rows=settings.max_batch_rows,
+            stall_timeout_s=settings.stall_timeout_s,
+            request_timeout_s=settings.request_timeout_s,
+            accept_loss=accept_loss,
+            skip_absent=skip_absent,
+        )
+
+    @property
+    def schema(self) -> str:
+        return SCHEMA if GATEWAY in self.clusters else f"cluster string, {SCHEMA}"
 
     def stream(self, session: SparkSession) -> DataFrame:
         """The records as an unbounded DataFrame."""
         session.dataSource.register(KafkaDataSource)
         return session.readStream.format(FORMAT).options(**self.to_options()).load()
 
+    def batch(self, session: SparkSession, ranges: Sequence[Range] = ()) -> DataFrame:
+        """The records of `ranges` (without any: all of `topics`) as a DataFrame that is the same however often it is
+        read. What can't be read is told now, as far as it is known now.
+        """
+        session.dataSource.register(KafkaDataSource)
+        pieces = cut(self.spans(ranges), session.sparkContext.defaultParallelism)
+        listed = json.dumps([[span.topic, span.partition, span.start, span.end] for span in pieces])
+        return session.read.format(FORMAT).options(**self.to_options(), spans=listed).load()
+
+    def logs(self) -> dict[str, TopicLog]:
+        """The topics as they are now, of all clusters, by the names that positions know."""
+        return {name: log for cluster in self.clusters for name, log in self.logs_of(cluster).items()}
+
+    def logs_of(self, cluster: str) -> dict[str, TopicLog]:
+        """The topics of one cluster as they are now."""
+        found = read_logs(self.clusters[cluster], self.topics, self.request_timeout_s, skip_absent=self.skip_absent)
+        return {_in_cluster(cluster, topic): log for topic, log in found.items()}
+
+    def spans(self, ranges: Sequence[Range] = ()) -> list[Span]:
+        """The offsets that ranges mean now; topics by the names that positions know."""
+        asked = ranges or [Range(topic) for topic in self.topics]
+        return [
+            replace(span, topic=_in_cluster(cluster, span.topic))
+            for cluster, properties in self.clusters.items()
+            for span in read_bounds(
+                properties,
+                [each for each in asked if each.cluster in ("", cluster)],
+                self.request_timeout_s,
+                accept_loss=self.accept_loss,
+            )
+        ]
+
+    def read(self, span: Span) -> Iterator[pyarrow.RecordBatch]:
+        """The committed records of a span, as rows of `schema`."""
+        cluster, _, topic = span.topic.rpartition("/")
+        properties = self.clusters[cluster]
+        there = replace(span, topic=topic)
+        for messages in read_span(properties, there, self.stall_timeout_s, accept_loss=self.accept_loss):
+            yield to_arrow(messages, cluster)
+
     def to_options(self) -> dict[str, str]:
         """As Spark passes them on; properties one by one, so that Spark's redaction knows the secret ones by name."""
         return {
             "topics": json.dumps(self.topics),
+            "clusters": json.dumps(list(self.clusters)),
             "max_batch_rows": str(self.max_batch_rows),
             "stall_timeout_s": str(self.stall_timeout_s),
             "request_timeout_s": str(self.request_timeout_s),
             "accept_loss": json.dumps(self.accept_loss),
-        } | {PROPERTY_PREFIX + name: value for name, value in self.properties.items()}
+            "skip_absent": json.dumps(self.skip_absent),
+        } | {
+            f"{PROPERTY_PREFIX}{number}.{name}": value
+            for number, properties in enumerate(self.clusters.values())
+            for name, value in properties.items()
+        }
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> KafkaSource:
+        clusters: dict[str, dict[str, str]] = {}
+        for number, cluster in enumerate(json.loads(options["clusters"])):  # Spark takes case from names, not numbers
+            prefix = f"{PROPERTY_PREFIX}{number}."
+            clusters[cluster] = {
+                name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)
+            }
         return cls(
             topics=tuple(json.loads(options["topics"])),
-            properties={
-                name.removeprefix(PROPERTY_PREFIX): value
-                for name, value in options.items()
-                if name.startswith(PROPERTY_PREFIX)
-            },
+            clusters=clusters,
             max_batch_rows=int(options["max_batch_rows"]),
             stall_timeout_s=float(options["stall_timeout_s"]),
             request_timeout_s=float(options["request_timeout_s"]),
             accept_loss=json.loads(options["accept_loss"]),
+            skip_absent=json.loads(options["skip_absent"]),
         )
+
+
+def _in_cluster(cluster: str, topic: str) -> str:
+    return topic if cluster == GATEWAY else f"{cluster}/{topic}"
 
 
 class KafkaDataSource(DataSource):
@@ -124,10 +185,15 @@ class KafkaDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return SCHEMA
+        return KafkaSource.from_options(dict(self.options)).schema
 
-    def streamReader(self, schema: object) -> KafkaReader:  # noqa: N802  # Spark's names, here and below
-        return KafkaReader(KafkaSource.from_options(dict(self.options)))
+    def reader(self, schema: object) -> BatchReader:
+        return BatchReader(
+            KafkaSource.from_options(dict(self.options)), [Span(*each) for each in json.loads(self.options["spans"])]
+        )
+
+    def streamReader(self, schema: object) -> StreamReader:  # noqa: N802  # Spark's names, here and below
+        return StreamReader(KafkaSource.from_options(dict(self.options)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +203,22 @@ class SpanPartition(InputPartition):
     span: Span
 
 
-class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class BatchReader(DataSourceReader):
+    """Reads spans that were found before."""
+
+    def __init__(self, source: KafkaSource, spans: Sequence[Span]) -> None:
+        self._source = source
+        self._spans = spans
+
+    def partitions(self) -> list[InputPartition]:
+        return [SpanPartition(span) for span in self._spans]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        # Spark reads a frame without any partition as one partition, which is None
+        return self._source.read(partition.span) if isinstance(partition, SpanPartition) else iter(())
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches, and reads the parts of one."""
 
     def __init__(self, source: KafkaSource) -> None:
@@ -151,10 +232,10 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._source.max_batch_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._logs_at_start = read_logs(self._source)
+        self._logs_at_start = self._source.logs()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        logs = self._logs_at_start or read_logs(self._source)
+        logs = self._logs_at_start or self._logs_of_reachable()
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return render(advance(parse(start), logs, max_rows=max_rows, accept_loss=self._source.accept_loss))
 
@@ -162,123 +243,29 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SpanPartition(span) for span in spans(parse(start), parse(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        for messages in read_span(self._source, partition.span):
-            yield to_arrow(messages)
+        return self._source.read(cast("SpanPartition", partition).span)
+
+    def _logs_of_reachable(self) -> dict[str, TopicLog]:
+        """Of the clusters that answer; at least one must."""
+        with ThreadPoolExecutor(CLUSTERS_AT_ONCE) as threads:
+            asked = {cluster: threads.submit(self._source.logs_of, cluster) for cluster in self._source.clusters}
+        logs: dict[str, TopicLog] = {}
+        away: dict[str, UnreachableError] = {}
+        for cluster, future in asked.items():
+            try:
+                logs |= future.result()
+            except UnreachableError as error:
+                away[cluster] = error
+        for cluster, absence in away.items():
+            if len(away) == len(asked):
+                raise absence
+            sys.stderr.write(f"cluster {cluster} is not read now: {absence}\n")  # of the driver: this is a child of it
+        return logs
 
 
-def read_logs(source: KafkaSource) -> dict[str, TopicLog]:
-    """The topics as they are now. Three questions, however many partitions there are."""
-    admin = AdminClient({**source.properties, "client.id": CLIENT_ID})
-    timeout = {"request_timeout": source.request_timeout_s}
-    described = {
-        topic: _answer(future, f"topic {topic}", source)
-        for topic, future in admin.describe_topics(TopicCollection(list(source.topics)), **timeout).items()
-    }
-    places = [TopicPartition(topic, each.id) for topic, about in described.items() for each in about.partitions]
-    starts, ends = (
-        {
-            (place.topic, place.partition): _answer(future, f"{place.topic}/{place.partition}", source).offset
-            for place, future in admin.list_offsets(
-                dict.fromkeys(places, spec), isolation_level=IsolationLevel.READ_COMMITTED, **timeout
-            ).items()
-        }
-        for spec in (EARLIEST, LATEST)
-    )
-    return {
-        topic: TopicLog(
-            topic_id=_topic_id(about.topic_id),
-            partitions={
-                each.id: PartitionLog(starts[topic, each.id], ends[topic, each.id]) for each in about.partitions
-            },
-        )
-        for topic, about in described.items()
-    }
-
-
-def _answer(future: Future[Any], place: str, source: KafkaSource) -> Any:
-    try:
-        return future.result()
-    except KafkaException as failure:
-        error: KafkaError = failure.args[0]
-        where = source.properties["bootstrap.servers"]
-        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            text = f"{place} is unknown at {where}: no rule routes it, or its cluster does not have it"
-        else:
-            text = f"{place}: no answer from {where} in {source.request_timeout_s:g} s: {error.str()}"
-        raise StreamError(text) from failure
-
-
-def _topic_id(given: Any) -> str:
-    """Empty for the id of all zeros, by which a broker says that it has none."""
-    known = given is not None and (given.get_most_significant_bits() or given.get_least_significant_bits())
-    return str(given) if known else ""
-
-
-def read_span(source: KafkaSource, span: Span) -> Iterator[list[Message]]:
-    """The committed records of `span`, in order."""
-    consumer = Consumer(
-        {
-            "queued.max.messages.kbytes": QUEUE_KBYTES,
-            **source.properties,
-            "client.id": CLIENT_ID,
-            "group.id": CLIENT_ID,  # librdkafka asks for one; nothing is ever committed
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest" if source.accept_loss else "error",
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(span.topic, span.partition, span.start)])
-        yield from _until_end(consumer, source, span)
-    finally:
-        consumer.close()
-
-
-def _until_end(consumer: Consumer, source: KafkaSource, span: Span) -> Iterator[list[Message]]:
-    position = span.start
-    deadline = time.monotonic() + source.stall_timeout_s
-    last_error = "no error was reported"
-    while position < span.end:
-        records: list[Message] = []
-        reached = position
-        for message in consumer.consume(min(CONSUME_RECORDS, span.end - position), CONSUME_SECONDS):
-            error, offset = message.error(), message.offset() or 0
-            if error is None:
-                reached = offset + 1
-                if span.start <= offset < span.end:
-                    records.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                reached = max(reached, offset)
-            else:
-                last_error = _passing(error, span, position)
-        if records:
-            yield records
-        if reached > position:
-            position = reached
-            deadline = time.monotonic() + source.stall_timeout_s
-        elif time.monotonic() > deadline:
-            raise StreamError(
-                f"{span} stands at offset {position} of {span.end} for {source.stall_timeout_s:g} s ({last_error}); "
-                "run it again, or raise KAFKA_MESH_PIPELINE_STALL_TIMEOUT_S"
-            )
-
-
-def _passing(error: KafkaError, span: Span, position: int) -> str:
-    """The text of an error that librdkafka gets over by itself; raises for the others."""
-    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-        raise RecordsLostError(
-            f"{span} does not hold offset {position} any more ({error.str()}): retention took it before it was read; "
-            "go on without it with --accept-loss"
-        )
-    if error.fatal():
-        raise StreamError(f"{span}: {error.str()}")
-    return str(error.str())
-
-
-def to_arrow(messages: list[Message]) -> pyarrow.RecordBatch:
-    """The rows that SCHEMA describes."""
-    return pyarrow.RecordBatch.from_arrays(
+def to_arrow(messages: list[Message], cluster: str = GATEWAY) -> pyarrow.RecordBatch:
+    """The rows that SCHEMA describes, with the name of their cluster where it has one."""
+    rows = pyarrow.RecordBatch.from_arrays(
         [
             [message.topic() for message in messages],
             [message.partition() for message in messages],
@@ -290,6 +277,9 @@ def to_arrow(messages: list[Message]) -> pyarrow.RecordBatch:
         ],
         schema=ARROW_SCHEMA,
     )
+    if cluster == GATEWAY:
+        return rows
+    return rows.add_column(0, "cluster", pyarrow.repeat(cluster, len(messages)))
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:

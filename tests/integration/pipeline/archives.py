@@ -13,7 +13,7 @@ import pyarrow.dataset
 from pyspark.sql import SparkSession
 
 from services.pipeline.jobs import archive
-from services.pipeline.kafka_source import KafkaSource
+from services.pipeline.kafka_source import GATEWAY, KafkaSource
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Place
 
@@ -55,7 +55,7 @@ class Archive:
     def _source(self, topics: tuple[str, ...], max_batch_rows: int, accept_loss: bool) -> KafkaSource:
         return KafkaSource(
             topics=topics,
-            properties={"bootstrap.servers": self._bootstrap},
+            clusters={GATEWAY: {"bootstrap.servers": self._bootstrap}},
             max_batch_rows=max_batch_rows,
             stall_timeout_s=10.0,
             request_timeout_s=10.0,

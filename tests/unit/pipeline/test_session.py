@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from services.pipeline import __main__ as command
+from services.pipeline.__main__ import pipeline
+from services.pipeline.commands import foreground
 from services.pipeline.session import SessionError, check_java, first_line, our_sentence
 
 
@@ -40,8 +41,8 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "EXTRA", ("no_such_package",))
-    result = CliRunner().invoke(command.pipeline, ["run", "archive", "apples", "--to", "folder"])
+    monkeypatch.setattr(foreground, "EXTRA", ("no_such_package",))
+    result = CliRunner().invoke(pipeline, ["run", "archive", "apples", "--to", "folder"])
     assert result.exit_code == 1
     assert result.output.splitlines()[-1].startswith(
         "Error: no_such_package not installed: install the extra `pipeline`"

@@ -1,0 +1,62 @@
+"""`kafka-mesh pipeline run archive`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from services.pipeline.commands.foreground import (
+    config_option,
+    explaining,
+    require_spark,
+    session_of,
+    settings_of,
+    stop_signal,
+)
+
+DEFAULT_GATEWAY = "127.0.0.1:19092"
+
+
+@click.command("archive")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--to", "folder", required=True, metavar="FOLDER", help="A path, or a URL that Hadoop knows.")
+@click.option("--continuous", is_flag=True, help="Go on with what comes; without it, archive what is there, and end.")
+@click.option("--accept-loss", is_flag=True, help="Go on where retention has taken records before they were archived.")
+@click.option("--bootstrap", metavar="HOST:PORT,...", help="The gateway, or any Kafka.")
+@config_option
+@click.pass_obj
+def archive_command(
+    gateway: str | None,
+    topics: tuple[str, ...],
+    folder: str,
+    continuous: bool,
+    accept_loss: bool,
+    bootstrap: str | None,
+    config: Path | None,
+) -> None:
+    """Write TOPIC... to Parquet in FOLDER, by day, each record exactly once; again and again into the same FOLDER."""
+    settings = settings_of(config)
+    require_spark()
+    from services.pipeline.jobs import archive
+    from services.pipeline.kafka_source import GATEWAY, KafkaSource
+
+    servers = bootstrap or ",".join(settings.bootstrap_servers) or gateway or DEFAULT_GATEWAY
+    source = KafkaSource.of_settings(
+        settings,
+        topics=tuple(sorted(set(topics))),
+        clusters={GATEWAY: settings.client_properties | {"bootstrap.servers": servers}},
+        accept_loss=accept_loss,
+    )
+    every = timedelta(seconds=settings.trigger_interval_s) if continuous else None
+    with explaining():
+        source.logs()  # what can't be read is told before Spark has started
+        with session_of(settings, "archive") as session:
+            written = archive.run(session, source, folder, every=every, stopping=stop_signal())
+    click.echo(
+        f"{written.records} records of {', '.join(source.topics)} to {folder} "
+        f"in {written.batches} {'batch' if written.batches == 1 else 'batches'}, {written.seconds:.1f} s"
+    )
+    if written.is_cut_short:
+        raise click.ClickException("stopped before the end; run it again, and it goes on from there")

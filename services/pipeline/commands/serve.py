@@ -1,0 +1,30 @@
+"""`kafka-mesh pipeline serve`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from mesh.lifecycle import Lifecycle, run
+from services.pipeline.commands.archive import DEFAULT_GATEWAY
+from services.pipeline.commands.foreground import config_option, require_spark, settings_of
+
+
+@click.command("serve")
+@config_option
+@click.pass_obj
+def serve_command(gateway: str | None, config: Path | None) -> None:
+    """Carry out what control orders, and keep the continuous jobs of the settings running, until told to stop."""
+    settings = settings_of(config)
+    require_spark()
+    from services.pipeline.serving.process import serve, stop_bound_s
+
+    if config is not None:
+        os.environ["KAFKA_MESH_CONFIG"] = str(config.resolve())  # the drivers' settings are in it too
+
+    async def life(lifecycle: Lifecycle) -> None:
+        await serve(settings, gateway or DEFAULT_GATEWAY, lifecycle)
+
+    run(life, uvloop=False, stop_timeout=stop_bound_s(settings))
