@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from services.pipeline.commands.archive import archive_command
+from services.pipeline.commands.serve import serve_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,6 +18,7 @@ def run_job() -> None:
     """Run a job in the foreground; what it has done stands in its checkpoint."""
 
 
+pipeline.add_command(serve_command)
 run_job.add_command(archive_command)
 
 

@@ -1,0 +1,68 @@
+"""A job that goes on for as long as serve does: its driver is started again whenever it ends, control or not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from services.pipeline.serving import metrics
+from services.pipeline.serving.driver import Command, Driver
+from services.pipeline.serving.restarts import Restarts
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+STEADY_S = 60.0
+"""A driver that has run for so long has no failures before it."""
+FAILURES_TO_TELL = 3
+"""In a row, until this member says that it is not ready: one may be of a cluster that was away for a moment."""
+
+log = structlog.get_logger(__name__)
+
+
+class ContinuousDriver:
+    """Keeps one job running."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._driver: Driver | None = None
+        self._restarts = Restarts(FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S)
+        self._last = ""
+        self._stopping = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        return self._command.name
+
+    @property
+    def trouble(self) -> str:
+        """Why it can't be kept running; empty while it can."""
+        if self._restarts.in_a_row < FAILURES_TO_TELL or (self._driver is not None and self._restarts.is_steady):
+            return ""
+        return f"job {self._command.name}: its driver {self._last} ({self._restarts.in_a_row} times in a row)"
+
+    async def run(self) -> None:
+        """Until it is stopped; when this is cancelled, its driver is killed."""
+        up = metrics.job_up.labels(self._command.name)
+        while not self._stopping.is_set():
+            self._restarts.began()
+            self._driver = await Driver.started(self._command)
+            up.set(1)
+            try:
+                ending = await self._driver.run()
+            finally:
+                self._driver = None
+                up.set(0)
+            if self._stopping.is_set():
+                return
+            metrics.driver_deaths.labels(self._command.kind).inc()
+            self._last = str(ending)
+            pause_s = self._restarts.failed()
+            log.warning("a job ended", job=self._command.name, how=self._last, again_in_seconds=round(pause_s, 1))
+            await asyncio.sleep(pause_s)
+
+    async def stop(self, within_s: float) -> None:
+        """Its driver may put everything in order, and is not started again."""
+        self._stopping.set()
+        if self._driver is not None:
+            await self._driver.stop(within_s)

@@ -1,0 +1,164 @@
+"""One driver: a process that carries out a job, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from mesh.rpc import replays
+from services.pipeline.orders import report_from_line
+from services.pipeline.serving import metrics
+from services.pipeline.serving.driver_log import DriverLog
+
+PROGRAM = (sys.executable, "-m", "services.pipeline.driving")
+LONGEST_LINE = 16 * 1024 * 1024
+"""Bytes; a plan of 10,000 partitions is about 3 MB."""
+EXIT_POLL_S = 0.05
+LAST_WORDS_S = 5.0
+"""How long the pipes of a driver that has ended may stay open."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a driver ended."""
+
+    code: int
+    """Negative when a signal did it."""
+    last_word: str = ""
+
+    def __str__(self) -> str:
+        how = f"was ended by {signal.Signals(-self.code).name}" if self.code < 0 else f"exited with {self.code}"
+        return f"{how}: {self.last_word}" if self.last_word else how
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How to start a driver."""
+
+    kind: str
+    """`replay`, `audit`, ...: what is counted together."""
+    name: str
+    """For people: `replays/…`, or the kind."""
+    arguments: tuple[str, ...]
+    """Of `kafka-mesh pipeline`."""
+    order: str = ""
+    """The first line of its stdin; it may hold secrets."""
+    secrets: frozenset[str] = frozenset()
+    """What must not be seen in what it says."""
+    program: Sequence[str] = PROGRAM
+
+
+class Driver:
+    """A running driver. It ends when this process does: see `driving.py`."""
+
+    def __init__(self, command: Command, process: asyncio.subprocess.Process) -> None:
+        """See `started`."""
+        self._command = command
+        self._process = process
+        self._log = DriverLog(command.name, command.secrets)
+        self._is_over = False
+
+    @classmethod
+    async def started(cls, command: Command) -> Driver:
+        process = await asyncio.create_subprocess_exec(
+            *command.program,
+            *command.arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=LONGEST_LINE,
+        )
+        metrics.driver_starts.labels(command.kind).inc()
+        log.info("driver started", job=command.name, pid=process.pid)
+        return cls(command, process)
+
+    async def run(self, on_report: Callable[[replays.ReportReplayRequest], None] = lambda _: None) -> Ending:
+        """Returns when it has ended, and what it said is heard. Whatever ends this kills it."""
+        running = metrics.drivers.labels(self._command.kind)
+        running.inc()
+        talk = (self._give_order(), self._reports(on_report), self._log_lines())
+        hearing = [asyncio.create_task(each, name=self._command.name) for each in talk]
+        try:
+            code = await self._exit()
+            self.kill()  # what it left of its group; that holds the pipes open
+            await asyncio.wait(hearing, timeout=LAST_WORDS_S)
+        finally:
+            running.dec()
+            self.kill()
+            for task in hearing:
+                task.cancel()
+            await asyncio.wait(hearing)
+            self._is_over = True
+        ending = Ending(code, self._log.last_word)
+        log.info("driver ended", job=self._command.name, how=str(ending))
+        return ending
+
+    async def stop(self, within_s: float) -> None:
+        """Tells it to stop, and kills it when it has not after `within_s`."""
+        if self._process.returncode is None:
+            self._process.terminate()  # it alone: Spark's JVM would drop what the driver wants to put in order
+        try:
+            await asyncio.wait_for(self._exit(), within_s)
+        except TimeoutError:
+            log.warning("driver killed, for it did not stop", job=self._command.name, seconds=within_s)
+            self.kill()
+
+    def kill(self) -> None:
+        """Ends it and all of its group, at once."""
+        if self._is_over:
+            return  # the group's number may be another's by now
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _exit(self) -> int:
+        """asyncio's own `wait` is for the pipes too, which a child of the driver may hold for longer."""
+        while self._process.returncode is None:
+            await asyncio.sleep(EXIT_POLL_S)
+        return self._process.returncode
+
+    async def _give_order(self) -> None:
+        """Its stdin stays open: that it closes is how a driver knows that we are gone."""
+        assert self._process.stdin is not None
+        if self._command.order:
+            self._process.stdin.write(self._command.order.encode() + b"\n")
+            with contextlib.suppress(ConnectionError):  # it ended before it read that; its log says why
+                await self._process.stdin.drain()
+
+    async def _reports(self, on_report: Callable[[replays.ReportReplayRequest], None]) -> None:
+        assert self._process.stdout is not None
+        async for line in _lines(self._process.stdout):
+            try:
+                report = report_from_line(line.decode())
+            except ValueError:
+                log.warning("a driver reports what is no report", job=self._command.name, bytes=len(line))
+                continue
+            on_report(report)
+
+    async def _log_lines(self) -> None:
+        assert self._process.stderr is not None
+        async for line in _lines(self._process.stderr):
+            self._log.take(line)
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Lines without their ends; one that is too long comes in pieces."""
+    while True:
+        try:
+            line = await stream.readuntil(b"\n")
+        except asyncio.LimitOverrunError as error:
+            line = await stream.read(error.consumed)
+        except asyncio.IncompleteReadError as end:
+            if end.partial:
+                yield end.partial
+            return
+        yield line.rstrip(b"\r\n")

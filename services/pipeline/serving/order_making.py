@@ -1,0 +1,55 @@
+"""What a driver is given to carry a replay out: the replay, and how to reach what it is about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import grpc
+
+from mesh.rpc import replays
+from services.pipeline.clusters import Cluster, ClustersError
+from services.pipeline.commands.foreground import clusters_of
+from services.pipeline.orders import Order
+from services.pipeline.settings import PipelineSettings
+
+DRIVERS: Mapping[str, str] = {"topic": "replay", "profile": "profile"}
+"""The job that carries a replay out, by its destination; these are the destinations that this member takes."""
+
+
+class ImpossibleOrderError(Exception):
+    """Nobody here can carry this replay out; says why, in a sentence."""
+
+
+class NotNowError(Exception):
+    """What an order needs can't be had at the moment."""
+
+
+class OrderMaking:
+    """Makes orders as the settings have it."""
+
+    def __init__(self, settings: PipelineSettings) -> None:
+        self._settings = settings
+
+    async def order(self, replay: replays.Replay) -> Order:
+        """ImpossibleOrderError, NotNowError."""
+        known = await asyncio.to_thread(self._clusters)
+        needed = sorted(named_in(replay))
+        if missing := [name for name in needed if name not in known]:
+            text = f"cluster {', '.join(missing)} is not registered (known: {', '.join(known) or 'none'})"
+            raise ImpossibleOrderError(text)
+        return Order(replay, {name: known[name].properties for name in needed}, self._settings.archive_folder)
+
+    def _clusters(self) -> Mapping[str, Cluster]:
+        try:
+            return clusters_of(self._settings)
+        except ClustersError as error:
+            if isinstance(error.__cause__, grpc.RpcError):
+                raise NotNowError(str(error)) from None
+            raise ImpossibleOrderError(str(error)) from None
+
+
+def named_in(replay: replays.Replay) -> set[str]:
+    """Names of the clusters that it reads and writes."""
+    named = {replay.spec.topic.cluster, replay.spec.topic.source_cluster}
+    return {place.cluster for place in replay.places} | (named - {""})

@@ -1,0 +1,132 @@
+"""Puts the member together, serves, and puts it away again so that the next one goes on where it stopped.
+
+The end: nothing new is taken; drivers are told to stop and may put everything in order; control hears how far each is.
+Replays stay open, for whoever follows next. What ends this process without that, ends its drivers too (`driving.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from mesh.lifecycle import Lifecycle
+from mesh.rpc import replays
+from mesh.telemetry import serve_management
+from services.pipeline.serving.capacity import drivers_at_a_time
+from services.pipeline.serving.carrying import Carrying
+from services.pipeline.serving.continuous import ContinuousDriver
+from services.pipeline.serving.driver import Command
+from services.pipeline.serving.following import ReplayFollower
+from services.pipeline.serving.link import ControlLink
+from services.pipeline.serving.order_making import DRIVERS, OrderMaking
+from services.pipeline.serving.settings import ContinuousJob
+from services.pipeline.settings import PipelineSettings
+
+READINESS_S = 1.0
+"""How often it is looked whether the jobs can be kept running."""
+TELL_S = 3.0
+"""How long control may be told how far drivers are, at the end."""
+SPARE_S = 5.0
+"""What a stop may take beside what drivers and control may."""
+
+log = structlog.get_logger(__name__)
+
+
+def stop_bound_s(settings: PipelineSettings) -> float:
+    """How long a stop may take."""
+    return settings.driver_stop_s + TELL_S + SPARE_S
+
+
+def continuous_command(job: ContinuousJob, settings: PipelineSettings, gateway: str) -> Command:
+    """The driver of a continuous job. Its settings are ours, by the environment and the file."""
+    if job is ContinuousJob.ARCHIVE:
+        servers = ",".join(settings.bootstrap_servers) or gateway
+        where = ("--to", settings.archive_folder, "--bootstrap", servers)
+        return Command(job.value, job.value, ("run", job.value, *settings.archive_topics, *where, "--continuous"))
+    return Command(job.value, job.value, ("run", job.value, "--continuous"))
+
+
+class Member:
+    """One process of `serve`; make it within a running loop."""
+
+    def __init__(self, settings: PipelineSettings, gateway: str) -> None:
+        self._settings = settings
+        self._superseded = ""
+        turns = asyncio.Semaphore(settings.max_drivers or drivers_at_a_time(settings.driver_memory, len(settings.jobs)))
+        making = OrderMaking(settings)
+
+        def begin(replay: replays.Replay, tell: Callable[[replays.ReportReplayRequest], None]) -> Carrying:
+            return Carrying(
+                replay,
+                settings.name,
+                make_order=making.order,
+                tell=tell,
+                turns=turns,
+                attempts=settings.driver_attempts,
+                stop_s=settings.driver_stop_s,
+            )
+
+        self._link = ControlLink(settings.control_address, settings.name, tuple(DRIVERS))
+        self._follower = ReplayFollower(self._link, begin, superseded=self._give_way)
+        self._jobs = [ContinuousDriver(continuous_command(job, settings, gateway)) for job in settings.jobs]
+        self._tasks: list[asyncio.Task[None]] = []
+        self._giving_way: asyncio.Future[list[None]] | None = None
+
+    @property
+    def trouble(self) -> str:
+        """What keeps it from its work; empty when nothing does. That control is away is none: jobs go on."""
+        return self._superseded or "; ".join(job.trouble for job in self._jobs if job.trouble)
+
+    async def run(self) -> None:
+        """For ever; raises when a part of it ends."""
+        work = {"replays": self._follower.run(), **{f"job {each.name}": each.run() for each in self._jobs}}
+        self._tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
+    async def stop(self) -> None:
+        """See the top of this file."""
+        if self._tasks:
+            follower, *_ = self._tasks
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+        await asyncio.gather(
+            self._follower.drain(self._settings.driver_stop_s, TELL_S),
+            *(job.stop(self._settings.driver_stop_s) for job in self._jobs),
+        )
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._link.close()
+
+    def _give_way(self, reason: str) -> None:
+        """The younger one has the same jobs; two must not write from one checkpoint."""
+        log.error("this member gives way, and does nothing more", reason=reason)
+        self._superseded = reason
+        self._giving_way = asyncio.gather(*(job.stop(self._settings.driver_stop_s) for job in self._jobs))
+
+
+async def serve(settings: PipelineSettings, gateway: str, lifecycle: Lifecycle) -> None:
+    """Runs the member until it is told to stop. OSError when a port is taken."""
+    management = serve_management(settings.metrics_listen, lifecycle)
+    member = Member(settings, gateway)
+    running = asyncio.create_task(member.run(), name="member")
+    stopping = asyncio.create_task(lifecycle.stopping.wait(), name="stopping")
+    log.info("pipeline serves", control=settings.control_address, jobs=[job.value for job in settings.jobs])
+    try:
+        while not stopping.done() and not running.done():
+            if member.trouble:
+                lifecycle.not_ready(member.trouble)
+            else:
+                lifecycle.ready()
+            await asyncio.wait([running, stopping], timeout=READINESS_S, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        running.cancel()
+        stopping.cancel()
+        await member.stop()
+        management.stop()

@@ -1,0 +1,42 @@
+"""How long it is waited before what has ended is started again."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MAX_DOUBLINGS = 30
+"""More would be no longer than any bound; a power of an endless count would overflow."""
+
+
+def pause(failures: int, first_s: float, longest_s: float) -> float:
+    """Seconds: twice as long with each failure in a row, and not the same for all who wait for one thing."""
+    return min(first_s * 2.0 ** min(failures - 1, MAX_DOUBLINGS), longest_s) * random.uniform(0.5, 1)
+
+
+@dataclass(slots=True)
+class Restarts:
+    """Failures in a row of something that shall run. One that came a `steady_s` after the start has none before it."""
+
+    first_s: float
+    longest_s: float
+    steady_s: float
+    clock: Callable[[], float] = time.monotonic
+    in_a_row: int = 0
+    _began: float = 0.0
+
+    def began(self) -> None:
+        self._began = self.clock()
+
+    def failed(self) -> float:
+        """Seconds to wait before the next start."""
+        if self.is_steady:
+            self.in_a_row = 0
+        self.in_a_row += 1
+        return pause(self.in_a_row, self.first_s, self.longest_s)
+
+    @property
+    def is_steady(self) -> bool:
+        return self.clock() - self._began >= self.steady_s

@@ -1,0 +1,54 @@
+"""A continuous job is started again whenever its driver ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.pipeline.serving import continuous
+from services.pipeline.serving.continuous import ContinuousDriver
+from services.pipeline.serving.driver import Command
+
+COMES_S = 30.0
+DIES = "import sys; open(sys.argv[3], 'a').write('x'); sys.exit('the cluster is away')"
+RUNS = "import sys, signal; open(sys.argv[3], 'a').write('x'); signal.pause()"
+
+
+def job(file: Path, program: str) -> ContinuousDriver:
+    file.touch()
+    return ContinuousDriver(
+        Command("audit", "audit", ("run", "audit", str(file)), program=(sys.executable, "-c", program))
+    )
+
+
+async def until_started(file: Path, times: int) -> None:
+    async with asyncio.timeout(COMES_S):
+        while file.stat().st_size < times:  # noqa: ASYNC240  # a small file of the test's own
+            await asyncio.sleep(0.01)
+
+
+async def test_it_is_started_again_and_says_when_that_does_not_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuous, "FIRST_PAUSE_S", 0.01)
+    driver = job(tmp_path / "starts", DIES)
+    task = asyncio.create_task(driver.run())
+    await until_started(tmp_path / "starts", 1)
+    assert driver.trouble == ""
+    await until_started(tmp_path / "starts", 5)
+    assert driver.trouble.startswith("job audit: its driver exited with 1: the cluster is away (")
+    await driver.stop(COMES_S)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_stopped_it_is_not_started_again(tmp_path: Path) -> None:
+    driver = job(tmp_path / "starts", RUNS)
+    task = asyncio.create_task(driver.run())
+    await until_started(tmp_path / "starts", 1)
+    await driver.stop(COMES_S)
+    await asyncio.wait_for(task, COMES_S)
+    assert (tmp_path / "starts").read_text() == "x"
