@@ -42,6 +42,7 @@ from services.control.decisions.record_progress import RecordProgress
 from services.control.decisions.record_rules import RecordRuleDecisions
 from services.control.decisions.registering import Registering
 from services.control.decisions.replay_followers import ReplayFollowers
+from services.control.decisions.replay_places import ReplayPlaceSearch
 from services.control.decisions.replay_plans import ReplayPlans
 from services.control.decisions.replay_progress import ReplayProgress
 from services.control.decisions.replays import ReplayDecisions
@@ -124,8 +125,9 @@ class Control:
         self.replay_progress = ReplayProgress(self.journal, self.replay_followers)
         plans = ReplayPlans(self.journal, self.connections, sidecars)
         own_replays = ControlReplays(self.journal, plans, self.orders, self._following, self.connections)
+        places = ReplayPlaceSearch(self.journal, self.connections)
         self.replays = ReplayDecisions(
-            self.journal, sidecars, self.replay_followers, self.replay_progress, plans, own_replays
+            self.journal, sidecars, self.replay_followers, self.replay_progress, plans, places, own_replays
         )
         calls = Calls(self.audit, FreezeGate(self.journal))
         past_store = PastStore(self._database)

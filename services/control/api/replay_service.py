@@ -16,12 +16,15 @@ from services.control.decisions.replays import ReplayDecisions
 from services.control.domain.errors import InvalidField
 from services.control.domain.incarnations import incarnation_of
 from services.control.domain.instances import LONGEST_NAME, NUL
+from services.control.domain.replay_assignment import MAX_RUNNING, USUAL_DESTINATIONS, Candidate
 from services.control.domain.replays import REPLAYS, newest_first
 from services.control.store.journal import Journal
 
 USUAL_WAIT_MS = 5_000
 LONGEST_WAIT_MS = 60_000
 MOST_DESTINATIONS = 20
+MOST_RUNNING = 100
+"""As many as can be open."""
 
 
 class ReplayService(replays_grpc.ReplayServiceServicer):
@@ -60,12 +63,12 @@ class ReplayService(replays_grpc.ReplayServiceServicer):
         page, token = pages.cut(
             listing, found, [newest_first(each) for each in found], request.page_size, request.page_token
         )
-        return replays.ListReplaysResponse(replays=map(self._progress.shown, page), next_page_token=token)
+        return replays.ListReplaysResponse(replays=map(self._progress.in_brief, page), next_page_token=token)
 
     async def WatchReplay(self, request: replays.WatchReplayRequest, context: Any) -> AsyncIterator[replays.Replay]:
         self._journal.require_loaded()
         shapes.id_of(REPLAYS, request.name)
-        async for replay in self._progress.watch(request.name):
+        async for replay in self._progress.watch(request.name, partitions=request.partitions):
             yield replay
 
     async def CancelReplay(self, request: replays.CancelReplayRequest, context: Any) -> replays.Replay:
@@ -81,7 +84,11 @@ class ReplayService(replays_grpc.ReplayServiceServicer):
         incarnation = incarnation_of(request.incarnation)
         if len(request.destinations) > MOST_DESTINATIONS:  # one that this release does not know is no error
             raise InvalidField("destinations", f"{len(request.destinations)} are more than {MOST_DESTINATIONS}")
-        async for replay in self._followers.follow(member, incarnation, request.destinations, self._progress.shown):
+        if not 0 <= request.max_running <= MOST_RUNNING:
+            raise InvalidField("max_running", f"{request.max_running} is not from 0 ({MAX_RUNNING}) to {MOST_RUNNING}")
+        destinations = frozenset(request.destinations) or USUAL_DESTINATIONS
+        candidate = Candidate(member, destinations, request.max_running or MAX_RUNNING)
+        async for replay in self._followers.follow(candidate, incarnation, self._progress.shown):
             yield replay
 
     async def ReportReplay(self, request: replays.ReportReplayRequest, context: Any) -> replays.ReportReplayResponse:

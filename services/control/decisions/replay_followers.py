@@ -11,7 +11,7 @@ Theory of operation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -70,12 +70,13 @@ class ReplayFollowers:
             await self._journal.grown_beyond(view.position)
 
     async def follow(
-        self, member: str, incarnation: Incarnation, destinations: Iterable[str], shown: Shown
+        self, candidate: Candidate, incarnation: Incarnation, shown: Shown
     ) -> AsyncIterator[replays.Replay]:
         """What is open for a member, then what comes or is cancelled. Ends when another follower of the member takes
         its place; with Conflict when that is of a younger process.
         """
-        follower = self._take_place(member, incarnation, frozenset(destinations))
+        member = candidate.member
+        follower = self._take_place(candidate, incarnation)
         given: set[tuple[str, bool]] = set()
         try:
             while self._followers.get(member) is follower:
@@ -111,14 +112,14 @@ class ReplayFollowers:
     def is_known(self, member: str) -> bool:
         return member in self._followers
 
-    def _take_place(self, member: str, incarnation: Incarnation, destinations: frozenset[str]) -> _Follower:
+    def _take_place(self, candidate: Candidate, incarnation: Incarnation) -> _Follower:
+        member = candidate.member
         self._journal.require_leading()
         self._sidecars.require_current(member, incarnation)
         self._require_youngest(member, incarnation)
         before = self._followers.get(member)
         if before is None and len(self._followers) >= MAX_FOLLOWERS:
             self._make_room()
-        candidate = Candidate(member, destinations) if destinations else Candidate(member)
         follower = self._followers[member] = _Follower(candidate, incarnation)
         if before is not None:
             before.woken.set()

@@ -1,7 +1,8 @@
 """How far replays are: what the log says, and what their members have said since. Watched from memory.
 
 Members tell as often as they like; the log takes a part of it (`progress_interval`). What is between heals by itself:
-a control that starts anew hears it with the next report.
+a control that starts anew hears it with the next report. A replay of many partitions is listed and watched without
+them, unless they are asked for: then all of them come once, and what changes afterwards.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from services.control.decisions.replay_followers import ReplayFollowers
 from services.control.domain.errors import Unavailable
 from services.control.domain.instances import Instances
 from services.control.domain.replay_assignment import Readers, readers_of, why_waiting
-from services.control.domain.replays import ENDS, has_to_be_told, key_of, merged, progress_interval, wanted_sidecar
+from services.control.domain.replay_course import Course, Key, key_of, without_partitions
+from services.control.domain.replays import ENDS, has_to_be_told, progress_interval, wanted_member
 from services.control.domain.sidecar_commands import SIDECARS
 from services.control.store.journal import Journal
 
 MAX_WATCHERS = 200
+FEW = 100
+"""Partitions that are told wherever a replay is; more of them only where they are asked for."""
 GAP = 0.2
 """Seconds between two looks of a watcher, at least: what comes faster comes together."""
 LOOK_EVERY = 1.0
@@ -42,7 +46,8 @@ class ReplayProgress:
         self.clock = clock
         self._journal = journal
         self._followers = followers
-        self._said: dict[str, list[replays.ReplayPartition]] = {}
+        self._courses: dict[str, Course] = {}
+        """Of open replays."""
         self._written: dict[str, datetime] = {}
         """When the log took it last; for one that this process has not seen begin, since it looks."""
         self._changed = asyncio.Event()
@@ -50,9 +55,9 @@ class ReplayProgress:
         self._readers: tuple[Instances, Readers] = ({}, {})
         """Of these instances: they change seldom, and are many."""
 
-    def note(self, name: str, partitions: Iterable[replays.ReplayPartition]) -> None:
+    def note(self, replay: replays.Replay, partitions: Iterable[replays.ReplayPartition]) -> None:
         """What a member says: partitions that changed."""
-        self._said[name] = merged(self._said.get(name, ()), partitions)
+        self.course(replay).note(partitions)
         self.tell()
 
     def tell(self) -> None:
@@ -60,40 +65,44 @@ class ReplayProgress:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def partitions_of(self, replay: replays.Replay) -> list[replays.ReplayPartition]:
-        """All, as they are now."""
-        return merged(replay.partitions, self._said.get(replay.name, ()))
+    def course(self, replay: replays.Replay) -> Course:
+        """How far an open replay is."""
+        course = self._courses.get(replay.name)
+        if course is None:
+            self.keep_only(self._journal.view.replays.open.keys())
+            course = self._courses[replay.name] = Course(replay)
+        course.follow(replay)
+        return course
 
     def shown(self, replay: replays.Replay) -> replays.Replay:
         """A replay as it is now, and what it waits for."""
         if replay.state in ENDS:
             return replay
-        now = replays.Replay()
-        now.CopyFrom(replay)
-        if replay.name in self._said:
-            latest = self.partitions_of(replay)
-            del now.partitions[:]
-            now.partitions.extend(latest)
-        if has_to_be_told(replay):
-            now.description = self._waits_for(replay)
+        course = self.course(replay)
+        now = self._without_partitions(replay)
+        now.partitions.extend(course.in_order())
         return now
+
+    def in_brief(self, replay: replays.Replay) -> replays.Replay:
+        """The same; without partitions, where these are many."""
+        if replay.state in ENDS:
+            return replay if len(replay.partitions) <= FEW else without_partitions(replay)
+        return self.shown(replay) if len(self.course(replay).partitions) <= FEW else self._without_partitions(replay)
 
     def to_be_written(self, replay: replays.Replay) -> list[replays.ReplayPartition]:
         """What the log should take now; nothing while that would be too often."""
-        known = {key_of(each): each for each in replay.partitions}
-        changed = [each for each in self._said.get(replay.name, ()) if known.get(key_of(each)) != each]
         since = self._written.setdefault(replay.name, self.clock())
         is_plan = not replay.partitions
-        if not changed or (not is_plan and self.clock() - since < progress_interval(replay, self.clock())):
+        if not is_plan and self.clock() - since < progress_interval(replay, self.clock()):
             return []
-        return changed
+        return self.course(replay).unwritten
 
     def written(self, name: str) -> None:
         self._written[name] = self.clock()
 
     def keep_only(self, names: Collection[str]) -> None:
         """Forgets those that have ended."""
-        self._said = {name: said for name, said in self._said.items() if name in names}
+        self._courses = {name: course for name, course in self._courses.items() if name in names}
         self._written = {name: time for name, time in self._written.items() if name in names}
 
     def load(self) -> Mapping[str, int]:
@@ -111,19 +120,22 @@ class ReplayProgress:
             self._readers = (instances, readers_of(instances))
         return self._readers[1]
 
-    async def watch(self, name: str) -> AsyncIterator[replays.Replay]:
-        """The replay as it is, and after each change; ends with it."""
+    async def watch(self, name: str, *, partitions: bool = False) -> AsyncIterator[replays.Replay]:
+        """The replay as it is, and after each change; ends with it. `partitions`: those that changed, too."""
         if self._watchers >= MAX_WATCHERS:
             raise Unavailable("TOO_MANY_WATCHERS", f"{MAX_WATCHERS} calls watch replays here: retry later")
         self._watchers += 1
         watchers_gauge.set(self._watchers)
+        told: dict[Key, replays.ReplayPartition] = {}
         try:
             last = None
             while True:
-                changed, replay = self._changed, self.shown(self._journal.view.replays.get(name))
-                if replay != last:
-                    yield replay
-                    last = replay
+                changed, replay = self._changed, self._journal.view.replays.get(name)
+                brief = self.in_brief(replay)
+                news = self._news(replay, told) if partitions and not brief.partitions else []
+                if brief != last or news:
+                    yield _with(brief, news)
+                    last = brief
                 if replay.state in ENDS:
                     return
                 await asyncio.sleep(GAP)
@@ -136,7 +148,7 @@ class ReplayProgress:
         """The replay as soon as its plan is known, a dry run when it has ended; as it is after so many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not _has_plan(self.shown(self._journal.view.replays.get(name))):
+                while not self._has_plan(self._journal.view.replays.get(name)):
                     await self._until(self._changed)
         return self.shown(self._journal.view.replays.get(name))
 
@@ -145,6 +157,26 @@ class ReplayProgress:
             async with asyncio.timeout(LOOK_EVERY):
                 await changed.wait()
 
+    def _has_plan(self, replay: replays.Replay) -> bool:
+        return replay.state in ENDS or (bool(self.course(replay).partitions) and not replay.spec.dry_run)
+
+    def _without_partitions(self, replay: replays.Replay) -> replays.Replay:
+        """An open replay with how far it is, all together, and what it waits for."""
+        now = without_partitions(replay)
+        if has_to_be_told(replay):
+            now.description = self._waits_for(replay)
+            totals = self.course(replay).totals
+            if totals.partitions:
+                now.totals.CopyFrom(totals)
+        return now
+
+    def _news(self, replay: replays.Replay, told: dict[Key, replays.ReplayPartition]) -> list[replays.ReplayPartition]:
+        """Partitions that are not as they were told."""
+        known = replay.partitions if replay.state in ENDS else self.course(replay).in_order()
+        news = [each for each in known if told.get(key_of(each)) is not each and told.get(key_of(each)) != each]
+        told |= {key_of(each): each for each in news}
+        return news
+
     def _waits_for(self, replay: replays.Replay) -> str:
         if not replay.member:
             return why_waiting(replay, self._followers.candidates(), self.readers(), self.load())
@@ -152,10 +184,15 @@ class ReplayProgress:
         if member in {each.member for each in self._followers.candidates()}:
             return ""
         goes_on = (
-            "it goes on when that is back" if wanted_sidecar(replay.spec) else "another one that can goes on with it"
+            "it goes on when that is back" if wanted_member(replay.spec) else "another one that can goes on with it"
         )
         return f"{member} carries it out and does not follow its replays just now: {goes_on}"
 
 
-def _has_plan(replay: replays.Replay) -> bool:
-    return replay.state in ENDS or (bool(replay.partitions) and not replay.spec.dry_run)
+def _with(replay: replays.Replay, partitions: Iterable[replays.ReplayPartition]) -> replays.Replay:
+    if not partitions:
+        return replay
+    made = replays.Replay()
+    made.CopyFrom(replay)
+    made.partitions.extend(partitions)
+    return made

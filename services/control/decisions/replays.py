@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -16,13 +16,16 @@ from prometheus_client import Counter, Gauge
 from mesh.rpc import events, replays
 from services.control.decisions.control_replays import ControlReplays
 from services.control.decisions.replay_followers import ReplayFollowers
+from services.control.decisions.replay_places import ReplayPlaceSearch
 from services.control.decisions.replay_plans import Plan, ReplayPlans
 from services.control.decisions.replay_progress import COMING_BACK, ReplayProgress
 from services.control.decisions.rollouts import CONTROL
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import Conflict, Refusal, Unknown
+from services.control.domain.profiles import TopicProfile
 from services.control.domain.replay_assignment import choose
-from services.control.domain.replay_checks import checked, is_of_control
+from services.control.domain.replay_checks import checked, is_of_control, is_of_pipelines
+from services.control.domain.replay_course import without_partitions
 from services.control.domain.replays import (
     ENDS,
     REPLAYS,
@@ -32,8 +35,9 @@ from services.control.domain.replays import (
     check_room,
     ended,
     has_to_be_told,
+    progressed,
     started,
-    wanted_sidecar,
+    wanted_member,
 )
 from services.control.domain.sidecar_commands import SIDECARS
 from services.control.store.database import StoreUnavailableError
@@ -48,6 +52,7 @@ CANCEL_WITHIN = 60.0
 """Seconds that a member may take to say where it has ended what was cancelled; then control says it."""
 MOST_NAMED = 20
 
+ReplayEvent = events.ReplayAssigned | events.ReplayProgressed | events.ReplayCancelOrdered | events.ReplayEnded
 Answer = Callable[[replays.Replay], StoredAnswer | None]
 """What to remember for a request_id, given the replay."""
 
@@ -66,6 +71,7 @@ class ReplayDecisions:
         followers: ReplayFollowers,
         progress: ReplayProgress,
         plans: ReplayPlans,
+        places: ReplayPlaceSearch,
         own: ControlReplays,
     ) -> None:
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -74,6 +80,7 @@ class ReplayDecisions:
         self._followers = followers
         self._progress = progress
         self._plans = plans
+        self._places = places
         self._own = own
         self._leading_since = 0.0
         self._stirred = asyncio.Event()
@@ -91,11 +98,12 @@ class ReplayDecisions:
         name = self._new_name()
         spec = checked(request.spec, name.removeprefix(f"{REPLAYS}/"))
         check_room(self._journal.view.replays, spec)
-        self._check_sidecar(wanted_sidecar(spec))
+        self._check_sidecar(spec)
         plan = await self._plans.of(spec) if is_of_control(spec) else Plan([])
+        places = await self._places.of(spec) if is_of_pipelines(spec) else []
         event = started(
             self._journal.view.replays, name, spec, caller.actor, caller.reason, self.clock(), plan.partitions,
-            plan.stopped,
+            plan.stopped, places,
         )  # fmt: skip
         event.replay.description = plan.note
         if is_of_control(spec) and spec.dry_run:
@@ -114,24 +122,25 @@ class ReplayDecisions:
         await self._journal.first_time(caller)
         event = cancelled(self._journal.view.replays, name, "before anybody carried it out")
         if event is not None:
-            await self._append(name, event, caller, answer)
+            await self._append(name, [event], caller, answer)
             self._stirred.set()
-        return self._progress.shown(self._journal.view.replays.get(name))
+        return self._progress.in_brief(self._journal.view.replays.get(name))
 
     async def report(self, request: replays.ReportReplayRequest, member: str, caller: Caller) -> None:
         """What a member says of a replay."""
         self._journal.require_leading()
         await self._journal.catch_up()
         known = self._journal.view.replays
-        replay = check_report(known, request, member, self._progress.partitions_of(known.get(request.name)))
+        open_one = known.open.get(request.name)
+        said = () if open_one is None else self._progress.course(open_one).partitions.keys()
+        replay = check_report(known, request, member, said)
         if replay is None:
             return
-        self._progress.note(replay.name, request.partitions)
+        self._progress.note(replay, request.partitions)
         if request.state not in ENDS:
             self._stirred.set()
             return
-        end = ended(replay.name, request.state, request.description, self._progress.partitions_of(replay))
-        await self._end(replay, end, caller)
+        await self._end(replay, self._ending(replay, request.state, request.description, request.profiles), caller)
 
     async def run(self) -> None:
         """For ever; does nothing while another control leads."""
@@ -173,10 +182,10 @@ class ReplayDecisions:
         member = replay.member.removeprefix(SIDECARS)
         if replay.cancelling and self._has_nobody_to_end(replay, member):
             text = f"{member} did not say where it stopped; what its group has committed in Kafka is where"
-            end = ended(replay.name, replays.REPLAY_STATE_CANCELLED, text, self._progress.partitions_of(replay))
+            end = self._ending(replay, replays.REPLAY_STATE_CANCELLED, text)
             await self._end(replay, end, Caller(CONTROL, "its member is silent"))
             return
-        if not member or (not wanted_sidecar(replay.spec) and not self._is_there(member)):
+        if not member or (not wanted_member(replay.spec) and not self._is_there(member)):
             await self._assign(replay, member)
         await self._write_progress(replay)
 
@@ -188,7 +197,7 @@ class ReplayDecisions:
             return
         why = f"{gone} does not follow its replays any more" if gone else ""
         event = events.ReplayAssigned(name=replay.name, member=f"{SIDECARS}{member}")
-        await self._append(replay.name, event, Caller(CONTROL, why))
+        await self._append(replay.name, [event], Caller(CONTROL, why))
         log.info("a replay has a member", replay=replay.name, member=member, before=gone)
         self._progress.tell()
 
@@ -196,19 +205,31 @@ class ReplayDecisions:
         changed = self._progress.to_be_written(replay)
         if not changed:
             return
-        event = events.ReplayProgressed(name=replay.name, partitions=changed)
-        await self._append(replay.name, event, Caller(replay.member.removeprefix(SIDECARS)))
+        told = progressed(replay.name, changed, self._progress.course(replay).totals)
+        await self._append(replay.name, told, Caller(replay.member.removeprefix(SIDECARS)))
         self._progress.written(replay.name)
+
+    def _ending(
+        self,
+        replay: replays.Replay,
+        state: replays.ReplayState.ValueType,
+        text: str,
+        profiles: Iterable[TopicProfile] = (),
+    ) -> list[ReplayEvent]:
+        """The end of one that a member carries out, with what the log does not know of its partitions."""
+        course = self._progress.course(replay)
+        *before, last = progressed(replay.name, course.unwritten, course.totals) or [events.ReplayProgressed()]
+        return [*before, ended(replay.name, state, text, last.partitions, course.totals, profiles)]
 
     async def _carry_out(self, replay: replays.Replay) -> None:
         """A replay of control's own, from wherever it is."""
         try:
             if not replay.member:
                 await self._append(
-                    replay.name, events.ReplayAssigned(name=replay.name, member=CONTROL), Caller(CONTROL)
+                    replay.name, [events.ReplayAssigned(name=replay.name, member=CONTROL)], Caller(CONTROL)
                 )
             end = await self._own.carry_out(replay)
-            await self._end(replay, end, Caller(CONTROL))
+            await self._end(replay, [end], Caller(CONTROL))
         except (Refusal, StoreUnavailableError, TimeoutError) as error:
             log.warning("a replay is tried again", replay=replay.name, reason=str(error))
             await asyncio.sleep(AGAIN_AFTER)
@@ -216,36 +237,34 @@ class ReplayDecisions:
             log.exception("a replay failed", replay=replay.name)
             text = "control failed at it; its log says how"
             with suppress(Refusal, StoreUnavailableError, TimeoutError):
-                await self._end(replay, ended(replay.name, replays.REPLAY_STATE_FAILED, text), Caller(CONTROL))
+                await self._end(replay, [ended(replay.name, replays.REPLAY_STATE_FAILED, text)], Caller(CONTROL))
             await asyncio.sleep(AGAIN_AFTER)
         finally:
             self._workers.pop(replay.name, None)
             self._stirred.set()
 
-    async def _end(self, replay: replays.Replay, event: events.ReplayEnded, caller: Caller) -> None:
+    async def _end(self, replay: replays.Replay, ending: Sequence[ReplayEvent], caller: Caller) -> None:
         """Once: who comes second finds it ended."""
+        end = ending[-1]
+        assert isinstance(end, events.ReplayEnded)
         while replay.name in self._journal.view.replays.open:
             try:
-                await self._append(replay.name, event, caller)
+                await self._append(replay.name, ending, caller)
             except Conflict:
                 continue  # it has progressed, or is cancelled
-            label = WORDS[event.state]
+            label = WORDS[end.state]
             ended_total.labels(replay.spec.WhichOneof("destination"), label).inc()
-            log.info("a replay came to its end", replay=replay.name, outcome=label, description=event.description)
+            log.info("a replay came to its end", replay=replay.name, outcome=label, description=end.description)
             self._progress.tell()
 
     async def _append(
-        self,
-        name: str,
-        event: events.ReplayAssigned | events.ReplayProgressed | events.ReplayCancelOrdered | events.ReplayEnded,
-        caller: Caller,
-        answer: Answer = lambda _replay: None,
+        self, name: str, new: Sequence[ReplayEvent], caller: Caller, answer: Answer = lambda _replay: None
     ) -> None:
         await self._journal.append(
-            [Draft(name, event)],
+            [Draft(name, event) for event in new],
             caller,
             rests_on=lambda view: view.replays.open.get(name),
-            answer=lambda _new, view: answer(view.replays.get(name)),
+            answer=lambda _new, view: answer(without_partitions(view.replays.get(name))),
         )
 
     def _has_nobody_to_end(self, replay: replays.Replay, member: str) -> bool:
@@ -256,7 +275,9 @@ class ReplayDecisions:
         """Those that have not come back yet to a control that has just taken the lead count as there."""
         return self._followers.is_there(member) or _now() - self._leading_since < COMING_BACK
 
-    def _check_sidecar(self, sidecar: str) -> None:
+    def _check_sidecar(self, spec: replays.ReplaySpec) -> None:
+        """One that nobody has heard of is a slip of the pen. Of pipelines only those are known that follow just now."""
+        sidecar = "" if is_of_pipelines(spec) else wanted_member(spec)
         if not sidecar or self._followers.is_known(sidecar) or sidecar in self._sidecars.known():
             return
         named = ", ".join(sorted(self._sidecars.known())[:MOST_NAMED]) or "none"

@@ -70,8 +70,8 @@ def reads(spec: record_rules.RecordRuleSpec, topic: str) -> bool:
 
 def _check_mirror(mirror: record_rules.MirrorSpec, clusters: Collection[str]) -> None:
     field = "record_rule.mirror"
-    _check_cluster(f"{field}.source_cluster", mirror.source_cluster, clusters)
-    _check_cluster(f"{field}.target_cluster", mirror.target_cluster, clusters)
+    check_cluster(f"{field}.source_cluster", mirror.source_cluster, clusters)
+    check_cluster(f"{field}.target_cluster", mirror.target_cluster, clusters)
     match mirror.WhichOneof("topics"):
         case "topic":
             _check_source_topic(f"{field}.topic", mirror.topic)
@@ -86,15 +86,15 @@ def _check_mirror(mirror: record_rules.MirrorSpec, clusters: Collection[str]) ->
     except InvalidRuleError as error:
         raise InvalidField(f"{field}.target_topic", str(error)) from None
     if mirror.filter:
-        _check_expression(f"{field}.filter", mirror.filter)
-    _check_transforms(f"{field}.transforms", mirror.transforms)
+        check_condition(f"{field}.filter", mirror.filter)
+    check_transforms(f"{field}.transforms", mirror.transforms)
     if mirror.HasField("group_offsets"):
         _check_group_offsets(f"{field}.group_offsets", mirror.group_offsets)
 
 
 def _check_content(content: record_rules.ContentRuleSpec, clusters: Collection[str]) -> None:
     field = "record_rule.content"
-    _check_cluster(f"{field}.source_cluster", content.source_cluster, clusters)
+    check_cluster(f"{field}.source_cluster", content.source_cluster, clusters)
     _check_source_topic(f"{field}.topic", content.topic)
     if not 1 <= len(content.branches) <= MAX_BRANCHES:
         raise InvalidField(f"{field}.branches", f"needs 1 to {MAX_BRANCHES}, got {len(content.branches)}")
@@ -102,16 +102,16 @@ def _check_content(content: record_rules.ContentRuleSpec, clusters: Collection[s
         where = f"{field}.branches[{number}].when"
         if not branch.when:
             raise InvalidField(where, "is empty; a branch for what no other takes is `otherwise`")
-        _check_expression(where, branch.when, content.value_format)
+        check_condition(where, branch.when, content.value_format)
     for where, target in targets_of(content):
         if target.cluster:
-            _check_cluster(f"{where}.cluster", target.cluster, clusters)
+            check_cluster(f"{where}.cluster", target.cluster, clusters)
         if not is_topic_name(target.topic) or target.topic.startswith(OWN_TOPICS):
             raise InvalidField(f"{where}.topic", f"{target.topic!r} is no topic to write to; name one that exists")
-    _check_transforms(f"{field}.transforms", content.transforms, content.value_format)
+    check_transforms(f"{field}.transforms", content.transforms, content.value_format)
 
 
-def _check_cluster(field: str, name: str, clusters: Collection[str]) -> None:
+def check_cluster(field: str, name: str, clusters: Collection[str]) -> None:
     if not name:
         raise InvalidField(field, "is required")
     if name not in clusters:
@@ -125,7 +125,7 @@ def _check_source_topic(field: str, topic: str) -> None:
         raise InvalidField(field, f"{topic!r} is kept by Kafka or by the mesh for itself; it stays where it is")
 
 
-def _check_expression(
+def check_condition(
     field: str,
     expression: str,
     value_format: record_rules.ValueFormat.ValueType = record_rules.VALUE_FORMAT_UNSPECIFIED,
@@ -136,7 +136,7 @@ def _check_expression(
         raise InvalidField(field, str(error)) from None
 
 
-def _check_transforms(
+def check_transforms(
     field: str,
     transforms: Collection[record_rules.Transform],
     value_format: record_rules.ValueFormat.ValueType = record_rules.VALUE_FORMAT_UNSPECIFIED,

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
-from mesh.topics import is_own_topic, is_topic_name
+from mesh.rpc.dead_letters import REASONS
+from services.control.domain.copy_checks import check_copy, check_profile
 from services.control.domain.errors import InvalidField
 from services.control.domain.instances import INSTANCES, LONGEST_NAME, NUL
+from services.control.domain.replay_names import check_name, check_topic
 from services.control.domain.sidecar_commands import LAST_SECOND
 
 MAX_RANGES = 1000
@@ -22,15 +24,19 @@ FASTEST = 10_000_000.0
 """Records a second; more than any destination takes."""
 LONGEST_PATH = 2_000
 LARGEST_PARTITION, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
-REASONS = ("backend", "deserialization", "oversize", "retries")
-"""What dlq.reason can be."""
 DESTINATIONS = tuple(each.name for each in replays.ReplaySpec.DESCRIPTOR.oneofs_by_name["destination"].fields)
 OF_CONTROL = ("seek", "group")
 """Destinations that control sees to itself."""
+OF_PIPELINES = ("topic", "profile")
+"""Destinations that need a pipeline: copies, and looks at records."""
 
 
 def is_of_control(spec: replays.ReplaySpec) -> bool:
     return spec.WhichOneof("destination") in OF_CONTROL
+
+
+def is_of_pipelines(spec: replays.ReplaySpec) -> bool:
+    return spec.WhichOneof("destination") in OF_PIPELINES
 
 
 def checked(spec: replays.ReplaySpec, identifier: str) -> replays.ReplaySpec:
@@ -58,7 +64,7 @@ def checked(spec: replays.ReplaySpec, identifier: str) -> replays.ReplaySpec:
 
 def _check_range(where: str, asked: replays.ReplayRange, destination: str) -> None:
     if not (asked.topic == "" and destination == "seek"):
-        _check_topic(f"{where}.topic", asked.topic)
+        check_topic(f"{where}.topic", asked.topic)
     if asked.HasField("partition"):
         if not asked.topic:
             raise InvalidField(f"{where}.topic", f"is required: partition {asked.partition} of which topic?")
@@ -123,23 +129,20 @@ def _check_overlaps(spec: replays.ReplaySpec) -> None:
         raise InvalidField("spec.ranges", "one without a topic is about all of them, and stands alone")
 
 
-def _check_topic(field: str, topic: str) -> None:
-    if not topic:
-        raise InvalidField(field, "is required: records of which topic?")
-    if not is_topic_name(topic) or is_own_topic(topic):
-        raise InvalidField(field, f"{topic!r} is no topic of the mesh's clients")
-
-
 def _check_dead_letters(spec: replays.ReplaySpec, destination: str) -> None:
     if destination == "source" and not spec.dead_letters and not spec.source.topic:
         raise InvalidField("spec.dead_letters", "only they know where they came from: set it, or source.topic")
     if destination in OF_CONTROL and (spec.dead_letters or spec.rate):
         field = "dead_letters" if spec.dead_letters else "rate"
         raise InvalidField(f"spec.{field}", f"is nothing that a {destination} has: its consumers read as they do")
+    if destination in OF_PIPELINES and spec.dead_letters:
+        text = "are found by sidecars, which know their extension; name their topic itself in the ranges"
+        raise InvalidField("spec.dead_letters", text)
     if not spec.filter.ByteSize():
         return
     if destination in OF_CONTROL or not spec.dead_letters:
-        raise InvalidField("spec.filter", "is about dead letters; set dead_letters, or leave it out")
+        instead = "; what of other records is copied, topic.filter says" if destination == "topic" else ""
+        raise InvalidField("spec.filter", f"is about dead letters; set dead_letters, or leave it out{instead}")
     for field in ("reasons", "keys", "offsets"):
         number = len(getattr(spec.filter, field))
         if number > MAX_FILTERED:
@@ -164,18 +167,18 @@ def _check_offsets(spec: replays.ReplaySpec) -> None:
 
 def _check_backend(spec: replays.ReplaySpec, identifier: str) -> None:
     backend = spec.backend
-    _check_name("spec.backend.sidecar", backend.sidecar)
-    _check_name("spec.backend.group", backend.group)
+    check_name("spec.backend.sidecar", backend.sidecar)
+    check_name("spec.backend.group", backend.group)
     if backend.path and (not backend.path.startswith("/") or len(backend.path) > LONGEST_PATH or NUL in backend.path):
         raise InvalidField("spec.backend.path", f"{backend.path[:LONGEST_NAME]!r} is no path: it begins with /")
     backend.group = backend.group or f"replay-{identifier}"
 
 
 def _check_source(spec: replays.ReplaySpec, identifier: str) -> None:
-    _check_name("spec.source.sidecar", spec.source.sidecar)
-    _check_name("spec.source.group", spec.source.group)
+    check_name("spec.source.sidecar", spec.source.sidecar)
+    check_name("spec.source.group", spec.source.group)
     if spec.source.topic:
-        _check_topic("spec.source.topic", spec.source.topic)
+        check_topic("spec.source.topic", spec.source.topic)
     spec.source.group = spec.source.group or f"replay-{identifier}"
 
 
@@ -187,12 +190,7 @@ def _check_seek(spec: replays.ReplaySpec, _identifier: str) -> None:
 def _check_group(spec: replays.ReplaySpec, _identifier: str) -> None:
     if not spec.group.group:
         raise InvalidField("spec.group.group", "is required: which group?")
-    _check_name("spec.group.group", spec.group.group)
-
-
-def _check_name(field: str, name: str) -> None:
-    if len(name) > LONGEST_NAME or NUL in name:
-        raise InvalidField(field, f"has at most {LONGEST_NAME} characters, none of them a zero byte")
+    check_name("spec.group.group", spec.group.group)
 
 
 _CHECKS: dict[str, Callable[[replays.ReplaySpec, str], None]] = {
@@ -200,6 +198,8 @@ _CHECKS: dict[str, Callable[[replays.ReplaySpec, str], None]] = {
     "source": _check_source,
     "seek": _check_seek,
     "group": _check_group,
+    "topic": check_copy,
+    "profile": check_profile,
 }
 
 
@@ -207,7 +207,7 @@ def check_partitions(partitions: Iterable[replays.ReplayPartition]) -> None:
     """What a member says of partitions; InvalidField when that can't be."""
     for place, each in enumerate(partitions):
         where = f"partitions[{place}]"
-        _check_topic(f"{where}.topic", each.topic)
+        check_topic(f"{where}.topic", each.topic)
         for field in ("partition", "start_offset", "end_offset", "position", "records", "failed", "planned"):
             if getattr(each, field) < 0:
                 raise InvalidField(f"{where}.{field}", f"{getattr(each, field)} is negative")

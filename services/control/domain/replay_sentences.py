@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from mesh.rpc import events, replays
+from services.control.domain.copy_checks import SAME_NAME
 from services.control.domain.instances import INSTANCES
+from services.control.domain.replay_course import totals_of
 from services.control.domain.replays import REPLAYS, WORDS
 from services.control.domain.sidecar_commands import SIDECARS
 from services.control.domain.sidecar_sentences import moment_text
@@ -30,7 +32,7 @@ def assigned(event: events.Event) -> Iterator[str]:
 
 def progressed(event: events.Event) -> Iterator[str]:
     of = event.replay_progressed
-    yield f"replay {short(of.name)}: {_counts(of.partitions)}"
+    yield f"replay {short(of.name)}: {_counts(of.totals if of.HasField('totals') else totals_of(of.partitions))}"
 
 
 def cancel_ordered(event: events.Event) -> Iterator[str]:
@@ -47,10 +49,8 @@ def short(name: str) -> str:
     return name.removeprefix(f"{REPLAYS}/")
 
 
-def _counts(partitions: Iterable[replays.ReplayPartition]) -> str:
-    each = list(partitions)
-    failed = sum(one.failed for one in each)
-    return f"{sum(one.records for one in each)} records done{f', {failed} failed' if failed else ''}"
+def _counts(of: replays.ReplayTotals) -> str:
+    return f"{of.records} records done{f', {of.failed} failed' if of.failed else ''}"
 
 
 def _what(spec: replays.ReplaySpec) -> str:
@@ -68,8 +68,32 @@ def _what(spec: replays.ReplaySpec) -> str:
             return f"consumer {spec.seek.instance.removeprefix(INSTANCES)} goes on at {records}"
         case "group":
             return f"group {spec.group.group} goes on at {records}"
+        case "topic":
+            return _copy(records, spec)
+        case "profile":
+            sample = f" (the last {spec.profile.sample} of each partition)" if spec.profile.sample else ""
+            return f"the records of {records} are looked at{sample}{_rate(spec)}"
         case _:
             return f"{records} to a place that this release does not know"
+
+
+def _copy(records: str, spec: replays.ReplaySpec) -> str:
+    copy = spec.topic
+    source = f"{records} on {copy.source_cluster}" if copy.source_cluster else records
+    archive = {replays.REPLAY_ARCHIVE_ONLY: " of the archive", replays.REPLAY_ARCHIVE_NEVER: " without the archive"}
+    target = f"topic {copy.topic}" if copy.topic not in ("", SAME_NAME) else "the topic of the same name"
+    where = f"{target} on {copy.cluster}" if copy.cluster else target
+    only = f", only where {copy.filter}" if copy.filter else ""
+    changed = f", with {_number(len(copy.transforms), 'change')}" if copy.transforms else ""
+    times = ", with the times of the copies" if copy.timestamps == replays.REPLAY_TIMESTAMPS_NOW else ""
+    by_key = ", partitions by key" if copy.partitioning == replays.REPLAY_PARTITIONING_BY_KEY else ""
+    forced = ", whatever the retention there" if copy.force else ""
+    how = f"{only}{changed}{times}{by_key}{forced}{_rate(spec)}"
+    return f"{source}{archive.get(copy.archive, '')} copied to {where}{how}"
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _rate(spec: replays.ReplaySpec) -> str:

@@ -12,14 +12,16 @@ The life of a replay
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from mesh.rpc import events, replays
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.instances import NUL
-from services.control.domain.replay_checks import check_partitions, is_of_control
+from services.control.domain.profiles import TopicProfile, check_profiles, fitting
+from services.control.domain.replay_checks import check_partitions, is_of_control, is_of_pipelines
+from services.control.domain.replay_course import Key, key_of, merged, totals_of
 from services.control.domain.sidecar_commands import LAST_SECOND, SIDECARS
 from services.control.domain.sidecar_orders import Orders
 
@@ -28,10 +30,16 @@ REPLAYS = "replays"
 KEPT = 200
 """Replays that came to an end and are remembered; of older ones the log tells, and the table `replays`."""
 MAX_OPEN = 100
-MAX_OPEN_FOR_SIDECAR = 20
-"""That wait for one sidecar, or are with it; others find room."""
+MAX_OPEN_FOR_MEMBER = 20
+"""That wait for one member, or are with it; others find room."""
 MAX_PARTITIONS = 1000
 """Of one replay; each is in memory and in every snapshot."""
+MAX_COPIED = 10_000
+"""Of one that a pipeline carries out."""
+MAX_OPEN_PARTITIONS = 100_000
+"""Of all that are open; some 30 MB."""
+KEPT_BYTES = 8 * 1024 * 1024
+"""Of all that came to an end; of those that ended before, partitions and profiles are not kept."""
 LONGEST_DESCRIPTION = 1000
 PROGRESS_EVERY = timedelta(seconds=5)
 """Between two events about the progress of one replay, at least."""
@@ -39,6 +47,8 @@ PROGRESS_EVENTS_PER_AGE = 100
 """A replay that runs for long says it less often: a day of it is some 600 events."""
 PARTITIONS_OF_AN_EVENT = 100
 """With more of them, the events are as many times rarer."""
+MOST_OF_AN_EVENT = 1000
+"""Partitions; with the longest names they are 300 kB, and Kafka takes events of 1 MB."""
 ENDS = (replays.REPLAY_STATE_DONE, replays.REPLAY_STATE_FAILED, replays.REPLAY_STATE_CANCELLED)
 WORDS = {
     replays.REPLAY_STATE_PENDING: "pending",
@@ -114,12 +124,13 @@ def started(
     now: datetime,
     plan: Iterable[replays.ReplayPartition] = (),
     stopped: Iterable[str] = (),
+    places: Iterable[replays.ReplayPlace] = (),
 ) -> events.ReplayStarted:
     """The event of a replay that can begin; `spec` is checked."""
     check_room(known, spec)
     replay = replays.Replay(
         name=name, spec=spec, state=replays.REPLAY_STATE_PENDING, actor=actor, reason=reason, partitions=plan,
-        stopped=stopped,
+        stopped=stopped, places=places,
     )  # fmt: skip
     replay.create_time.FromDatetime(now)
     return events.ReplayStarted(replay=replay)
@@ -130,11 +141,11 @@ def check_room(known: Replays, spec: replays.ReplaySpec) -> None:
     if len(known.open) >= MAX_OPEN:
         text = f"{len(known.open)} replays are open, and no more are possible; wait until some end, or cancel them"
         raise NotAllowed("TOO_MANY_REPLAYS", REPLAYS, text)
-    sidecar = wanted_sidecar(spec)
-    waiting = sum(wanted_sidecar(each.spec) == sidecar for each in known.open.values()) if sidecar else 0
-    if waiting >= MAX_OPEN_FOR_SIDECAR:
-        text = f"{waiting} replays are open for sidecar {sidecar!r}, and no more are possible"
-        raise NotAllowed("TOO_MANY_REPLAYS", f"{SIDECARS}{sidecar}", f"{text}; wait until some end, or cancel them")
+    member = wanted_member(spec)
+    waiting = sum(wanted_member(each.spec) == member for each in known.open.values()) if member else 0
+    if waiting >= MAX_OPEN_FOR_MEMBER:
+        text = f"{waiting} replays are open for {member!r}, and no more are possible"
+        raise NotAllowed("TOO_MANY_REPLAYS", f"{SIDECARS}{member}", f"{text}; wait until some end, or cancel them")
     group = spec.group.group
     other = next((each for each in known.open.values() if group and each.spec.group.group == group), None)
     if other is not None:
@@ -142,9 +153,13 @@ def check_room(known: Replays, spec: replays.ReplaySpec) -> None:
         raise NotAllowed("GROUP_IS_BEING_RESET", f"groups/{group}", text)
 
 
-def wanted_sidecar(spec: replays.ReplaySpec) -> str:
-    """The sidecar that is named; empty for any."""
-    return spec.backend.sidecar or spec.source.sidecar
+def wanted_member(spec: replays.ReplaySpec) -> str:
+    """The sidecar or pipeline that is named; empty for any."""
+    return spec.backend.sidecar or spec.source.sidecar or spec.topic.pipeline or spec.profile.pipeline
+
+
+def most_partitions(spec: replays.ReplaySpec) -> int:
+    return MAX_COPIED if is_of_pipelines(spec) else MAX_PARTITIONS
 
 
 def cancelled(known: Replays, name: str, text: str) -> events.ReplayCancelOrdered | events.ReplayEnded | None:
@@ -159,10 +174,10 @@ def cancelled(known: Replays, name: str, text: str) -> events.ReplayCancelOrdere
 
 
 def check_report(
-    known: Replays, request: replays.ReportReplayRequest, member: str, said: Iterable[replays.ReplayPartition] = ()
+    known: Replays, request: replays.ReportReplayRequest, member: str, said: Collection[Key] = ()
 ) -> replays.Replay | None:
     """The open replay that a member may tell of; None when it repeats the end that it has told. `said`: partitions that
-    it has told of before.
+    are known, from the log or since.
     """
     replay = known.get(request.name)
     if request.state not in WORDS:
@@ -176,21 +191,48 @@ def check_report(
         text = f"replay {request.name!r} is {WORDS[replay.state]}; {member!r} has to drop it"
         raise NotAllowed("REPLAY_HAS_ENDED", request.name, text)
     check_partitions(request.partitions)
-    partitions = {key_of(each) for each in (*replay.partitions, *said, *request.partitions)}
-    if len(partitions) > MAX_PARTITIONS:
-        text = f"{len(partitions)} are more than {MAX_PARTITIONS}; make several replays of fewer partitions"
-        raise InvalidField("partitions", text)
+    new = {key_of(each) for each in request.partitions}.difference(said)
+    _check_number(known, replay, len(said) + len(new), more=len(new))
+    check_profiles(request.profiles, replay.spec)
     return replay
 
 
+def _check_number(known: Replays, replay: replays.Replay, number: int, *, more: int) -> None:
+    most = most_partitions(replay.spec)
+    if number > most:
+        raise InvalidField("partitions", f"{number} are more than {most}; make several replays of fewer partitions")
+    if more and sum(len(each.partitions) for each in known.open.values()) + more > MAX_OPEN_PARTITIONS:
+        text = f"{MAX_OPEN_PARTITIONS} partitions are open, and {more} more are not possible"
+        raise NotAllowed("TOO_MANY_PARTITIONS", REPLAYS, f"{text}; wait until some replays end, or cancel them")
+
+
 def ended(
-    name: str, state: replays.ReplayState.ValueType, text: str, partitions: Iterable[replays.ReplayPartition] = ()
+    name: str,
+    state: replays.ReplayState.ValueType,
+    text: str,
+    partitions: Iterable[replays.ReplayPartition] = (),
+    totals: replays.ReplayTotals | None = None,
+    profiles: Iterable[TopicProfile] = (),
 ) -> events.ReplayEnded:
-    """The event of an end. It is never refused for its text: what happened has happened."""
+    """The event of an end. It is never refused for its text: what happened has happened. `totals`: where `partitions`
+    are not all.
+    """
     description = text.replace(NUL, "")[:LONGEST_DESCRIPTION]
     if not description and state == replays.REPLAY_STATE_FAILED:
         description = "its member does not say why"
-    return events.ReplayEnded(name=name, state=state, description=description, partitions=partitions)
+    return events.ReplayEnded(
+        name=name, state=state, description=description, partitions=partitions, totals=totals,
+        profiles=map(fitting, profiles),
+    )  # fmt: skip
+
+
+def progressed(
+    name: str, partitions: Sequence[replays.ReplayPartition], totals: replays.ReplayTotals
+) -> list[events.ReplayProgressed]:
+    """The events of these changes: none is too large for Kafka."""
+    starts = range(0, len(partitions), MOST_OF_AN_EVENT)
+    parts = [partitions[start : start + MOST_OF_AN_EVENT] for start in starts]
+    return [events.ReplayProgressed(name=name, partitions=part, totals=totals) for part in parts]
 
 
 def progress_interval(replay: replays.Replay, now: datetime) -> timedelta:
@@ -198,18 +240,6 @@ def progress_interval(replay: replays.Replay, now: datetime) -> timedelta:
     age = now.timestamp() - replay.create_time.ToNanoseconds() / 1e9
     usual = max(PROGRESS_EVERY.total_seconds(), age / PROGRESS_EVENTS_PER_AGE)
     return timedelta(seconds=usual * max(1.0, len(replay.partitions) / PARTITIONS_OF_AN_EVENT))
-
-
-def key_of(partition: replays.ReplayPartition) -> tuple[str, int]:
-    return partition.topic, partition.partition
-
-
-def merged(
-    before: Iterable[replays.ReplayPartition], said: Iterable[replays.ReplayPartition]
-) -> list[replays.ReplayPartition]:
-    """Partitions as they are after what was said last, in their order."""
-    latest = {key_of(each): each for each in (*before, *said)}
-    return [latest[key] for key in sorted(latest)]
 
 
 def has_to_be_told(replay: replays.Replay) -> bool:
@@ -244,10 +274,27 @@ def _ended(known: Replays, event: events.Event) -> Replays:
         return known
     replay = _changed(before, end.partitions, state=end.state, description=end.description)
     replay.end_time.CopyFrom(event.time)
+    if replay.partitions:
+        replay.totals.CopyFrom(totals_of(replay.partitions))
+    replay.profiles.extend(end.profiles)
     kept = {**known.ended, end.name: replay}
     while len(kept) > KEPT:
         del kept[next(iter(kept))]
+    _thin_out(kept)
     return replace(known, open={name: each for name, each in known.open.items() if name != end.name}, ended=kept)
+
+
+def _thin_out(kept: dict[str, replays.Replay]) -> None:
+    """Keeps the last ones whole, as far as there is room, and the very last one in any case."""
+    left = KEPT_BYTES
+    for name in list(reversed(kept))[1:]:
+        replay = kept[name]
+        left -= replay.ByteSize()
+        if left < 0 and (replay.partitions or replay.profiles):
+            thin = replays.Replay()
+            thin.CopyFrom(replay)
+            del thin.partitions[:], thin.profiles[:]
+            kept[name] = thin
 
 
 def _let_go_on(known: Replays, end: events.SidecarOrderEnded, orders: Orders) -> Replays:

@@ -26,7 +26,7 @@ from mesh.routing.state_codec import state_from_proto, state_to_proto
 from mesh.rpc import snapshots
 from services.control.domain.view import MeshView
 
-FOLD = 1
+FOLD = 2
 """Version of what `apply` makes of events, here and in `mesh`."""
 FAST = 1
 """zlib's level: a snapshot is written more often than it is sent anywhere."""

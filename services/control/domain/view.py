@@ -11,6 +11,7 @@ from mesh.routing import Folding, RoutingState, fold, is_pending
 from mesh.rpc import events
 from services.control.domain.freezing import FREEZE_STREAM
 from services.control.domain.instances import INSTANCES
+from services.control.domain.profiles import Profiles, fold_profiles
 from services.control.domain.record_rules import RecordRuleSet
 from services.control.domain.replays import REPLAYS, Replays, fold_replays
 from services.control.domain.rules import RuleSet
@@ -49,6 +50,8 @@ class MeshView:
     """What sidecars have been told."""
     replays: Replays = field(default_factory=Replays)
     """What is, or was, consumed again."""
+    profiles: Profiles = field(default_factory=dict)
+    """What records are like, as was found last."""
     record_rules: RecordRules = field(default_factory=dict)
     rollout: events.Event | None = None
     """The RuleSetChanged that is being rolled out."""
@@ -119,6 +122,7 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
         record_rules=fold_record_rules(view.record_rules, event),
         orders=fold_orders(view.orders, event),
         replays=fold_replays(view.replays, event, view.orders),
+        profiles=fold_profiles(view.profiles, event),
     )
     match event.WhichOneof("payload"):
         case "cluster_registered":

@@ -23,6 +23,7 @@ from mesh.record_rules import RecordRule
 from mesh.routing import NodeView, RuleVersion, UpstreamCluster, field_of, is_pending
 from mesh.routing.codec import client_match_to_proto, cluster_to_proto
 from mesh.rpc import events
+from services.control.domain.replay_course import totals_of
 from services.control.domain.replays import WORDS
 from services.control.domain.view import MeshView
 from services.control.store import rule_versions, schema
@@ -111,7 +112,8 @@ def changes_by(event: events.Event) -> Iterator[RowChange]:
         case "replay_ended":
             replay = event.replay_ended
             values = {"state": WORDS[replay.state], "description": replay.description, "ended": time}
-            values |= {name: sum(getattr(each, name) for each in replay.partitions) for name in ("records", "failed")}
+            totals = replay.totals if replay.HasField("totals") else totals_of(replay.partitions)
+            values |= {"records": totals.records, "failed": totals.failed}
             yield Amend(schema.replays, replay.name, values)
 
 

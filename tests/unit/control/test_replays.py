@@ -16,7 +16,7 @@ from services.control.domain.replay_checks import checked
 from services.control.domain.replays import (
     KEPT,
     MAX_OPEN,
-    MAX_OPEN_FOR_SIDECAR,
+    MAX_OPEN_FOR_MEMBER,
     MAX_PARTITIONS,
     cancelled,
     check_report,
@@ -168,11 +168,11 @@ def test_it_is_cancelled_at_once_where_nobody_has_it(mesh: Mesh) -> None:
 
 
 def test_so_many_are_open_and_remembered(mesh: Mesh) -> None:
-    for _ in range(MAX_OPEN_FOR_SIDECAR):
+    for _ in range(MAX_OPEN_FOR_MEMBER):
         mesh.starts(to_backend(sidecar="s1"))
-    with pytest.raises(NotAllowed, match="20 replays are open for sidecar 's1'"):
+    with pytest.raises(NotAllowed, match="20 replays are open for 's1'"):
         mesh.starts(to_backend(sidecar="s1"))
-    for _ in range(MAX_OPEN - MAX_OPEN_FOR_SIDECAR):
+    for _ in range(MAX_OPEN - MAX_OPEN_FOR_MEMBER):
         mesh.starts()
     with pytest.raises(NotAllowed, match="100 replays are open"):
         mesh.starts()
@@ -224,7 +224,7 @@ def test_one_that_waits_says_for_what(mesh: Mesh) -> None:
     )
     assert mesh.waits(to_backend(), "s1", s1=MAX_RUNNING - 1) == ""
     busy = mesh.waits(to_backend(), "s1", s1=MAX_RUNNING)
-    assert busy == "waits for its turn: a member carries out 5 replays at a time (s1 has 5)"
+    assert busy == "waits for its turn: s1 carries out 5, and no more at a time"
 
 
 def test_what_it_stops_is_known_until_a_sidecar_lets_it_go_on(mesh: Mesh) -> None:
@@ -281,7 +281,7 @@ LETTERS = {"dead_letters": True}
 @pytest.mark.parametrize(
     ("spec", "field", "why"),
     [
-        (replays.ReplaySpec(ranges=[T]), "spec.destination", "one of backend, seek, group, source"),
+        (replays.ReplaySpec(ranges=[T]), "spec.destination", "one of backend, seek, group, source, topic, profile"),
         (backend(), "spec.ranges", "needs 1 to 1000 ranges, got 0"),
         (backend(Range()), "spec.ranges[0].topic", "records of which topic"),
         (backend(Range(topic="a b")), "spec.ranges[0].topic", "is no topic of the mesh's clients"),

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from mesh.rpc import events, replays, routing
+from mesh.rpc import events, profiles, replays, routing
 from services.control.domain.snapshot_form import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.journal import PAYLOADS
@@ -60,7 +60,9 @@ def full_view() -> MeshView:
         events.SidecarOrderEnded(name="orders/1", sidecar="s1"),
         events.ReplayStarted(replay=replays.Replay(name="replays/1", stopped=["instances/g.i"])),
         events.ReplayStarted(replay=replays.Replay(name="replays/2")),
-        events.ReplayEnded(name="replays/2", state=replays.REPLAY_STATE_DONE),
+        events.ReplayEnded(
+            name="replays/2", state=replays.REPLAY_STATE_DONE, profiles=[profiles.TopicProfile(topic="apples")]
+        ),
         record_rule,
         schedule,
         events.MeshFrozen(),

@@ -1,0 +1,69 @@
+"""What the records of topics are like: the last profile of each, as replays to "profile" have told. Bounded: a member
+says what it found, and control keeps of it what is of use to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mesh.rpc import events, replays
+from mesh.rpc import profiles as profiles_pb
+from services.control.domain.errors import InvalidField, Unknown
+from services.control.domain.replay_names import check_topic
+
+TOPICS = "topics/"
+"""How the resource names of topics begin."""
+KEPT_BYTES = 4 * 1024 * 1024
+"""Of all profiles; they are in memory and in every snapshot. A thousand topics, as topics are."""
+LARGEST = 40 * 1024
+"""Bytes of one; those of one replay are one event, and Kafka takes events of 1 MB."""
+
+TopicProfile = profiles_pb.TopicProfile
+Profiles = Mapping[str, TopicProfile]
+"""By topic; the one that was made last is the last."""
+
+
+def profile_of(known: Profiles, topic: str) -> TopicProfile:
+    if topic not in known:
+        text = f"topic {topic!r} has not been looked at; `meshctl topic profile {topic}` does it"
+        raise Unknown(f"{TOPICS}{topic}", text)
+    return known[topic]
+
+
+def check_profiles(profiles: Iterable[TopicProfile], spec: replays.ReplaySpec) -> None:
+    """What a member has found; InvalidField when that can't be."""
+    topics = {each.topic for each in spec.ranges} if spec.HasField("profile") else set()
+    for place, each in enumerate(profiles):
+        field = f"profiles[{place}].topic"
+        check_topic(field, each.topic)
+        if each.topic not in topics:
+            raise InvalidField(field, f"{each.topic!r} is no topic that was to be looked at")
+        topics.remove(each.topic)
+
+
+def fitting(profile: TopicProfile) -> TopicProfile:
+    """The profile, without what makes it too large to be kept: first the partitions, then the last fields."""
+    if profile.ByteSize() <= LARGEST:
+        return profile
+    small = TopicProfile()
+    small.CopyFrom(profile)
+    small.partition_records.clear()
+    while small.ByteSize() > LARGEST and small.fields:
+        del small.fields[len(small.fields) // 2 :]
+    if small.ByteSize() > LARGEST:
+        small.header_names.clear()
+    return small
+
+
+def fold_profiles(known: Profiles, event: events.Event) -> Profiles:
+    """The profiles after an event: the very same value where it says nothing of them."""
+    if event.WhichOneof("payload") != "replay_ended" or not event.replay_ended.profiles:
+        return known
+    kept = dict(known)
+    for each in event.replay_ended.profiles:
+        kept.pop(each.topic, None)
+        kept[each.topic] = each
+    size = sum(each.ByteSize() for each in kept.values())
+    while size > KEPT_BYTES:
+        size -= kept.pop(next(iter(kept))).ByteSize()
+    return kept

@@ -1,0 +1,104 @@
+"""Where the topics of a copy or a profile are: what the routing table says, and what the clusters say of it.
+
+A topic that is named with its cluster is there, under this very name. Any other is where the mesh has it for clients of
+whom nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mesh.routing import Place, RoutingTable
+from mesh.rpc import replays
+from services.control.domain.copy_checks import target_of, topics_of
+from services.control.domain.errors import InvalidField
+from services.control.domain.record_needs import TopicNeed
+from services.control.domain.record_rule_checks import check_cluster
+
+TARGET = "spec.topic.topic"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlaces:
+    """Of one replay; by the names that it says."""
+
+    sources: Mapping[str, Place]
+    targets: Mapping[str, Place]
+    """Nothing of a profile."""
+    routed: Mapping[str, Place]
+    """Those of either that the routing table has placed: what the replay is told."""
+
+    @property
+    def clusters(self) -> set[str]:
+        return {place.cluster for place in (*self.sources.values(), *self.targets.values())}
+
+    def to_proto(self) -> Iterator[replays.ReplayPlace]:
+        for topic, place in self.routed.items():
+            yield replays.ReplayPlace(topic=topic, cluster=place.cluster, upstream_topic=place.upstream_topic)
+
+
+def places_of(spec: replays.ReplaySpec, table: RoutingTable) -> ReplayPlaces:
+    """Of a copy or a profile that is checked. InvalidField where a topic is nowhere, or would be copied to itself."""
+    copy, topics = spec.topic, topics_of(spec)
+    way_out = "set topic.source_cluster to read it from a cluster all the same" if spec.HasField("topic") else ""
+    sources = {
+        topic: _place(table, topic, copy.source_cluster, f"spec.ranges[{_first(spec, topic)}].topic", way_out)
+        for topic in topics
+    }
+    if not spec.HasField("topic"):
+        return ReplayPlaces(sources, {}, sources)
+    way_out = "set topic.cluster to write it on a cluster all the same"
+    names = [target_of(copy, topic) for topic in topics]
+    targets = {name: _place(table, name, copy.cluster, TARGET, way_out) for name in names}
+    for name, place in targets.items():
+        if place in sources.values():
+            text = f"{name!r} is {place.upstream_topic!r} on {place.cluster!r}, which is read"
+            raise InvalidField(TARGET, f"{text}, and would get its own records again; name another topic, or cluster")
+    routed = ({} if copy.source_cluster else sources) | ({} if copy.cluster else targets)
+    return ReplayPlaces(sources, targets, routed)
+
+
+def check_there(spec: replays.ReplaySpec, places: ReplayPlaces, topics: Mapping[str, Mapping[str, int]]) -> None:
+    """InvalidField where a cluster that answered lacks a topic or a partition. `topics`: of each, with partitions."""
+    for need in _needs(spec, places, topics):
+        problem = need.unmet(topics[need.cluster]) if need.cluster in topics else ""
+        if problem and need.field == TARGET and need.topic in topics[need.cluster]:
+            raise InvalidField("spec.topic.partitioning", f"{problem}; add some, or set partitioning to BY_KEY")
+        if problem:
+            raise InvalidField(need.field, problem)
+
+
+def _needs(
+    spec: replays.ReplaySpec, places: ReplayPlaces, topics: Mapping[str, Mapping[str, int]]
+) -> Iterable[TopicNeed]:
+    copy = spec.topic
+    for number, asked in enumerate(spec.ranges):
+        source, field = places.sources[asked.topic], f"spec.ranges[{number}]"
+        there = topics.get(source.cluster, {}).get(source.upstream_topic)
+        last = asked.partition + 1 if asked.HasField("partition") else 0
+        if there is not None or copy.archive in (
+            replays.REPLAY_ARCHIVE_UNSPECIFIED,
+            replays.REPLAY_ARCHIVE_NEVER,
+        ):  # what Kafka has not got any more, the archive may have
+            yield TopicNeed(source.cluster, source.upstream_topic, f"{field}.{'partition' if last else 'topic'}", last)
+        if places.targets:
+            target = places.targets[target_of(copy, asked.topic)]
+            keeps = copy.partitioning != replays.REPLAY_PARTITIONING_BY_KEY
+            yield TopicNeed(target.cluster, target.upstream_topic, TARGET, (last or there or 0) if keeps else 0)
+
+
+def _place(table: RoutingTable, topic: str, cluster: str, field: str, way_out: str) -> Place:
+    if cluster:
+        which = "spec.topic.cluster" if field == TARGET else "spec.topic.source_cluster"
+        check_cluster(which, cluster, table.clusters)
+        return Place(cluster, topic)
+    route = table.route(topic)
+    if route is None:
+        text = f"topic {topic!r} lives nowhere: no rule leads to a cluster; `meshctl explain` says more"
+        raise InvalidField(field, f"{text}; {way_out}" if way_out else text)
+    return Place(route.cluster, route.upstream_topic)
+
+
+def _first(spec: replays.ReplaySpec, topic: str) -> int:
+    return next(number for number, each in enumerate(spec.ranges) if each.topic == topic)
