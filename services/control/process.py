@@ -10,7 +10,15 @@ from typing import Any
 import structlog
 
 from mesh.lifecycle import Lifecycle
-from mesh.rpc import admin_grpc, audit_grpc, discovery_grpc, instances_grpc, record_rules_grpc, replays_grpc
+from mesh.rpc import (
+    admin_grpc,
+    audit_grpc,
+    discovery_grpc,
+    instances_grpc,
+    profiles_grpc,
+    record_rules_grpc,
+    replays_grpc,
+)
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
 from services.control.api.audit_service import AuditService
@@ -21,6 +29,7 @@ from services.control.api.decision_service import DecisionService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.instance_service import InstanceService
 from services.control.api.past_answers import PastAnswers
+from services.control.api.profile_service import ProfileService
 from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.replay_service import ReplayService
 from services.control.api.rollout_service import RolloutService
@@ -152,6 +161,7 @@ class Control:
             "InstanceService": InstanceService(
                 self.journal, InstanceDecisions(self.journal), self.orders, self._following, self.members, sidecars
             ),
+            "ProfileService": ProfileService(self.journal),
             "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
             "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
@@ -287,6 +297,7 @@ class Control:
             "DecisionService": admin_grpc.add_DecisionServiceServicer_to_server,
             "InstanceService": instances_grpc.add_InstanceServiceServicer_to_server,
             "RolloutService": discovery_grpc.add_RolloutServiceServicer_to_server,
+            "ProfileService": profiles_grpc.add_ProfileServiceServicer_to_server,
             "ReplayService": replays_grpc.add_ReplayServiceServicer_to_server,
             "RecordRuleService": record_rules_grpc.add_RecordRuleServiceServicer_to_server,
             "AuditService": audit_grpc.add_AuditServiceServicer_to_server,
