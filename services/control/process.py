@@ -71,6 +71,7 @@ from services.control.store.journal import Journal
 from services.control.store.leader import Leader
 from services.control.store.outbox import Publisher
 from services.control.store.past import PastStore
+from services.control.store.record_audits import RecordAuditTable
 from services.control.store.register import GatewayRegister
 from services.control.store.snapshots import SnapshotKeeper
 from services.control.upstream.connections import Connections
@@ -165,7 +166,11 @@ class Control:
             "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
             "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
-            "AuditService": AuditService(self.journal, AuditTails(self.journal, settings.record_audit_topics)),
+            "AuditService": AuditService(
+                self.journal,
+                AuditTails(self.journal, settings.record_audit_topics),
+                RecordAuditTable(self._database),
+            ),
         }
         self.server = RpcServer(settings.listen, self._adders(), [calls])
         self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)

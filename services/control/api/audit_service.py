@@ -1,23 +1,30 @@
-"""AuditService: what became of records, as the sidecars' audit topics tell it."""
+"""AuditService: what became of records, as the audit topics tell it, and the table that a pipeline fills from them."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 from mesh.rpc import audit, audit_grpc
+from services.control.api import pages
 from services.control.decisions.audit_tails import AuditTails
+from services.control.domain.audit_queries import audit_query, freshness
 from services.control.domain.errors import InvalidField
 from services.control.store.journal import Journal
+from services.control.store.record_audits import Place, RecordAuditTable
 
 
 class AuditService(audit_grpc.AuditServiceServicer):
     """See AuditService in audit.proto."""
 
-    def __init__(self, journal: Journal, tails: AuditTails) -> None:
+    def __init__(self, journal: Journal, tails: AuditTails, table: RecordAuditTable) -> None:
         self._journal = journal
         self._tails = tails
+        self._table = table
 
     async def Tail(self, request: audit.TailAuditRequest, context: Any) -> AsyncIterator[audit.TailAuditResponse]:
         self._journal.require_loaded()
@@ -26,3 +33,39 @@ class AuditService(audit_grpc.AuditServiceServicer):
         async with contextlib.aclosing(self._tails.follow(request)) as news:
             async for each in news:
                 yield each
+
+    async def Query(self, request: audit.QueryAuditRequest, context: Any) -> audit.QueryAuditResponse:
+        """From PostgreSQL alone: it needs neither the log nor the lead."""
+        size = pages.page_size(request.page_size)
+        listing = _listing(request)
+        after = pages.place_of(listing, request.page_token)
+        found = await self._table.find(audit_query(request, datetime.now(UTC)), _place(after), size + 1)
+        return audit.QueryAuditResponse(
+            events=found.events[:size],
+            next_page_token=pages.token(listing, _said(found.places[size - 1])) if len(found.events) > size else "",
+            freshness=freshness(found.partitions, found.sources, found.now),
+        )
+
+
+def _listing(request: audit.QueryAuditRequest) -> str:
+    """What the pages belong to: the question, without where it goes on."""
+    asked = audit.QueryAuditRequest()
+    asked.CopyFrom(request)
+    asked.ClearField("page_token")
+    asked.ClearField("page_size")
+    return f"audit of records {sha256(asked.SerializeToString(deterministic=True)).hexdigest()[:16]}"
+
+
+def _said(place: Place) -> str:
+    time, event_id = place
+    return f"{time.isoformat()} {event_id}"
+
+
+def _place(said: int | str | None) -> Place | None:
+    if said is None:
+        return None
+    try:
+        time, event_id = str(said).split(" ")
+        return datetime.fromisoformat(time), UUID(event_id)
+    except ValueError:
+        raise InvalidField("page_token", "not a token of this list; take next_page_token of the page before") from None

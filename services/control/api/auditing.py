@@ -23,6 +23,7 @@ QUESTIONS = (
     "/DryRun",
     "/Beat",
     "/Tail",
+    "/Query",
 )
 """How methods begin that decide nothing."""
 REPORTS = ("/Report", "/ReportReplay")

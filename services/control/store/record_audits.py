@@ -1,0 +1,92 @@
+"""Audit events of records in PostgreSQL, where a pipeline puts them: read, never written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, Select, func, select, tuple_
+
+from mesh.rpc import audit
+from services.control.domain.audit_queries import AuditQuery, PartitionProgress, SourceProgress
+from services.control.store import schema
+from services.control.store.database import Database
+
+TEXTS = (
+    "cluster_name", "service_id", "audit_type", "audit_status", "topic", "correlation_id", "traceability_id",
+    "trace_id", "key", "stacktrace", "actor", "method",
+)  # fmt: skip
+"""Columns that are called as the fields of RecordAudit."""
+
+Place = tuple[datetime, UUID]
+"""Where an event stands among all, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page, and how far the table was when it was read."""
+
+    events: Sequence[audit.RecordAudit]
+    places: Sequence[Place]
+    """Of the events."""
+    partitions: Sequence[PartitionProgress]
+    sources: Sequence[SourceProgress]
+    now: datetime
+    """PostgreSQL's clock, by which a pipeline says when it was heard."""
+
+
+class RecordAuditTable:
+    """Answers questions about it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, query: AuditQuery, after: Place | None, limit: int) -> Found:
+        """The first `limit` events behind `after`, the oldest first."""
+        progress = schema.audit_progress
+        async with self._database.transaction() as connection:
+            rows = (await connection.execute(_select(query, after).limit(limit))).all()
+            partitions = await connection.execute(
+                select(progress.c.next_offset, progress.c.log_end, progress.c.complete_until)
+            )
+            sources = await connection.execute(select(schema.audit_sources))
+            now = await connection.scalar(select(func.now()))
+        return Found(
+            events=[_event(row) for row in rows],
+            places=[(row.time.astimezone(UTC), row.event_id) for row in rows],
+            partitions=[PartitionProgress(*row) for row in partitions],
+            sources=[SourceProgress(row.cluster_name, row.problem, row.told) for row in sources],
+            now=now or datetime.now(UTC),
+        )
+
+
+def _select(query: AuditQuery, after: Place | None) -> Select[Any]:
+    columns = schema.audit_events.c
+    wanted = select(schema.audit_events).order_by(columns.time, columns.event_id)
+    exact: dict[str, object] = {
+        **query.texts, "event_id": query.event_id, "partition": query.partition, "offset": query.offset
+    }  # fmt: skip
+    for name, value in exact.items():
+        if value is not None:
+            wanted = wanted.where(columns[name] == value)
+    if query.since is not None:
+        wanted = wanted.where(columns.time >= query.since)
+    if query.until is not None:
+        wanted = wanted.where(columns.time < query.until)
+    if after is not None:  # the first condition is for the partitions of the table, which the second does not choose
+        wanted = wanted.where(columns.time >= after[0], tuple_(columns.time, columns.event_id) > after)
+    return wanted
+
+
+def _event(row: Row[Any]) -> audit.RecordAudit:
+    event = audit.RecordAudit(
+        id=str(row.event_id),
+        partition=-1 if row.partition is None else row.partition,
+        offset=-1 if row.offset is None else row.offset,
+        **{name: value for name in TEXTS if (value := getattr(row, name)) is not None},
+    )
+    event.time.FromDatetime(row.time.astimezone(UTC))
+    return event

@@ -1,0 +1,164 @@
+"""The table of audit events is asked: one record's life, pages of many, and how far the pipeline is."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import grpc
+import psycopg
+import pytest
+
+from mesh.rpc import audit
+from services.control.domain.audit_queries import HOW_TO_START
+from tests.integration.control.world import CALL, World, refused
+
+START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
+COLUMNS = (
+    "event_id", "time", "cluster_name", "service_id", "audit_type", "audit_status", "topic", "partition", "offset",
+    "correlation_id", "traceability_id", "trace_id", "key", "stacktrace", "actor", "method",
+)  # fmt: skip
+
+
+class AuditTable:
+    """What a pipeline does, by hand."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def add(self, time: datetime, **fields: Any) -> str:
+        """One event; its id."""
+        await self._make_day(time)
+        row: dict[str, Any] = {
+            "event_id": str(uuid.uuid4()), "time": time, "cluster_name": "c1", "service_id": "shop-1",
+            "audit_type": "PRODUCER", "audit_status": "SUCCESS", **fields,
+        }  # fmt: skip
+        columns = ", ".join(f'"{name}"' for name in row)
+        places = ", ".join(["%s"] * len(row))
+        statement = f"insert into audit_events ({columns}) values ({places})"
+        await self._connection.execute(statement.encode(), list(row.values()))
+        return str(row["event_id"])
+
+    async def _make_day(self, time: datetime) -> None:
+        day = time.astimezone(UTC).date()
+        await self._connection.execute(
+            f"create table if not exists audit_events_{day:%Y%m%d} partition of audit_events "
+            f"for values from ('{day}') to ('{day + timedelta(days=1)}')".encode()
+        )
+
+    async def tell(self, cluster: str, problem: str = "", *, seconds_ago: float = 0) -> None:
+        """What the pipeline says of a cluster, once in a while."""
+        await self._connection.execute(
+            "insert into audit_sources values (%s, %s, now() - %s)", (cluster, problem, timedelta(seconds=seconds_ago))
+        )
+
+    async def progress(self, partition: int, next_offset: int, log_end: int, *, seconds_ago: float) -> None:
+        await self._connection.execute(
+            "insert into audit_progress values ('c1', 'sidecar-audit', %s, %s, %s, now() - %s, now())",
+            (partition, next_offset, log_end, timedelta(seconds=seconds_ago)),
+        )
+
+
+@pytest.fixture
+async def table(database: str) -> AsyncIterator[AuditTable]:
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+        yield AuditTable(connection)
+
+
+async def query(world: World, **asked: Any) -> audit.QueryAuditResponse:
+    return await world.audit.Query(audit.QueryAuditRequest(**asked), timeout=CALL)
+
+
+async def test_a_record_has_its_whole_life_told_the_oldest_first(world: World, table: AuditTable) -> None:
+    consumed = await table.add(
+        START + timedelta(days=1), cluster_name="c2", service_id="bill-1", audit_type="REACTIVE_CONSUMER",
+        audit_status="FAILURE", topic="orders", partition=3, offset=7, correlation_id="5Cl", traceability_id="t-1",
+        trace_id="0" * 31 + "a", key="bob", stacktrace="boom",
+    )  # fmt: skip
+    produced = await table.add(START, topic="orders", partition=3, offset=7, correlation_id="5Cl")
+    await table.add(START, topic="orders", partition=3, offset=8, correlation_id="other")
+
+    found = await query(world, correlation_id="5Cl")
+    assert [each.id for each in found.events] == [produced, consumed]
+    last = found.events[1]
+    expected = audit.RecordAudit(
+        id=consumed, cluster_name="c2", service_id="bill-1", audit_type="REACTIVE_CONSUMER", audit_status="FAILURE",
+        topic="orders", partition=3, offset=7, correlation_id="5Cl", traceability_id="t-1", trace_id="0" * 31 + "a",
+        key="bob", stacktrace="boom",
+    )  # fmt: skip
+    expected.time.FromDatetime(START + timedelta(days=1))
+    assert last == expected
+    for asked in ({"traceability_id": "t-1"}, {"trace_id": "0" * 31 + "a"}, {"event_id": consumed}):
+        assert [each.id for each in (await query(world, **asked)).events] == [consumed]
+    of_place = await query(world, topic="orders", partition=3, offset=7)
+    assert [each.id for each in of_place.events] == [produced, consumed]
+    assert [each.id for each in (await query(world, correlation_id="5Cl", audit_status="SUCCESS")).events] == [produced]
+
+
+async def test_an_event_without_a_place_says_so(world: World, table: AuditTable) -> None:
+    await table.add(START, service_id="control", audit_type="CONTROL", key="clusters/c1", actor="bob", method="/m/R")
+    begin = audit.QueryAuditRequest()
+    begin.start_time.FromDatetime(START)
+    [event] = (await query(world, service_id="control", start_time=begin.start_time)).events
+    assert (event.partition, event.offset, event.topic, event.actor, event.method) == (-1, -1, "", "bob", "/m/R")
+
+
+async def test_pages_go_on_where_the_one_before_ended_also_among_events_of_one_moment(
+    world: World, table: AuditTable
+) -> None:
+    ids = {await table.add(START + timedelta(days=number // 5), correlation_id="many") for number in range(10)}
+    seen: list[str] = []
+    token = ""
+    while True:
+        page = await query(world, correlation_id="many", page_size=3, page_token=token)
+        seen += [each.id for each in page.events]
+        if not (token := page.next_page_token):
+            break
+        assert len(page.events) == 3
+    assert len(seen) == 10
+    assert set(seen) == ids
+
+
+async def test_a_token_belongs_to_its_question(world: World, table: AuditTable) -> None:
+    for _ in range(2):
+        await table.add(START, correlation_id="many")
+    token = (await query(world, correlation_id="many", page_size=1)).next_page_token
+    for asked in ({"correlation_id": "other", "page_token": token}, {"correlation_id": "many", "page_token": "x"}):
+        await refused(query(world, **asked), grpc.StatusCode.INVALID_ARGUMENT, "page_token")
+
+
+async def test_what_cannot_be_asked_is_refused_by_the_name_of_its_field(world: World) -> None:
+    for asked, field in (
+        ({}, "correlation_id"),
+        ({"topic": "orders", "offset": 3}, "offset"),
+        ({"event_id": "seven"}, "event_id"),
+        ({"correlation_id": "c", "page_size": -1}, "page_size"),
+    ):
+        await refused(query(world, **asked), grpc.StatusCode.INVALID_ARGUMENT, field)
+
+
+async def test_it_is_said_how_far_the_table_is(world: World, table: AuditTable) -> None:
+    never = (await query(world, correlation_id="c")).freshness
+    assert never.problem == f"no pipeline has ever brought audit events here: {HOW_TO_START}"
+
+    await table.tell("c1")
+    await table.tell("c2", "no answer from there")
+    await table.progress(0, 90, 100, seconds_ago=50)
+    await table.progress(1, 5, 5, seconds_ago=1)
+    found = (await query(world, correlation_id="c")).freshness
+    assert (found.problem, found.behind_events) == ("c2: no answer from there", 10)
+    assert 45 <= found.behind_seconds <= 50
+
+
+async def test_it_is_said_that_the_pipeline_has_ended(world: World, table: AuditTable) -> None:
+    await table.tell("c1", seconds_ago=3600)
+    found = (await query(world, correlation_id="c")).freshness
+    assert found.problem.startswith("no pipeline has been heard of for 36")
+    assert found.problem.endswith(HOW_TO_START)
+
+
+async def test_without_its_tables_the_question_is_refused(world: World, table: AuditTable) -> None:
+    await table._connection.execute("alter table audit_events rename to away")
+    await refused(query(world, correlation_id="c"), grpc.StatusCode.UNAVAILABLE, "kafka-mesh migrate")
