@@ -75,6 +75,7 @@ def main() -> None:
 @click.option("--gateways", type=click.IntRange(1, 8), default=1, help="How many gateways.")
 @click.option("--routers", type=click.IntRange(1, 8), default=1, help="How many routers.")
 @click.option("--example/--no-example", default=True, help="Register clusters, rules and topics of the example.")
+@click.option("--pipeline/--no-pipeline", default=None, help="Run the Spark jobs.  [default: where Spark can run]")
 def up_command(
     clusters: tuple[str, ...],
     database: str,
@@ -84,11 +85,16 @@ def up_command(
     gateways: int,
     routers: int,
     example: bool,
+    pipeline: bool | None,
 ) -> None:
     """Start a whole mesh on this machine; Ctrl-C stops it."""
     from local.layout import Layout, LayoutError, parse_clusters, parse_database, parse_ports
+    from local.spark import why_not
     from local.up import up
 
+    no_pipeline = why_not() if pipeline is not False else "as asked"
+    if pipeline and no_pipeline:
+        raise click.UsageError(f"--pipeline: {no_pipeline}")
     replicas = {"gateway": gateways, "router": routers}
     try:
         layout = Layout(
@@ -97,11 +103,12 @@ def up_command(
             clusters=parse_clusters(clusters),
             database=parse_database(database),
             example=example,
+            pipeline=not no_pipeline,
             replicas=replicas,
         )
     except LayoutError as error:
         raise click.UsageError(str(error)) from error
-    sys.exit(up(layout))
+    sys.exit(up(layout, no_pipeline="" if pipeline is False else no_pipeline))
 
 
 @main.command("stop")

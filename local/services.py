@@ -145,7 +145,26 @@ SERVICES: tuple[Service, ...] = (
         },
         needs=("example", "gateway", "control"),
     ),
+    Service(
+        name="pipeline",
+        what="pipeline, Spark",
+        module="local.cli",
+        arguments=("pipeline", "serve"),
+        settings={
+            "KAFKA_MESH_PIPELINE_NAME": "pipeline-1",
+            "KAFKA_MESH_PIPELINE_METRICS_LISTEN": "{pipeline-metrics}",
+            "KAFKA_MESH_PIPELINE_BOOTSTRAP_SERVERS": "{gateway}",
+            "KAFKA_MESH_PIPELINE_CONTROL_ADDRESS": "{control}",
+            "KAFKA_MESH_PIPELINE_DATABASE_URL": "{database_url}",
+        },
+        needs=("example", "gateway", "control"),
+        ready="http://{pipeline-metrics}/ready",
+        address="{pipeline-metrics}",
+        ports=("pipeline-metrics",),
+        stop_timeout_s=40.0,
+    ),
 )
+"""`pipeline` is there where Spark can run: see `spark.py`."""
 
 PORTS: Mapping[str, int] = {
     "gateway": 19092,
@@ -156,6 +175,7 @@ PORTS: Mapping[str, int] = {
     "router-metrics": 7171,
     "gateway-metrics": 7172,
     "sidecar-metrics": 7173,
+    "pipeline-metrics": 7174,
     "postgres": 15432,
     "kafka-c1": 19193,
     "kafka-c1-controller": 19194,

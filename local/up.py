@@ -89,8 +89,8 @@ def sole_user(state: Path) -> Iterator[bool]:
         yield True
 
 
-def up(layout: Layout) -> int:
-    """Run the mesh until a signal; the exit code."""
+def up(layout: Layout, *, no_pipeline: str = "") -> int:
+    """Run the mesh until a signal; the exit code. `no_pipeline`: why it has none, for people."""
     console = Console(highlight=False, soft_wrap=True)
     with sole_user(layout.state) as alone:
         if not alone:
@@ -107,6 +107,8 @@ def up(layout: Layout) -> int:
             if name == next(iter(layout.clusters)):
                 console.print("Start it, or correct --cluster: decisions are published on the first cluster.")
                 return EXIT_NOT_STARTED
+        if no_pipeline:
+            console.print(f"without the pipeline: {no_pipeline}", markup=False)
         return asyncio.run(_supervise(layout, console))
 
 

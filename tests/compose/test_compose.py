@@ -19,7 +19,7 @@ from tests.compose.project import Project
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
-SERVICES = {"control", "router", "gateway", "sidecar", "postgres", "kafka-c1", "kafka-c2"}
+SERVICES = {"control", "router", "gateway", "sidecar", "pipeline", "postgres", "kafka-c1", "kafka-c2"}
 STEPS = {"migrate", "example"}
 HEAL_TIMEOUT_S = 120.0
 RECORD_TIMEOUT_S = 60.0
@@ -134,6 +134,6 @@ def test_rules_and_records_are_kept_over_down_and_up(project: Project) -> None:
 
 def test_services_run_as_an_ordinary_user_on_a_read_only_file_system(project: Project) -> None:
     containers = project.containers()
-    for service in ("control", "router", "gateway", "sidecar"):
+    for service in ("control", "router", "gateway", "sidecar", "pipeline"):
         found = containers[service]
         assert (found["Config"]["User"], found["HostConfig"]["ReadonlyRootfs"]) == ("mesh", True), service

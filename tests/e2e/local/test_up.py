@@ -31,7 +31,7 @@ def test_from_nothing_to_the_pasted_lines_and_again(kafka_jars: None, tmp_path: 
         wait_until(lambda: "Ctrl-C stops all" in output(mesh), "all is printed", PRINTED_S)
         printed = output(mesh)
         for service in SERVICES:
-            if not service.is_step:
+            if not service.is_step and service.name != "pipeline":
                 assert re.search(rf"{re.escape(service.what)}.*ready", printed), service.name
         produce, consume, change, why = lines_to_paste(printed)
 

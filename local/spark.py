@@ -1,0 +1,18 @@
+"""Whether the pipeline can run here: what Spark needs is not part of every environment."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from local.java import OLDEST_MAJOR, system_java
+
+EXTRA = ("pandas", "pyarrow", "pyspark")
+
+
+def why_not() -> str:
+    """What is missing and how it is had, in a sentence; empty when nothing is."""
+    if any(find_spec(name) is None for name in EXTRA):
+        return "the extra `pipeline` is not installed (in a checkout: make run PIPELINE=1)"
+    if system_java() is None:
+        return f"Spark needs a Java {OLDEST_MAJOR} or newer of the system: install one, or set JAVA_HOME"
+    return ""
