@@ -27,7 +27,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 
-from services.pipeline.clusters import BOOTSTRAP
 from services.pipeline.positions import PartitionLog, RecordsLostError, Span, StreamError, TopicLog
 from services.pipeline.ranges import PartitionBounds, Range, span_of
 
@@ -50,7 +49,7 @@ class Questions:
     """What is asked of one cluster, each question for all partitions at once."""
 
     def __init__(self, properties: Mapping[str, str], timeout_s: float) -> None:
-        self._where = properties[BOOTSTRAP]
+        self._where = properties["bootstrap.servers"]
         self._timeout_s = timeout_s
         self._trouble = ""  # what librdkafka says beside its answers: why a connection is refused
         settings: dict[str, Any] = {**properties, "client.id": CLIENT_ID, "error_cb": self._heed}

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
 from confluent_kafka import Message
@@ -28,7 +28,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from services.pipeline.kafka_reading import UnreachableError, read_bounds, read_logs, read_span
 from services.pipeline.positions import Span, TopicLog, advance, parse, render, spans
 from services.pipeline.ranges import Range, cut
-from services.pipeline.settings import PipelineSettings
+
+if TYPE_CHECKING:
+    from services.pipeline.settings import PipelineSettings  # not for each worker: pydantic takes its time
 
 FORMAT = "mesh-kafka"
 GATEWAY = ""
