@@ -234,6 +234,8 @@ class Worker:
             return
         messages = assignment.fetch(self._options.limits, IDLE_SECONDS)
         if not messages:
+            if not assignment.opening:
+                self._failure = ""  # nothing that can be done is left undone
             return
         by_task: dict[TaskId, list[Message]] = {}
         for message in messages:
