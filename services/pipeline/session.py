@@ -1,6 +1,8 @@
 """The Spark session of a job: one JVM beside this process, all in UTC, no web page, no jars but Spark's own.
 
-The records come through Python (`kafka_source.py`), so the workers must be this very Python, with this package.
+The records come through Python (`kafka_source.py`), so the workers must have this Python and its packages. Here they
+are this very one. On a cluster they are what PYSPARK_PYTHON names there, and get this package from the driver, so that
+both are always of one version (`shipping.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from services.pipeline.settings import PipelineSettings
+from services.pipeline.shipping import packed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +26,10 @@ OLDEST_JAVA = 17
 LOOPBACK = "127.0.0.1"
 STACK = "-Xss4m"  # Spark's default is too small for the trace of a query that is stopped in mid-batch
 JAVA_TIMEOUT_S = 20
-SHUFFLE_PARTITIONS = 4  # Spark's 200 is for clusters; a batch of ours is small
+SHUFFLE_PARTITIONS = 4  # Spark's 200 is for larger ones; a batch of ours is small
+WORKER_START = "60s"  # how long a Python worker may take to report; 15 s are too few on a busy machine
+SECRET_NAMES = r"(?i)secret|password|passwd|token|access[.]?key|[.]pem$|oauthbearer[.]config"
+"""Of options whose values Spark shows nowhere: its own pattern, and librdkafka's further ones."""
 LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _JAVA_VERSION = re.compile(r'version "(\d+)')
 _OUR_FAULT = re.compile(r"^(?:.*\s)?services\.pipeline\.[\w.]+: (.+)$", re.MULTILINE)
@@ -62,21 +68,44 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    options = {
+    if is_local(settings.master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(settings.master).appName(f"kafka-mesh-{name}")
+    session = builder.config(map=options_of(settings)).getOrCreate()
+    if settings.ship_package and not is_local(settings.master):
+        session.sparkContext.addPyFile(str(packed()))
+    return session
+
+
+def is_local(master: str) -> bool:
+    """Whether all of Spark is this machine's, in one JVM."""
+    return master.startswith("local")
+
+
+def options_of(settings: PipelineSettings) -> dict[str, str]:
+    """Spark's properties."""
+    here = LOOPBACK if is_local(settings.master) else ""
+    addresses = {
+        "spark.driver.host": settings.driver_host or here,
+        "spark.driver.bindAddress": settings.driver_bind_address or here,
+    }
+    return {
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.extraJavaOptions": f"{STACK} {LOGGING} {settings.driver_java_options}".strip(),
+        "spark.python.authenticate.socketTimeout": WORKER_START,
+        "spark.redaction.regex": SECRET_NAMES,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is an old type of Hive's
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+        **{name: address for name, address in addresses.items() if address},
+        **settings.spark_properties,
     }
-    return SparkSession.builder.master(settings.master).appName(f"kafka-mesh-{name}").config(map=options).getOrCreate()
 
 
 def our_sentence(failure: BaseException) -> str | None:

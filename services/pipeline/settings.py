@@ -23,7 +23,16 @@ class PipelineSettings(ServingSettings, ServiceSettings, service="pipeline"):
     ${env:NAME} or ${file:/path}. The first one is home."""
     log_level: str = "INFO"
 
-    master: str = "local[*]"
+    master: str = "local[*,2]"
+    """Where Spark runs: here (a task that fails is tried once more), or spark://, yarn, k8s://."""
+    driver_host: str = ""
+    """Where executors find the driver. Empty: loopback, and on a cluster this machine's name."""
+    driver_bind_address: str = ""
+    """What the driver listens on. Empty: loopback, and on a cluster what `driver_host` stands for."""
+    ship_package: bool = True
+    """Whether executors of a cluster get this package from the driver; not needed where their image has it."""
+    spark_properties: dict[str, str] = Field(default_factory=dict)
+    """More of Spark's own properties (spark.executor.memory and the like); they go before ours."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[mg]$")] = "1g"
     driver_java_options: str = ""
     """More options of the driver's JVM."""
