@@ -45,6 +45,8 @@ def print_rule(session: Session, rule: record_rules.RecordRule, options: record_
         return
     click.echo(f"{wording.short(rule.name)}: {sentence(rule.spec)} ({state(rule)})")
     click.echo("checked only, nothing was changed" if options.validate_only else f"at revision {rule.revision}")
+    for warning in rule.warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def add_common(group: click.Group, of_kind: str) -> None:

@@ -19,7 +19,6 @@ from services.control.decisions.record_rules import (
     RecordRuleWishes,
 )
 from services.control.domain.errors import InvalidField
-from services.control.domain.view import MeshView
 from services.control.store.journal import Caller, Journal
 
 M = TypeVar("M", bound=Message)
@@ -91,7 +90,7 @@ class RecordRuleService(record_rules_grpc.RecordRuleServiceServicer):
             request,
             rule_id,
             lambda rules: rules.remove(rule_id),
-            lambda _, revision: record_rules.RemoveRecordRuleResponse(revision=revision),
+            lambda change: record_rules.RemoveRecordRuleResponse(revision=change.revision),
         )
 
     async def SyncGroupOffsets(
@@ -103,19 +102,21 @@ class RecordRuleService(record_rules_grpc.RecordRuleServiceServicer):
             request,
             rule_id,
             lambda rules: rules.sync_groups(rule_id, request.groups),
-            lambda _, revision: record_rules.SyncGroupOffsetsResponse(revision=revision),
+            lambda change: record_rules.SyncGroupOffsetsResponse(revision=change.revision),
         )
 
     async def _rule(self, request: Any, rule_id: str, command: Command) -> record_rules.RecordRule:
         """A change whose answer is the rule after it."""
 
-        def answer(after: MeshView, _: int) -> record_rules.RecordRule:
-            return shapes.record_rule(after.record_rules[rule_id], self._progress)
+        def answer(change: RecordRuleChange) -> record_rules.RecordRule:
+            rule = shapes.record_rule(change.after.record_rules[rule_id], self._progress)
+            rule.warnings.extend(change.warnings)
+            return rule
 
         return await self._change(record_rules.RecordRule, request, rule_id, command, answer)
 
     async def _change(
-        self, kind: type[M], request: Any, rule_id: str, command: Command, answer: Callable[[MeshView, int], M]
+        self, kind: type[M], request: Any, rule_id: str, command: Command, answer: Callable[[RecordRuleChange], M]
     ) -> M:
         self._journal.require_loaded()
         options: record_rules.RecordRuleOptions = request.options
@@ -123,9 +124,10 @@ class RecordRuleService(record_rules_grpc.RecordRuleServiceServicer):
         wishes = RecordRuleWishes(options.expected_revision, options.validate_only, options.allow_unreachable)
 
         async def decide() -> M:
-            change: RecordRuleChange = await self._decisions.change(
-                rule_id, command, wishes, who, lambda after, at: stored_response(who, answer(after, at))
-            )
-            return answer(change.after, change.revision)
+            change = await self._decisions.change(
+                rule_id, command, wishes, who,
+                lambda after, at: stored_response(who, answer(RecordRuleChange(after, at))),
+            )  # fmt: skip
+            return answer(change)
 
         return await once(kind, decide())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from mesh.routing import RoutingTable
 from services.control.decisions.inquiry import Inquiry
@@ -25,6 +26,7 @@ from services.control.domain.findings import (
     worst_first,
 )
 from services.control.domain.moves import Move
+from services.control.domain.profile_findings import arrivals_of_moves, of_profiles
 from services.control.domain.usage import Affected, ClientUse, HomeMove, affected, home_moves
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections
@@ -75,6 +77,7 @@ class DryRuns:
             *of_transactions(before, after, uses),
             *of_shadows(before, after, accepted=allow_shadowed),
             *of_covers(await self._scout.covers(decision)),
+            *of_profiles(arrivals_of_moves(moving.moves), self._journal.view.profiles, settings, datetime.now(UTC)),
             *of_silence({**inquiry.silent, **moving.silent}),
         ]
         return DryRun(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from mesh.record_rules import STREAM_PREFIX
 from mesh.rpc import events
+from services.control.decisions.inquiry import Inquiry
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import InvalidField, Unavailable
+from services.control.domain.findings import worst_first
+from services.control.domain.profile_findings import LOOKED_AT, arrivals_of_rule, of_profiles
 from services.control.domain.record_needs import TopicNeed, needs_of, needs_of_offsets
 from services.control.domain.record_rules import RecordRuleSet
 from services.control.domain.view import MeshView, apply
@@ -46,6 +50,8 @@ class RecordRuleChange:
 
     after: MeshView
     revision: int
+    warnings: Sequence[str] = ()
+    """With validate_only: what a mirror's target would not like of the records."""
 
 
 class RecordRuleDecisions:
@@ -84,7 +90,7 @@ class RecordRuleDecisions:
         if first is not None:
             await self._look(first, wishes)
         if wishes.validate_only:
-            return RecordRuleChange(self._would_be(rule_id, first, caller), 0)
+            return RecordRuleChange(self._would_be(rule_id, first, caller), 0, await self._warnings(first))
         return await self._turns.take(decide())
 
     async def _look(self, event: RecordRuleEvent, wishes: RecordRuleWishes) -> None:
@@ -95,6 +101,21 @@ class RecordRuleDecisions:
             problem = "" if known is None else need.unmet(known)
             if problem:
                 raise InvalidField(need.field, problem)
+
+    async def _warnings(self, event: RecordRuleEvent | None) -> list[str]:
+        """By the profiles of the topics that a new mirror copies; of a target that does not answer nothing is known."""
+        if not isinstance(event, events.RecordRuleCreated | events.RecordRuleUpdated):
+            return []
+        view = self._journal.view
+        arrivals = arrivals_of_rule(event.rule, view.state.effective, view.profiles)
+        if not arrivals:
+            return []
+        inquiry = Inquiry(self._connections, allow_unreachable=True)
+        clusters = view.state.effective.clusters
+        there = await inquiry.topics(view.state.effective, {each.place.cluster for each in arrivals}, "targets")
+        known = {each.place for each in arrivals if each.place.upstream_topic in there.get(each.place.cluster, ())}
+        settings = await inquiry.settings(clusters, known, LOOKED_AT)
+        return [each.text for each in worst_first(of_profiles(arrivals, view.profiles, settings, datetime.now(UTC)))]
 
     def _needs(self, event: RecordRuleEvent) -> Sequence[TopicNeed]:
         match event:

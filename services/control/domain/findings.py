@@ -38,6 +38,10 @@ class FindingKind(Enum):
     REGEX_COVERS = "regex covers"
     UNKNOWN = "unknown"
     TOPIC_UNROUTED = "topic unrouted"
+    RECORDS_TOO_LARGE = "records too large"
+    KEYS_MISSING = "keys missing"
+    KEYS_SKEWED = "keys skewed"
+    PROFILE = "profile"
 
 
 @dataclass(frozen=True, slots=True)
