@@ -1,0 +1,334 @@
+"""Draws up the plan of a replay: asks the clusters and the archive, checks the targets, writes the plan down.
+
+The plan is written into the notes of the replay's groups, by a transaction of its own (`.plan`). Its id fences whoever
+is about the same, so of two drivers the later one finds what the earlier one wrote, or writes it alone. Whoever finds
+notes goes on by them: the end stays where it was when the replay began, and so do the lanes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from mesh.rpc import replays
+from services.pipeline.copying import checks, planning
+from services.pipeline.copying.asking import CLIENT_ID, AskedCluster, Topic
+from services.pipeline.copying.checks import Ages, Limits, TargetTopic
+from services.pipeline.copying.errors import RefusedError, SetbackError, forgotten, replaced
+from services.pipeline.copying.notes import Note
+from services.pipeline.copying.planning import NOWHERE, Held, Stretch, Times
+from services.pipeline.copying.reading import Archive, Place
+from services.pipeline.copying.routes import SLOTS, Route, group_of, routes_of
+from services.pipeline.copying.sampling import mean_size
+from services.pipeline.copying.shaping import Shape
+from services.pipeline.copying.tasks import Part
+from services.pipeline.positions import PartitionLog
+
+PLAN_TIMEOUT_S = 50.0
+NOTES_AT_ONCE = 1_000
+"""Of one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is copied, partition by partition, and how far it is."""
+
+    parts: Mapping[Place, Part]
+
+    @property
+    def lost(self) -> int:
+        return sum(part.note.lost for part in self.parts.values())
+
+
+class Drawing:
+    """Of one replay, for one attempt."""
+
+    def __init__(
+        self,
+        replay: replays.Replay,
+        clusters: Mapping[str, Mapping[str, str]],
+        archive: Archive | None,
+        slots: Callable[[], int],
+        timeout_s: float,
+    ) -> None:
+        """`slots`: how many tasks run at once. RefusedError for what can't be copied so, whatever the clusters hold."""
+        self._replay, self._copy = replay, replay.spec.topic
+        self._clusters, self._timeout_s, self._slots = clusters, timeout_s, slots
+        self.routes = routes_of(replay)
+        self._archive_only = self._copy.archive == replays.REPLAY_ARCHIVE_ONLY
+        if self._archive_only and archive is None:
+            raise RefusedError("only the archive is to be read, and this pipeline has none: set the archive's folder")
+        self._archive = None if self._copy.archive == replays.REPLAY_ARCHIVE_NEVER else archive
+        for route in self.routes.values():
+            for name in (route.source_cluster, route.target_cluster):
+                if name not in clusters:
+                    known = ", ".join(clusters) or "none"
+                    raise RefusedError(f"cluster {name!r} is not registered (known: {known})")
+            try:
+                Shape(route, self._copy, 1)
+            except ValueError as error:
+                raise RefusedError(str(error)) from None
+        names = {name for each in self.routes.values() for name in (each.source_cluster, each.target_cluster)}
+        self._asked = {name: AskedCluster(name, clusters[name], timeout_s) for name in names}
+
+    def draw(self) -> Plan:
+        """The plan as it is written down, or the one that was. CopyError, SetbackError."""
+        topics, targets = self._topics(), self._targets()
+        notes: dict[Place, Note] = {}
+        for cluster, routes in _by(self.routes.values(), lambda each: each.target_cluster).items():
+            names = {each.topic for each in routes}
+            mine = {topic: each for topic, each in topics.items() if topic in names}
+            written = {} if self._replay.spec.dry_run else self._written(cluster, mine)
+            if not written:
+                drawn = self._drawn(mine, targets)
+                written = drawn if self._replay.spec.dry_run else self._write_down(cluster, drawn, mine)
+            notes |= written
+        self._check_same(notes, topics)
+        held = self._held(notes)
+        return Plan({place: self._part(place, note, held[place], targets) for place, note in notes.items()})
+
+    def notes(self, places: Iterable[Place] | None = None, *, stable: bool = False) -> dict[Place, Note]:
+        """How far these partitions are by now, or all that were ever planned. Writes nothing."""
+        found: dict[Place, Note] = {}
+        wanted = self._partitions() if places is None else _by_topic(places)
+        for topic, partitions in wanted.items():
+            route = self.routes[topic]
+            notes = self._asked[route.target_cluster].notes(route.group, partitions, stable=stable)
+            found |= {(topic, partition): note for partition, note in notes.items()}
+        return found
+
+    def _partitions(self) -> dict[str, list[int]]:
+        return {topic: list(range(each.partitions)) for topic, each in self._topics().items()}
+
+    # What there is
+
+    def _topics(self) -> dict[str, Topic]:
+        """The source topics, by the names that clients know."""
+        if self._archive_only:
+            return self._archived_topics()
+        found: dict[str, Topic] = {}
+        for cluster, routes in _by(self.routes.values(), lambda each: each.source_cluster).items():
+            there = self._asked[cluster].topics({each.source_topic for each in routes})
+            found |= {each.topic: there[each.source_topic] for each in routes}
+        if self._archive is not None:
+            for topic, topic_id in self._archive.topic_ids(self.routes).items():
+                if topic_id and found[topic].topic_id and topic_id != found[topic].topic_id:
+                    raise RefusedError(
+                        f"the archive of {topic} is of another topic of that name, with offsets of its own; copy "
+                        "without it (archive NEVER), or restore it alone (archive ONLY)"
+                    )
+        return found
+
+    def _archived_topics(self) -> dict[str, Topic]:
+        assert self._archive is not None
+        extents = self._archive.extents(self.routes)
+        found = {}
+        for topic in self.routes:
+            partitions = [partition for name, partition in extents if name == topic]
+            if not partitions:
+                raise RefusedError(f"the archive has nothing of topic {topic}")
+            found[topic] = Topic("", max(partitions) + 1)
+        return found
+
+    def _targets(self) -> dict[str, TargetTopic]:
+        """The targets, by the names of what is copied to them."""
+        found = {}
+        for topic, route in self.routes.items():
+            asked = self._asked[route.target_cluster]
+            there = asked.topics([route.target_topic])[route.target_topic]
+            found[topic] = TargetTopic(there.partitions, asked.settings(route.target_topic))
+        return found
+
+    def _held(self, places: Mapping[Place, Any]) -> dict[Place, Held]:
+        archived = self._archive.extents(self.routes) if self._archive is not None else {}
+        if self._archive_only:
+            return {place: Held(PartitionLog(0, 0), archived.get(place, PartitionLog(0, 0))) for place in places}
+        found: dict[Place, Held] = {}
+        for cluster, mine in self._by_source(places).items():
+            asked = self._asked[cluster]
+            starts, ends = asked.starts(mine.values()), asked.ends(mine.values())
+            highs = asked.ends(mine.values(), committed=False)
+            for place, there in mine.items():
+                log = PartitionLog(starts[there], ends[there])
+                found[place] = Held(log, archived.get(place), highs[there])
+        return found
+
+    def _by_source(self, places: Mapping[Place, Any]) -> dict[str, dict[Place, Place]]:
+        """By cluster: place as clients know it -> place there."""
+        found: dict[str, dict[Place, Place]] = {}
+        for topic, partition in places:
+            route = self.routes[topic]
+            found.setdefault(route.source_cluster, {})[topic, partition] = route.source_topic, partition
+        return found
+
+    def _stretches(
+        self, ranges: Mapping[Place, replays.ReplayRange], held: Mapping[Place, Held]
+    ) -> dict[Place, Stretch]:
+        times = Times(
+            self._since(
+                {place: _ms(each.start_time) for place, each in ranges.items() if each.HasField("start_time")}, held
+            ),
+            self._since(
+                {place: _ms(each.end_time) for place, each in ranges.items() if each.HasField("end_time")}, held
+            ),
+        )
+        return {
+            place: planning.stretch(place, each, held[place], times, archive_only=self._archive_only)
+            for place, each in ranges.items()
+        }
+
+    def _since(self, times: Mapping[Place, int], held: Mapping[Place, Held]) -> dict[Place, int]:
+        """Offsets of the first records that are not older: what the archive has before the log begins comes first."""
+        found: dict[Place, int] = {}
+        if not self._archive_only:
+            for cluster, mine in self._by_source(times).items():
+                there = self._asked[cluster].since({mine[place]: times[place] for place in mine})
+                found |= {place: there[mine[place]] for place in mine}
+        old = {place: at for place, at in times.items() if self._reaches_back(held[place])}
+        if self._archive is not None and old:
+            for place, offset in self._archive.offsets_for_times(old).items():
+                if offset != NOWHERE and (self._archive_only or offset < held[place].log.start):
+                    found[place] = offset
+        return {place: found.get(place, NOWHERE) for place in times}
+
+    def _reaches_back(self, held: Held) -> bool:
+        return held.archived is not None and (self._archive_only or held.archived.start < held.log.start)
+
+    def _drawn(self, topics: Mapping[str, Topic], targets: Mapping[str, TargetTopic]) -> dict[Place, Note]:
+        """A new plan, checked."""
+        mine = [each for each in self._replay.spec.ranges if each.topic in topics]
+        ranges = planning.asked(mine, {topic: each.partitions for topic, each in topics.items()})
+        held = self._held(ranges)
+        stretches = self._stretches(ranges, held)
+        for topic in topics:
+            self._check(topic, {place: each for place, each in stretches.items() if place[0] == topic}, held, targets)
+        return self._noted(stretches, topics)
+
+    # What the targets say
+
+    def _check(
+        self,
+        topic: str,
+        stretches: Mapping[Place, Stretch],
+        held: Mapping[Place, Held],
+        targets: Mapping[str, TargetTopic],
+    ) -> None:
+        route, target, force = self.routes[topic], targets[topic], self._copy.force
+        checks.check_partitions(route, target, self._copy, 1 + max(partition for _, partition in stretches))
+        if self._copy.timestamps != replays.REPLAY_TIMESTAMPS_NOW:
+            checks.check_times_kept(route, target)
+            limits = Limits.of(target, int(time.time() * 1000))
+            checks.check_ages(route, stretches, self._ages(stretches, held, limits), target, force)
+        if force or self._archive_only:
+            return
+        checks.check_compaction(route, target, self._asked[route.source_cluster].settings(route.source_topic))
+        if target.retention_bytes >= 0:
+            mean = mean_size(route, stretches, self._clusters[route.source_cluster], self._timeout_s)
+            checks.check_sizes(route, stretches, target, mean)
+
+    def _ages(self, stretches: Mapping[Place, Stretch], held: Mapping[Place, Held], limits: Limits) -> Ages:
+        def at(limit: int | None) -> dict[Place, int]:
+            return {} if limit is None else self._since(dict.fromkeys(stretches, limit), held)
+
+        return Ages(at(limits.kept_from), at(limits.taken_from), at(limits.taken_until))
+
+    # What is written down
+
+    def _noted(self, stretches: Mapping[Place, Stretch], topics: Mapping[str, Topic]) -> dict[Place, Note]:
+        """The notes of a new plan. Lanes are counted through all source clusters: each reads of one."""
+        notes: dict[Place, Note] = {}
+        first = 0
+        for mine in self._by_source(stretches).values():
+            count = planning.lane_count(len(mine), self._slots(), limited=self._replay.spec.rate > 0)
+            chosen = planning.lanes({place: stretches[place].end - stretches[place].start for place in mine}, count)
+            for place, lane in chosen.items():
+                each, topic_id = stretches[place], topics[place[0]].topic_id
+                notes[place] = Note(topic_id, each.start, each.end, each.lost, first + lane, each.start)
+            first += count
+        return notes
+
+    def _written(self, cluster: str, topics: Mapping[str, Topic]) -> dict[Place, Note]:
+        """The notes that are there already. CopyError where some are gone that were there."""
+        asked, found = self._asked[cluster], dict[Place, Note]()
+        for topic, each in topics.items():
+            notes = asked.notes(self.routes[topic].group, range(each.partitions))
+            found |= {(topic, partition): note for partition, note in notes.items()}
+        for known in self._replay.partitions:
+            place = known.topic, known.partition
+            if known.topic in topics and place not in found:
+                if known.position < known.end_offset:
+                    raise forgotten(self.routes[known.topic].group, cluster, place)
+                found[place] = _done(known, topics[known.topic].topic_id)
+        return found
+
+    def _check_same(self, notes: Mapping[Place, Note], topics: Mapping[str, Topic]) -> None:
+        """CopyError where a source topic is another one by now."""
+        for (topic, _), note in notes.items():
+            if note.topic_id and topics[topic].topic_id and note.topic_id != topics[topic].topic_id:
+                raise replaced(self.routes[topic].source_topic, self.routes[topic].source_cluster)
+
+    def _write_down(self, cluster: str, notes: Mapping[Place, Note], topics: Mapping[str, Topic]) -> dict[Place, Note]:
+        """Writes the plan, unless somebody has, and gives back what stands there."""
+        with_id = {"transactional.id": f"{group_of(self._replay)}.plan", "client.id": CLIENT_ID}
+        producer: Any = Producer({**self._clusters[cluster], **with_id})
+        try:
+            producer.init_transactions(PLAN_TIMEOUT_S)
+            if written := self._written(cluster, topics):
+                return written
+            self._asked[cluster].ensure_slots(max(each.partitions for each in topics.values()))
+            producer.begin_transaction()
+            for topic in topics:
+                self._send(
+                    producer, self.routes[topic], {place: each for place, each in notes.items() if place[0] == topic}
+                )
+            producer.commit_transaction(PLAN_TIMEOUT_S)
+        except KafkaException as failure:
+            raise SetbackError(f"the plan can't be kept on cluster {cluster!r}: {failure.args[0].str()}") from failure
+        return dict(notes)
+
+    def _send(self, producer: Any, route: Route, notes: Mapping[Place, Note]) -> None:
+        properties = self._clusters[route.target_cluster]
+        member = Consumer({**properties, "client.id": CLIENT_ID, "group.id": route.group})
+        metadata = member.consumer_group_metadata()
+        member.close()
+        offsets = [
+            TopicPartition(SLOTS, partition, note.position, metadata=note.metadata)
+            for (_, partition), note in notes.items()
+        ]
+        for first in range(0, len(offsets), NOTES_AT_ONCE):
+            producer.send_offsets_to_transaction(offsets[first : first + NOTES_AT_ONCE], metadata, PLAN_TIMEOUT_S)
+
+    def _part(self, place: Place, note: Note, held: Held, targets: Mapping[str, TargetTopic]) -> Part:
+        target = targets[place[0]]
+        return Part(place, self.routes[place[0]], note, held, target.partitions, target.batch_bytes)
+
+
+T = TypeVar("T")
+
+
+def _by(routes: Iterable[Route], key: Callable[[Route], T]) -> dict[T, list[Route]]:
+    found: dict[T, list[Route]] = {}
+    for each in routes:
+        found.setdefault(key(each), []).append(each)
+    return found
+
+
+def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in places:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _ms(time_: Timestamp) -> int:
+    return -(-time_.ToNanoseconds() // 1_000_000)  # of the first record that is not older
+
+
+def _done(known: replays.ReplayPartition, topic_id: str) -> Note:
+    """What was reported as done needs no note any more."""
+    return Note(topic_id, known.start_offset, known.end_offset, 0, 0, known.end_offset, known.records)

@@ -1,0 +1,51 @@
+"""What keeps a copy from being made: for good, or for now."""
+
+from __future__ import annotations
+
+import re
+
+
+class CopyError(Exception):
+    """The copy can't be made, or not go on. The message says what, where, and the way out, in one line."""
+
+
+class RefusedError(CopyError):
+    """It can't be made as it was asked for; nothing was written."""
+
+
+class SetbackError(Exception):
+    """A cluster does not answer as it should; another attempt may do better."""
+
+
+def forgotten(group: str, cluster: str, place: tuple[str, int]) -> CopyError:
+    """What to say where notes were, and are no more."""
+    return CopyError(
+        f"group {group} on cluster {cluster!r} has forgotten how far {place[0]}/{place[1]} is: somebody deleted it, "
+        "or it is older than offsets.retention.minutes. It can't go on exactly once; look for the last "
+        "mesh-replay-source at the end of the target, and begin another replay behind it"
+    )
+
+
+def replaced(topic: str, cluster: str) -> CopyError:
+    """What to say where offsets mean other records by now."""
+    return CopyError(
+        f"topic {topic} on cluster {cluster!r} was deleted and created again meanwhile: its offsets are of other "
+        "records, and nothing more is copied. Begin another replay for what it holds now"
+    )
+
+
+_PLACE = __name__
+_SENTENCE = re.compile(
+    rf"^(?:.*\s)?(?P<kind>{re.escape(_PLACE)}\.\w+|services\.pipeline\.positions\.\w+): (?P<text>.+)$", re.MULTILINE
+)
+_PASSING = (f"{_PLACE}.{SetbackError.__name__}", "services.pipeline.positions.StreamError")
+"""A span that stands still may go on in another attempt."""
+
+
+def from_task(failure: BaseException) -> CopyError | SetbackError:
+    """What a task raised, from amid Spark's traces; what no task of ours has said is a setback."""
+    found = list(_SENTENCE.finditer(str(failure)))
+    if not found:
+        return SetbackError(str(failure).strip().partition("\n")[0] or type(failure).__name__)
+    kind, text = found[-1]["kind"], found[-1]["text"]
+    return SetbackError(text) if kind in _PASSING else CopyError(text)

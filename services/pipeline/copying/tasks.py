@@ -1,0 +1,106 @@
+"""What Spark's tasks are told, and in which phases they read: first from the archive, then from Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from mesh.rpc import replays
+from services.pipeline.copying.kafka_reading import KafkaOrigin
+from services.pipeline.copying.notes import Note
+from services.pipeline.copying.planning import Held, left
+from services.pipeline.copying.reading import Origin, Place, RecordReader
+from services.pipeline.copying.routes import Route
+from services.pipeline.copying.shaping import Shape
+from services.pipeline.positions import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A partition of a lane, as its plan has it."""
+
+    place: Place
+    """Of the topic as clients know it."""
+    route: Route
+    note: Note
+    held: Held
+    target_partitions: int
+    batch_bytes: int
+    """What the target takes in one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTask:
+    """A lane, for one run of it. Plain data, no secrets."""
+
+    number: int
+    transactional_id: str
+    source: str
+    target: str
+    """Names of clusters."""
+    parts: tuple[Part, ...]
+    copy: bytes
+    """The ReplayToTopic."""
+    rate: float
+    """Its share; 0 for as fast as it goes."""
+    timeout_s: float
+    stall_timeout_s: float
+
+    def to_topic(self) -> replays.ReplayToTopic:
+        return replays.ReplayToTopic.FromString(self.copy)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How clusters and the archive are reached; there are secrets in it."""
+
+    clusters: Mapping[str, Mapping[str, str]] = field(repr=False)
+    """librdkafka's properties by name."""
+    archive: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Spans that one reader reads."""
+
+    reader: AbstractContextManager[RecordReader]
+    parts: Mapping[Place, Part]
+    """By topic and partition as this reader names them."""
+    spans: tuple[Span, ...]
+    is_kafka: bool
+
+
+def phases(task: LaneTask, notes: Mapping[Place, Note], access: Access) -> Iterator[Phase]:
+    """What is left to be read behind these notes."""
+    only = task.to_topic().archive == replays.REPLAY_ARCHIVE_ONLY
+    archived: dict[Span, Part] = {}
+    in_kafka: dict[Span, Part] = {}
+    for part in task.parts:
+        todo = left(part.place, notes[part.place], part.held, part.route.source_topic, archive_only=only)
+        archived |= {todo.archived: part} if todo.archived else {}
+        in_kafka |= {todo.in_kafka: part} if todo.in_kafka else {}
+    if archived and access.archive is not None:
+        yield _phase(access.archive.reader(), archived, is_kafka=False)
+    if in_kafka:
+        origin = KafkaOrigin(access.clusters[task.source], task.stall_timeout_s)
+        yield _phase(origin.reader(), in_kafka, is_kafka=True)
+
+
+def _phase(reader: AbstractContextManager[RecordReader], found: Mapping[Span, Part], *, is_kafka: bool) -> Phase:
+    parts = {(span.topic, span.partition): part for span, part in found.items()}
+    return Phase(reader, parts, tuple(found), is_kafka)
+
+
+def count_lane(task: LaneTask, access: Access) -> dict[Place, int]:
+    """How many records would be copied of each partition. Writes nothing."""
+    copy = task.to_topic()
+    shapes = {part.place: Shape(part.route, copy, part.target_partitions) for part in task.parts}
+    counts = dict.fromkeys(shapes, 0)
+    for phase in phases(task, {part.place: part.note for part in task.parts}, access):
+        with phase.reader as reader:
+            for batch in reader.read(phase.spans):
+                if batch is not None:
+                    place = phase.parts[batch.topic, batch.partition].place
+                    counts[place] += sum(map(shapes[place].takes, batch.records))
+    return counts

@@ -1,0 +1,62 @@
+"""The job `replay`: records of topics to other topics or clusters, each exactly once.
+
+No record enters the JVM: Spark schedules tasks that copy by themselves, each the partitions of a lane (copying/), and
+runs those again that are lost with their machine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped,unused-ignore]  # where it is installed
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from mesh.rpc import replays
+from services.pipeline.copying.errors import from_task
+from services.pipeline.copying.lane import copy_lane
+from services.pipeline.copying.reading import Archive, Place
+from services.pipeline.copying.replaying import Replaying, Report
+from services.pipeline.copying.tasks import Access, LaneTask, count_lane
+from services.pipeline.orders import Order
+
+
+def run(
+    session: Callable[[], SparkSession],
+    order: Order,
+    archive: Archive | None,
+    report: Report,
+    stopping: threading.Event,
+    *,
+    timeout_s: float,
+    stall_timeout_s: float,
+) -> replays.ReplayState.ValueType:
+    """Carries out the order until it has ended, or `stopping`; Spark is asked for when there is something to copy."""
+    work = SparkWork(session, order.replay.name)
+    replaying = Replaying(order, archive, work, report, stopping, timeout_s=timeout_s, stall_timeout_s=stall_timeout_s)
+    return replaying.run()
+
+
+class SparkWork:
+    """A task of Spark for each lane."""
+
+    def __init__(self, session: Callable[[], SparkSession], name: str) -> None:
+        self._session, self._name = session, name
+
+    def slots(self) -> int:
+        return int(self._session().sparkContext.defaultParallelism)
+
+    def run(self, tasks: Sequence[LaneTask], access: Access, *, dry_run: bool) -> dict[Place, int]:
+        context = self._session().sparkContext
+        work = partial(count_lane if dry_run else copy_lane, access=access)
+        context.setJobGroup(self._name, f"{self._name}: {len(tasks)} lanes", interruptOnCancel=True)
+        try:
+            results = context.parallelize(tasks, len(tasks)).map(work).collect() if tasks else []
+        except (Py4JError, PySparkException) as failure:
+            raise from_task(failure) from failure
+        return {place: count for counted in results for place, count in (counted or {}).items()}
+
+    def cancel(self) -> None:
+        self._session().sparkContext.cancelJobGroup(self._name)
