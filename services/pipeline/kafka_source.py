@@ -69,6 +69,8 @@ class KafkaSource:
     accept_loss: bool = False
     skip_absent: bool = False
     """Topics that a cluster does not have are read when it has them; otherwise they are an error."""
+    accept_replaced: bool = False
+    """A topic that was created again is read from its start; otherwise it is an error."""
 
     @classmethod
     def of_settings(
@@ -150,6 +152,7 @@ class KafkaSource:
             "request_timeout_s": str(self.request_timeout_s),
             "accept_loss": json.dumps(self.accept_loss),
             "skip_absent": json.dumps(self.skip_absent),
+            "accept_replaced": json.dumps(self.accept_replaced),
         } | {
             f"{PROPERTY_PREFIX}{number}.{name}": value
             for number, properties in enumerate(self.clusters.values())
@@ -172,6 +175,7 @@ class KafkaSource:
             request_timeout_s=float(options["request_timeout_s"]),
             accept_loss=json.loads(options["accept_loss"]),
             skip_absent=json.loads(options["skip_absent"]),
+            accept_replaced=json.loads(options["accept_replaced"]),
         )
 
 
@@ -239,7 +243,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         logs = self._logs_at_start or self._logs_of_reachable()
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return render(advance(parse(start), logs, max_rows=max_rows, accept_loss=self._source.accept_loss))
+        return render(
+            advance(
+                parse(start),
+                logs,
+                max_rows=max_rows,
+                accept_loss=self._source.accept_loss,
+                accept_replaced=self._source.accept_replaced,
+            )
+        )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [SpanPartition(span) for span in spans(parse(start), parse(end))]

@@ -11,8 +11,8 @@ Spark keeps a position in the checkpoint as JSON, one entry for each topic:
    begins at 0: what retention took from it meanwhile was lost to us.
 4. What was lost is an error and never skipped in silence: retention that passed `next`, a log that ends before `next`,
    a partition that went away, a topic with another id (created again, or moved to another cluster by a rule: its
-   offsets mean other records). Only the first may be accepted, by order of the operator; `from` then says where reading
-   goes on.
+   offsets mean other records). The first may be accepted, by order of the operator; `from` then says where reading goes
+   on. Who knows its records by what they say (`accept_replaced`) may read such a topic as a new one, from its start.
 5. A topic that is no longer asked for keeps its entry, so that it goes on from there when it is asked for again.
 """
 
@@ -113,13 +113,18 @@ def spans(start: Position, end: Position) -> Iterator[Span]:
 
 
 def advance(
-    start: Position, logs: Mapping[str, TopicLog], *, max_rows: int | None = None, accept_loss: bool = False
+    start: Position,
+    logs: Mapping[str, TopicLog],
+    *,
+    max_rows: int | None = None,
+    accept_loss: bool = False,
+    accept_replaced: bool = False,
 ) -> Position:
     """The end of the batch after `start`: at most `max_rows` offsets on, shared fairly between partitions.
 
     It is `start` itself when there is nothing to read. Raises RecordsLostError and TopicReplacedError.
     """
-    begins = {topic: _begins(topic, start.get(topic), log, accept_loss) for topic, log in logs.items()}
+    begins = {topic: _begins(topic, start.get(topic), log, accept_loss, accept_replaced) for topic, log in logs.items()}
     lags = {
         (topic, partition): log.partitions[partition].end - begin
         for topic, log in logs.items()
@@ -147,10 +152,23 @@ def _stands_still(start: Position, position: Position) -> bool:
     )
 
 
-def _begins(topic: str, before: TopicPosition | None, log: TopicLog, accept_loss: bool) -> dict[int, int]:
+def _begins(
+    topic: str, before: TopicPosition | None, log: TopicLog, accept_loss: bool, accept_replaced: bool
+) -> dict[int, int]:
     """Where reading goes on in each partition."""
+    from_start = {partition: each.start for partition, each in log.partitions.items()}
     if before is None:
-        return {partition: each.start for partition, each in log.partitions.items()}
+        return from_start
+    try:
+        return _behind(topic, before, log, accept_loss)
+    except TopicReplacedError:
+        if accept_replaced:
+            return from_start
+        raise
+
+
+def _behind(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool) -> dict[int, int]:
+    """Where reading goes on in a topic that is known."""
     if before.topic_id and log.topic_id and before.topic_id != log.topic_id:
         raise TopicReplacedError(
             f"topic {topic} has id {log.topic_id}, the checkpoint knows it as {before.topic_id}: it was created again, "

@@ -101,6 +101,22 @@ def test_another_topic_of_the_same_name_is_refused_even_if_loss_is_accepted(now:
         advance(first, {"apples": now}, accept_loss=True)
 
 
+def test_a_topic_that_was_created_again_is_read_from_its_start_by_who_knows_its_records() -> None:
+    start = advance({}, {"apples": log((0, 50), (0, 50))})
+    for again in (log((0, 20), (5, 60), topic_id="id-2"), log((0, 20), topic_id="id-2")):
+        position = advance(start, {"apples": again}, accept_replaced=True)
+        assert read(start, position) == [
+            Span("apples", number, each.start, each.end) for number, each in again.partitions.items()
+        ]
+        assert advance(position, {"apples": again}, accept_replaced=True) == position
+
+
+def test_a_loss_is_an_error_also_where_another_topic_is_none() -> None:
+    start = advance({}, {"apples": log((0, 50))})
+    with pytest.raises(RecordsLostError):
+        advance(start, {"apples": log((60, 80))}, accept_replaced=True)
+
+
 def test_a_cluster_that_tells_no_ids_is_believed() -> None:
     first = advance(NOWHERE, {"apples": log((0, 10), topic_id="")})
     second = advance(first, {"apples": log((0, 11), topic_id="id-1")})
