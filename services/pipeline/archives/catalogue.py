@@ -21,7 +21,9 @@ from services.pipeline.archives.layout import (
     CHECKPOINT,
     COMPACTION,
     PARQUET,
+    STAGED,
     ArchivedFile,
+    BatchFolder,
     Holding,
     Plan,
     latest_plans,
@@ -57,7 +59,7 @@ class Catalogue:
             yield from file.holdings
 
     def covering(self, topic: str, partition: int, start: int, end: int) -> list[tuple[ArchivedFile, Holding]]:
-        """Files with offsets from `start` up to `end`, in their order."""
+        """Files with offsets from `start` up to `end`, by their first ones; they overlap where days do."""
         found = [
             (file, each)
             for file in self.files
@@ -68,7 +70,7 @@ class Catalogue:
 
 
 def scan(store: Store) -> Catalogue:
-    """ArchiveReadError when there is no archive, or no rest to list it in."""
+    """Holds nothing where nothing has been archived yet. ArchiveReadError when there is no rest to list it in."""
     opened = store.open()
     for _ in range(SCANS):
         try:
@@ -82,12 +84,17 @@ def scan(store: Store) -> Catalogue:
 def _scan_once(store: OpenStore) -> Catalogue | None:
     """None when it was compacted meanwhile."""
     days = [store.below(each) for each in store.infos(recursive=False) if "day=" in each.base_name]
-    if not days:
-        raise ArchiveReadError(f"{store.root} holds no days: it is no archive, or nothing has been archived yet")
     position = _position(store)  # before the files: what it promises is there
-    before = latest_plans(store.names(COMPACTION))
+    compaction = store.names(COMPACTION)
+    before = latest_plans(compaction)
+    # a day that somebody has removed is gone; one that is between its small and its large files has those staged
+    there = {
+        *days,
+        *(f"day={batch.day}" for path in compaction if (batch := BatchFolder.of(path)) and f"/{STAGED}/" in path),
+    }
+    counting = [into.plan for into in before.values() if f"day={into.day}" in there]
     with in_parallel() as pool:
-        plans = [Plan.from_json(text) for text in pool.map(store.text, [into.plan for into in before.values()])]
+        plans = [Plan.from_json(text) for text in pool.map(store.text, counting)]
         listed = [name for names in pool.map(store.names, days) for name in names if name.endswith(PARQUET)]
         if latest_plans(store.names(COMPACTION)) != before:
             return None

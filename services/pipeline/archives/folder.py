@@ -6,6 +6,7 @@ import base64
 import binascii
 import uuid
 from collections.abc import Collection, Mapping
+from functools import cached_property
 
 from services.pipeline.archives.catalogue import Catalogue, scan
 from services.pipeline.archives.reading import ArchiveOrigin
@@ -18,13 +19,16 @@ VERSION_OF_MESH_IDS = 5
 
 
 class FolderArchive:
-    """`copying.reading.Archive`, as it was when it was opened."""
+    """`copying.reading.Archive`, as it was when it was first asked. StoreError, ArchiveReadError."""
 
     def __init__(self, folder: str, options: Mapping[str, str] | None = None) -> None:
-        """Lists the folder. StoreError, ArchiveReadError."""
+        """`options`: see stores.py."""
         self._store = Store(folder, options or {})
-        self._catalogue = scan(self._store)
         self._asked: set[str] = set()
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        return scan(self._store)
 
     def topics(self) -> set[str]:
         """All that it has."""

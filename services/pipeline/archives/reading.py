@@ -1,15 +1,22 @@
 """Records of an archive, read in a task as copying/reading.py has it: in the order of offsets, a few at a time.
 
-A file is read by its row groups, a row group by its pages, so a task holds no more than a row group's worth, however
-large a day is. What a span needs is known beforehand (the catalogue comes along); a file that has been compacted since
-is found again by listing the archive, and reading goes on behind the last record that was handed out.
+Days are by the time of records, so several of them may share a stretch of offsets: their files are merged, and each is
+opened when the first of its offsets is due. A file is read by its row groups, a row group by its pages, so a task holds
+no more than a row group of each file that is open, however large a day is.
+
+What a span needs is known beforehand (the catalogue comes along). A file that has been compacted since is found again
+by listing the archive, and reading goes on behind the last record that was handed out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow
@@ -19,6 +26,7 @@ import pyarrow.parquet
 from services.pipeline.archives.catalogue import (
     MICROSECONDS_OF_A_MILLISECOND,
     WHAT,
+    ArchiveReadError,
     Catalogue,
     row_group_bounds,
     scan,
@@ -100,8 +108,7 @@ class ArchiveReader:
             try:
                 for batch in self._from(span, position):
                     yield batch
-                    if batch is not None:
-                        position, failures = batch.position, 0
+                    position, failures = batch.position, 0
                 self._check_end(span)
                 yield Batch(span.topic, span.partition, [], span.end)
                 return
@@ -113,39 +120,64 @@ class ArchiveReader:
 
     def first_not_older(self, topic: str, partition: int, time_ms: int) -> int | None:
         """The offset of the first record that is not older; of the columns only the small ones are read."""
-        everything = Span(topic, partition, 0, LAST_OFFSET)
-        for file, held in self._catalogue.covering(topic, partition, everything.start, everything.end):
+        best: int | None = None
+        for file, held in self._catalogue.covering(topic, partition, 0, LAST_OFFSET):
+            if best is not None and best < held.first:
+                break
             if held.latest_ms is None or held.latest_ms < time_ms:
                 continue
-            for rows in self._rows(file, everything, WHAT):
-                times = rows.column("timestamp")
-                found = rows.filter(pyarrow.compute.greater_equal(times, time_ms * MICROSECONDS_OF_A_MILLISECOND))
+            for rows in self._rows(file, Span(topic, partition, held.first, best or LAST_OFFSET), WHAT):
+                least = time_ms * MICROSECONDS_OF_A_MILLISECOND
+                found = rows.filter(pyarrow.compute.greater_equal(rows.column("timestamp"), least))
                 if found.num_rows:
-                    return int(found.column("offset")[0].as_py())
-        return None
+                    best = int(found.column("offset")[0].as_py())
+                    break
+        return best
 
     def _check_end(self, span: Span) -> None:
         """RecordsLostError unless the archive has been filled up to the end of `span`."""
         known = self._catalogue.position.get(span.topic)
-        ends = [each.last + 1 for each in self._catalogue.holdings() if (each.topic, each.partition) == _place(span)]
+        ends = [
+            each.last + 1
+            for each in self._catalogue.holdings()
+            if (each.topic, each.partition) == (span.topic, span.partition)
+        ]
         reached = max([*ends, known.next.get(span.partition, 0) if known else 0])
         if reached < span.end:
             raise RecordsLostError(
                 f"{span} is archived up to offset {reached}, and was to be read up to {span.end}: archive it first"
             )
 
-    def _from(self, span: Span, position: int) -> Iterator[Batch | None]:
-        for file, _held in self._catalogue.covering(span.topic, span.partition, position, span.end):
-            for rows in self._rows(file, Span(span.topic, span.partition, position, span.end)):
-                if rows.num_rows == 0:
-                    yield None
-                    continue
-                records = [ArchivedRecord(row) for row in rows.to_pylist()]
+    def _from(self, span: Span, position: int) -> Iterator[Batch]:
+        records: list[ArchivedRecord] = []
+        for stretch in self._stretches(Span(span.topic, span.partition, position, span.end)):
+            records += stretch
+            if len(records) >= ROWS:
                 yield Batch(span.topic, span.partition, records, records[-1].offset() + 1)
+                records = []
+        if records:
+            yield Batch(span.topic, span.partition, records, records[-1].offset() + 1)
+
+    def _stretches(self, span: Span) -> Iterator[Sequence[ArchivedRecord]]:
+        """Records in their order: as many at once as one file has before another has the next."""
+        to_open = deque(self._catalogue.covering(span.topic, span.partition, span.start, span.end))
+        opened: list[_OpenFile] = []
+        with ExitStack() as files:
+            while to_open or opened:
+                while to_open and (not opened or to_open[0][1].first <= opened[0].next_offset):
+                    archived, _held = to_open.popleft()
+                    _go_on(opened, _OpenFile(files.enter_context(closing(self._rows(archived, span)))))
+                if opened:
+                    file = heapq.heappop(opened)
+                    due = [each.next_offset for each in opened[:1]] + [held.first for _file, held in islice(to_open, 1)]
+                    if (limit := min(due, default=span.end)) <= file.next_offset:
+                        raise ArchiveReadError(f"{span} has offset {file.next_offset} in two files of the archive")
+                    yield file.take_before(limit)
+                    _go_on(opened, file)
 
     def _rows(
         self, archived: ArchivedFile, span: Span, columns: Sequence[str] | None = None
-    ) -> Iterator[pyarrow.RecordBatch]:
+    ) -> Generator[pyarrow.RecordBatch, None, None]:
         """Rows of `span` in their order."""
         with (
             self._open(archived) as file,
@@ -170,8 +202,40 @@ class ArchiveReader:
         return self._opened.open(last)
 
 
-def _place(span: Span) -> tuple[str, int]:
-    return span.topic, span.partition
+class _OpenFile:
+    """What comes next of a file."""
+
+    def __init__(self, chunks: Iterator[pyarrow.RecordBatch]) -> None:
+        self._chunks = chunks
+        self._offsets: list[int] = []
+        self._records: list[ArchivedRecord] = []
+        self._taken = 0
+
+    def has_more(self) -> bool:
+        while self._taken == len(self._records):
+            rows = next(self._chunks, None)
+            if rows is None:
+                return False
+            self._records = [ArchivedRecord(row) for row in rows.to_pylist()]
+            self._offsets = rows.column("offset").to_pylist()
+            self._taken = 0
+        return True
+
+    @property
+    def next_offset(self) -> int:
+        return self._offsets[self._taken]
+
+    def take_before(self, offset: int) -> Sequence[ArchivedRecord]:
+        start, self._taken = self._taken, bisect_left(self._offsets, offset, self._taken)
+        return self._records[start : self._taken]
+
+    def __lt__(self, other: _OpenFile) -> bool:
+        return self.next_offset < other.next_offset
+
+
+def _go_on(opened: list[_OpenFile], file: _OpenFile) -> None:
+    if file.has_more():
+        heapq.heappush(opened, file)
 
 
 def _may_have(bounds: Any, span: Span) -> bool:

@@ -2,18 +2,20 @@
 
     FOLDER/day=2026-11-21/batch=17/part-….parquet     columns of kafka_source.SCHEMA
     FOLDER/_checkpoint/                               where the job stands; belongs to the data, moves with it
+    FOLDER/_compaction/                               how small files of finished days became large ones: also
 
 Exactly once, for any reader of Parquet. Spark writes down the span of a batch before it reads it, and after a crash
 runs that batch again, with the same records. Each batch has folders of its own, and writing it again replaces them.
 (Spark's own file sink is exactly-once only for readers that know its log; others see the files of attempts that were
 killed.) Batch numbers count from the checkpoint, so data without their checkpoint are refused: batch 0 would replace
-batch 0.
+batch 0. Days that are finished are compacted, which keeps that promise: archives/compaction.py says how.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -21,11 +23,15 @@ import structlog
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
+from services.pipeline.archives.background import BackgroundCompaction
+from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
+from services.pipeline.archives.hadoop import HadoopFolder
+from services.pipeline.archives.layout import CHECKPOINT
 from services.pipeline.kafka_source import KafkaSource
 
 STOP_POLL_S = 0.5  # how soon an order to stop is seen
 DAY_FOLDERS = "day=*"
-CHECKPOINT = "_checkpoint"  # readers pass by what begins with an underscore
+COMPACT_EVERY = timedelta(hours=1)  # a continuous job looks for days that have ended
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +49,7 @@ class Written:
     seconds: float = 0.0
     is_cut_short: bool = False
     """It was told to stop before it had archived what was there."""
+    days_compacted: int = 0
 
 
 def by_day(records: DataFrame, batch: int) -> DataFrame:
@@ -58,10 +65,17 @@ def run(
     *,
     every: timedelta | None = None,
     stopping: threading.Event | None = None,
+    rules: CompactionRules | None = None,
+    compact_every: timedelta = COMPACT_EVERY,
 ) -> Written:
-    """Archives what there is, and returns; with `every`, looks again and again until `stopping`."""
+    """Archives what there is, and returns; with `every`, looks again and again until `stopping`.
+
+    With `rules`, finished days are compacted: at the end, or meanwhile.
+    """
     folder = folder.rstrip("/")
-    _check_folder(session, folder)
+    files = HadoopFolder(session, folder)
+    _check_folder(files)
+    settle(files)
     stopping = stopping or threading.Event()
     written = Written()
     started = time.monotonic()
@@ -75,6 +89,7 @@ def run(
             .write.partitionBy("day", "batch")
             .mode("overwrite")
             .option("partitionOverwriteMode", "dynamic")
+            .option("parquet.block.size", str(ROW_GROUP_BYTES))
             .parquet(folder)
         )
         count = observation.get["records"]
@@ -90,24 +105,27 @@ def run(
         .trigger(**trigger)
         .start()
     )
+    beside = BackgroundCompaction(session, folder, rules, compact_every) if rules and every else None
     try:
-        while not (ended := query.awaitTermination(STOP_POLL_S)) and not stopping.is_set():
-            pass
+        with beside or nullcontext():
+            while not (ended := query.awaitTermination(STOP_POLL_S)) and not stopping.is_set():
+                if beside:
+                    beside.turn()
         written.is_cut_short = every is None and not ended
     finally:
         query.stop()
+    if beside:
+        written.days_compacted = beside.days
+    elif rules and not written.is_cut_short:
+        written.days_compacted = compact(session, folder, rules, stopping=stopping)
     written.seconds = time.monotonic() - started
     return written
 
 
-def _check_folder(session: SparkSession, folder: str) -> None:
+def _check_folder(files: HadoopFolder) -> None:
     """ArchiveError when there are data but no checkpoint."""
-    jvm = session._jvm
-    path = jvm.org.apache.hadoop.fs.Path(folder)
-    files = path.getFileSystem(session._jsc.hadoopConfiguration())
-    has_data = len(files.globStatus(jvm.org.apache.hadoop.fs.Path(path, DAY_FOLDERS)) or ()) > 0
-    if has_data and not files.exists(jvm.org.apache.hadoop.fs.Path(path, CHECKPOINT)):
+    if files.matching(DAY_FOLDERS) and not files.exists(CHECKPOINT):
         raise ArchiveError(
-            f"{folder} holds days but no {CHECKPOINT}: what is archived there is unknown; "
+            f"{files.root} holds days but no {CHECKPOINT}: what is archived there is unknown; "
             f"bring {CHECKPOINT} back, or archive into a new folder"
         )

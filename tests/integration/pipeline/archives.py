@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
+import pyarrow.parquet
 from pyspark.sql import SparkSession
 
+from services.pipeline.archives.compaction import CompactionRules
+from services.pipeline.archives.folder import FolderArchive
+from services.pipeline.archives.layout import CHECKPOINT
 from services.pipeline.jobs import archive
 from services.pipeline.kafka_source import GATEWAY, KafkaSource
+from services.pipeline.positions import Span
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Place
 
@@ -29,8 +34,15 @@ class Archive:
         self._bootstrap = bootstrap
         self.folder = folder
 
-    def run(self, *topics: str, max_batch_rows: int = 10_000, accept_loss: bool = False) -> archive.Written:
-        return archive.run(self._session, self._source(topics, max_batch_rows, accept_loss), str(self.folder))
+    def run(
+        self,
+        *topics: str,
+        max_batch_rows: int = 10_000,
+        accept_loss: bool = False,
+        rules: CompactionRules | None = None,
+    ) -> archive.Written:
+        source = self._source(topics, max_batch_rows, accept_loss)
+        return archive.run(self._session, source, str(self.folder), rules=rules)
 
     def run_until(
         self, condition: Callable[[], bool], *topics: str, every: timedelta | None = OFTEN
@@ -64,13 +76,19 @@ class Archive:
 
     def forget_last_commit(self) -> None:
         """As after a kill between the write of a batch and the note that it is written."""
-        commits = self.folder / archive.CHECKPOINT / "commits"
+        commits = self.folder / CHECKPOINT / "commits"
         last = max((each for each in commits.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name))
         last.unlink()
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
     def records(self) -> dict[Place, Content]:
         return read_back(self.folder)
+
+    def records_by_the_reader(self) -> dict[Place, Content]:
+        return read_by_the_reader(self.folder)
+
+    def files(self, day: str) -> list[Path]:
+        return sorted(self.folder.glob(f"day={day}/batch=*/*.parquet"))
 
 
 def read_back(folder: Path) -> dict[Place, Content]:
@@ -82,6 +100,31 @@ def read_back(folder: Path) -> dict[Place, Content]:
     assert not [place for place, count in times.items() if count > 1], "offsets that stand there more than once"
     assert all(row["day"] == row["timestamp"].date().isoformat() for row in rows)
     return {Place(row["topic"], row["partition"], row["offset"]): _content(row) for row in rows}
+
+
+def read_by_the_reader(folder: Path) -> dict[Place, Content]:
+    """What those find who copy records; in the order of their offsets, each once."""
+    archived = FolderArchive(str(folder))
+    extents = archived.extents(archived.topics())
+    spans = [Span(topic, partition, log.start, log.end) for (topic, partition), log in extents.items()]
+    found: dict[Place, Content] = {}
+    positions: dict[tuple[str, int], int] = {}
+    with archived.origin.reader() as reader:
+        for batch in reader.read(spans):
+            for record in batch.records if batch else ():
+                partition = record.topic(), record.partition()
+                assert record.offset() >= positions.get(partition, 0), "in order, and each once"
+                positions[partition] = record.offset() + 1
+                found[Place(*partition, record.offset())] = Content(
+                    record.key(), record.value(), tuple(record.headers() or ()), record.timestamp()[1]
+                )
+    return found
+
+
+def places_in_file(path: Path) -> list[Place]:
+    """In the file's own order."""
+    rows = pyarrow.parquet.read_table(path, columns=["topic", "partition", "offset"], partitioning=None).to_pylist()
+    return [Place(**row) for row in rows]
 
 
 def _content(row: dict[str, Any]) -> Content:

@@ -1,0 +1,59 @@
+"""Finished days are compacted beside the query that archives, one day at a time, as often as it is worth a look."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+
+import structlog
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from services.pipeline.archives.compaction import CompactionRules, compact
+
+JOB_GROUP = "kafka-mesh-compaction"
+STOP_POLL_S = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class BackgroundCompaction:
+    """A context: what runs when it is left is cancelled, and done again from its start another time."""
+
+    def __init__(self, session: SparkSession, folder: str, rules: CompactionRules, every: timedelta) -> None:
+        self._session = session
+        self._folder = folder
+        self._rules = rules
+        self._every_s = every.total_seconds()
+        self._due = time.monotonic()
+        self._stopping = threading.Event()
+        self._thread: InheritableThread | None = None
+        self.days = 0
+        """That were compacted."""
+
+    def __enter__(self) -> BackgroundCompaction:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stopping.set()
+        while self._thread is not None and self._thread.is_alive():
+            self._session.sparkContext.cancelJobGroup(JOB_GROUP)
+            self._thread.join(STOP_POLL_S)
+
+    def turn(self) -> None:
+        """Begins when it is time, unless it is still at it."""
+        if time.monotonic() < self._due or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._due = time.monotonic() + self._every_s
+        self._thread = InheritableThread(target=self._compact, name="compaction", session=self._session)
+        self._thread.start()
+
+    def _compact(self) -> None:
+        self._session.sparkContext.setJobGroup(JOB_GROUP, "compaction", interruptOnCancel=True)
+        try:
+            self.days += compact(self._session, self._folder, self._rules, stopping=self._stopping)
+        except Exception:
+            # to archive is more urgent: retention does not wait
+            if not self._stopping.is_set():
+                log.exception("compaction failed; it is tried again", in_s=self._every_s)

@@ -1,0 +1,66 @@
+"""The archive's folder through Hadoop, as Spark sees it: for who writes there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+UNFINISHED = ".unfinished"
+
+
+class HadoopFolder:
+    """A folder of any store that Hadoop knows; paths are below it. Errors are py4j's."""
+
+    def __init__(self, session: SparkSession, folder: str) -> None:
+        self._jvm: Any = session._jvm
+        self.root = folder.rstrip("/")
+        self._files = self._path("").getFileSystem(session._jsc.hadoopConfiguration())
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{path}")
+
+    def exists(self, path: str) -> bool:
+        return bool(self._files.exists(self._path(path)))
+
+    def matching(self, pattern: str) -> list[str]:
+        """Files and folders, sorted; the pattern's depth is theirs."""
+        return [path for path, _size in self.sizes(pattern)]
+
+    def sizes(self, pattern: str) -> list[tuple[str, int]]:
+        """As `matching`, with bytes; 0 for folders."""
+        depth = pattern.count("/") + 1
+        found = [
+            ("/".join(str(each.getPath().toUri().getPath()).split("/")[-depth:]), int(each.getLen()))
+            for each in self._files.globStatus(self._path(pattern)) or ()
+        ]
+        return sorted(found)
+
+    def read(self, path: str) -> str:
+        stream = self._files.open(self._path(path))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, path: str, text: str) -> None:
+        """All of it or nothing is there, whenever this is cut off."""
+        stream = self._files.create(self._path(path + UNFINISHED), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        self.move(path + UNFINISHED, path)
+
+    def make(self, path: str) -> None:
+        self._files.mkdirs(self._path(path))
+
+    def move(self, path: str, to: str) -> None:
+        """What stood there is replaced."""
+        self.delete(to)
+        if not self._files.rename(self._path(path), self._path(to)):
+            raise OSError(f"{self.root}/{path} could not be renamed to {to}")
+
+    def delete(self, path: str) -> None:
+        """With all that is below it; nothing happens where there is nothing."""
+        self._files.delete(self._path(path), True)

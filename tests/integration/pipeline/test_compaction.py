@@ -1,0 +1,176 @@
+"""Finished days are compacted: each record stands there once, at whichever moment it is looked at or cut off."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.pipeline.orchard import MIDNIGHT, Orchard
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from services.pipeline.archives.compaction import CompactionRules
+    from services.pipeline.archives.hadoop import HadoopFolder
+    from services.pipeline.archives.layout import Plan
+    from tests.integration.pipeline.archives import Archive
+
+YESTERDAY = (MIDNIGHT - timedelta(days=1)).date().isoformat()
+TODAY = MIDNIGHT.date().isoformat()
+STAGED_FILES = "_compaction/*/*/staged/*"
+
+
+@pytest.fixture
+def rules() -> CompactionRules:
+    """All that there is, is finished."""
+    from services.pipeline.archives.compaction import CompactionRules
+
+    return CompactionRules(after=timedelta(days=-1))
+
+
+@pytest.fixture
+def small_files(archive: Archive, orchard: Orchard) -> Archive:
+    """Records of two days in several batches."""
+    orchard.create()
+    orchard.grow(240)
+    archive.run(orchard.topic, max_batch_rows=80)
+    return archive
+
+
+def test_days_become_one_sorted_file_each_and_go_on_to_be_archived(
+    small_files: Archive, orchard: Orchard, rules: CompactionRules
+) -> None:
+    from tests.integration.pipeline.archives import places_in_file
+
+    written = small_files.run(orchard.topic, rules=rules)
+    assert written.days_compacted == 2
+    assert small_files.records() == orchard.records
+    assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=2"]
+    in_order = places_in_file(small_files.files(YESTERDAY)[0])
+    assert in_order == sorted(in_order)
+
+    orchard.grow(60)  # belong to both days, too
+    small_files.run(orchard.topic)
+    assert small_files.records() == small_files.records_by_the_reader() == orchard.records
+    small_files.run(orchard.topic, rules=rules)
+    assert small_files.records() == small_files.records_by_the_reader() == orchard.records
+    assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=3"]
+
+
+def test_only_finished_days_are_touched(small_files: Archive, orchard: Orchard) -> None:
+    from services.pipeline.archives.compaction import CompactionRules
+
+    before = small_files.files(TODAY)
+    small_files.run(orchard.topic, rules=CompactionRules(after=timedelta(0)))
+    assert small_files.files(TODAY) == before
+    assert len(small_files.files(YESTERDAY)) == 1
+
+
+def test_a_batch_that_may_be_written_again_is_left_alone(
+    small_files: Archive, orchard: Orchard, rules: CompactionRules, spark: SparkSession
+) -> None:
+    from services.pipeline.archives.compaction import compact
+
+    small_files.forget_last_commit()
+    assert compact(spark, str(small_files.folder), rules) == 2
+    assert {path.parent.name for path in small_files.files(YESTERDAY)} == {"batch=1", "batch=2"}
+    small_files.run(orchard.topic)
+    assert small_files.records() == orchard.records
+
+
+def test_wherever_it_is_cut_off_no_record_is_there_twice_and_the_next_run_brings_all_back(
+    small_files: Archive,
+    orchard: Orchard,
+    rules: CompactionRules,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from services.pipeline.archives import compaction
+    from services.pipeline.archives.hadoop import HadoopFolder
+    from tests.integration.pipeline.archives import read_back, read_by_the_reader
+
+    plan = plan_only(spark, small_files, rules, monkeypatch)
+    cuts = 0
+    while True:
+        folder = tmp_path / f"cut-{cuts}"
+        shutil.copytree(small_files.folder, folder)
+        is_cut = not carried_out(spark, folder, plan, changes=cuts)
+        visible = read_back(folder)
+        assert visible.items() <= orchard.records.items()
+        assert read_by_the_reader(folder) == orchard.records
+        compaction.settle(HadoopFolder(spark, str(folder)))
+        assert read_back(folder) == read_by_the_reader(folder) == orchard.records
+        assert not list(folder.glob(STAGED_FILES))
+        assert [path.parent.name for path in folder.glob(f"day={YESTERDAY}/*/*.parquet")] == ["batch=2"]
+        if not is_cut:
+            break
+        cuts += 1
+    assert cuts >= 6, "three batches, the folder, the file, what was staged"
+
+
+def test_what_never_became_a_plan_is_swept(
+    small_files: Archive, orchard: Orchard, rules: CompactionRules, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_only(spark, small_files, rules, monkeypatch)
+    (small_files.folder / plan.into.plan).unlink()
+    assert small_files.records() == small_files.records_by_the_reader() == orchard.records
+    small_files.run(orchard.topic)
+    assert not list((small_files.folder / "_compaction").glob("*/*"))
+    assert small_files.records() == orchard.records
+
+
+class Killed(BaseException):
+    """As a kill: nothing is cleaned up."""
+
+
+def plan_only(spark: SparkSession, archive: Archive, rules: CompactionRules, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """The plan of the first day, after which the job was killed."""
+    from services.pipeline.archives import compaction
+
+    plans: list[Plan] = []
+
+    def die(_files: HadoopFolder, plan: Plan) -> None:
+        plans.append(plan)
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(compaction, "carry_out", die)
+        compaction.compact(spark, str(archive.folder), rules)
+    return plans[0]
+
+
+def carried_out(spark: SparkSession, folder: Path, plan: Plan, *, changes: int) -> bool:
+    """Whether the plan was carried out before as many changes were made."""
+    from services.pipeline.archives import compaction
+    from services.pipeline.archives.hadoop import HadoopFolder
+
+    class Mortal(HadoopFolder):
+        left = changes
+
+        def delete(self, path: str) -> None:
+            self._live()
+            super().delete(path)
+
+        def move(self, path: str, to: str) -> None:
+            self._live()
+            super().move(path, to)
+
+        def make(self, path: str) -> None:
+            self._live()
+            super().make(path)
+
+        def _live(self) -> None:
+            if self.left == 0:
+                raise Killed
+            self.left -= 1
+
+    try:
+        compaction.carry_out(Mortal(spark, str(folder)), plan)
+    except Killed:
+        return False
+    return True
