@@ -1,0 +1,110 @@
+"""Bounded reading against a real cluster: what a range means, and what open transactions and compaction hold back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from services.pipeline import kafka_reading
+from services.pipeline.positions import RecordsLostError, Span, StreamError
+from services.pipeline.ranges import Range
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.secured_kafka import PASSWORD, SecuredKafka
+from tests.integration.pipeline.orchard import MIDNIGHT, Orchard
+
+REQUEST_S = 20.0
+STALL_S = 0.5
+MILLISECOND = timedelta(milliseconds=1)
+
+
+class Reading:
+    """One topic of one cluster."""
+
+    def __init__(self, kafka: KafkaCluster, topic: str) -> None:
+        self.properties = {"bootstrap.servers": kafka.bootstrap}
+        self.topic = topic
+
+    def spans(self, **bounds: object) -> list[Span]:
+        asked = Range(self.topic, **bounds)  # type: ignore[arg-type]
+        return kafka_reading.read_bounds(self.properties, [asked], REQUEST_S)
+
+    def offsets(self, span: Span, stall_s: float = REQUEST_S) -> list[int]:
+        batches = kafka_reading.read_span(self.properties, span, stall_s)
+        return [message.offset() or 0 for batch in batches for message in batch]
+
+
+@pytest.fixture
+def reading(kafka_c1: KafkaCluster, orchard: Orchard) -> Reading:
+    orchard.create(partitions=1)
+    return Reading(kafka_c1, orchard.topic)
+
+
+def test_bounds_are_offsets_or_times_or_what_there_is(reading: Reading, orchard: Orchard) -> None:
+    orchard.grow(20, partitions=(0,))  # even ones after midnight, odd ones before, each a millisecond further away
+    orchard.let_retention_take(partition=0, before=2)
+    topic = orchard.topic
+    assert reading.spans() == [Span(topic, 0, 2, 20)]
+    assert reading.spans(start=5, end=7) == [Span(topic, 0, 5, 7)]
+    assert reading.spans(start=MIDNIGHT + 9 * MILLISECOND) == [Span(topic, 0, 8, 20)]
+    assert reading.spans(start=4, end=MIDNIGHT + 9 * MILLISECOND) == [Span(topic, 0, 4, 8)]
+    assert reading.spans(start=MIDNIGHT + timedelta(days=1)) == [Span(topic, 0, 20, 20)]
+    assert reading.spans(end=MIDNIGHT + timedelta(days=1)) == [Span(topic, 0, 2, 20)]
+    assert reading.offsets(Span(topic, 0, 5, 7)) == [5, 6]
+
+
+def test_what_can_not_be_read_is_told(reading: Reading, orchard: Orchard) -> None:
+    orchard.grow(20, partitions=(0,))
+    orchard.let_retention_take(partition=0, before=5)
+    with pytest.raises(RecordsLostError, match=f"{orchard.topic}/0 begins at offset 5, 3 is asked for"):
+        reading.spans(start=3)
+    with pytest.raises(StreamError, match="ends at offset 20, it is to be read up to 21"):
+        reading.spans(end=21)
+    with pytest.raises(StreamError, match=r"has 1 partitions, no \[4\]"):
+        reading.spans(partitions=frozenset({4}))
+    with pytest.raises(RecordsLostError, match="does not hold offset 3 any more"):
+        reading.offsets(Span(orchard.topic, 0, 3, 10))
+
+
+def test_an_end_behind_an_open_transaction_is_waited_for(reading: Reading, orchard: Orchard) -> None:
+    orchard.grow(10, partitions=(0,))
+    still_open = orchard.transaction(5)  # offsets 10 to 14, then a marker
+    assert reading.spans() == [Span(orchard.topic, 0, 0, 10)]
+    (span,) = reading.spans(end=MIDNIGHT + timedelta(days=1))
+    assert span.end == 15
+
+    batches = kafka_reading.read_span(reading.properties, span, REQUEST_S)
+    before = [message.offset() for message in next(batches)]
+    assert before == list(range(10))
+    orchard.commit(still_open)
+    assert [message.offset() for batch in batches for message in batch] == list(range(10, 15))
+
+
+def test_an_end_behind_a_transaction_that_stays_open_fails_loudly(reading: Reading, orchard: Orchard) -> None:
+    orchard.grow(10, partitions=(0,))
+    still_open = orchard.transaction(5)
+    with pytest.raises(StreamError, match=r"stands at offset 10 of 15 .* an open transaction, perhaps"):
+        reading.offsets(Span(orchard.topic, 0, 0, 15), STALL_S)
+    still_open.abort_transaction()
+    assert reading.offsets(Span(orchard.topic, 0, 0, 15)) == list(range(10))
+
+
+def test_a_secured_cluster_is_read_and_a_wrong_password_is_told_without_it(
+    secured: SecuredKafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from services.pipeline.clusters import set_clusters
+
+    monkeypatch.setenv("PASSWORD_OF_MINE", PASSWORD)
+    orchard = Orchard(secured.bootstrap, topic)
+    orchard.create(partitions=1)
+    orchard.grow(10, partitions=(0,))
+    way = secured.way("SCRAM-SHA-512 over tls", password="${env:PASSWORD_OF_MINE}")
+    cluster = set_clusters({"c1": {"bootstrap.servers": way.bootstrap, **way.properties}})["c1"]
+    (span,) = kafka_reading.read_bounds(cluster.properties, [Range(topic)], REQUEST_S)
+    batches = list(kafka_reading.read_span(cluster.properties, span, REQUEST_S))
+    assert [message.offset() for batch in batches for message in batch] == list(range(10))
+
+    wrong = {**cluster.properties, "sasl.password": "not it"}
+    with pytest.raises(StreamError, match="Authentication failed") as failure:
+        kafka_reading.read_logs(wrong, [topic], 3.0)
+    assert "not it" not in str(failure.value)

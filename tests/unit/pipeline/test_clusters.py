@@ -1,0 +1,87 @@
+"""Which clusters there are, as control or the operator tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from mesh.rpc import admin, admin_grpc, routing
+from services.pipeline.clusters import ClustersError, home_of, read_clusters, set_clusters, told_clusters
+
+TIMEOUT_S = 10.0
+
+
+class Control(admin_grpc.ClusterServiceServicer):
+    """Tells two clusters, one on each page."""
+
+    def ListClusters(self, request: admin.ListClustersRequest, context: Any) -> admin.ListClustersResponse:
+        if not request.page_token:
+            c1 = routing.ClusterSpec(
+                cluster_name="c1",
+                bootstrap_servers=["kafka-1:9092", "kafka-2:9092"],
+                producer_config={"security.protocol": "SASL_SSL", "sasl.password": "${env:OF_C1}", "linger.ms": "5"},
+            )
+            return admin.ListClustersResponse(clusters=[admin.Cluster(spec=c1)], next_page_token="2")
+        c2 = routing.ClusterSpec(cluster_name="c2", bootstrap_servers=["kafka-3:9092"])
+        return admin.ListClustersResponse(clusters=[admin.Cluster(spec=c2, home=True)])
+
+
+@pytest.fixture
+def control() -> Iterator[str]:
+    server = grpc.server(ThreadPoolExecutor(1))
+    admin_grpc.add_ClusterServiceServicer_to_server(Control(), server)  # type: ignore[abstract]  # the rest is not asked
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None)
+
+
+def test_control_tells_them_all_with_their_security_and_secrets_are_resolved(
+    control: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_C1", "a secret")
+    clusters = read_clusters(control, TIMEOUT_S)
+    assert list(clusters) == ["c1", "c2"]
+    assert clusters["c1"].properties == {
+        "bootstrap.servers": "kafka-1:9092,kafka-2:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.password": "a secret",
+    }
+    assert home_of(clusters).name == "c2"
+    assert "a secret" not in repr(clusters)
+
+
+def test_a_secret_that_is_not_here_is_named(control: str) -> None:
+    with pytest.raises(ClustersError, match=r"cluster 'c1': sasl.password: \$\{env:OF_C1\} refers to an environment"):
+        read_clusters(control, TIMEOUT_S)
+
+
+def test_without_control_it_is_said_what_to_do() -> None:
+    with pytest.raises(ClustersError, match=r"control at 127.0.0.1:1 does not tell .* name them: --cluster NAME="):
+        read_clusters("127.0.0.1:1", TIMEOUT_S)
+
+
+def test_the_operator_may_name_them_and_the_first_is_home() -> None:
+    clusters = told_clusters(["c1=a:1,b:2", "c2=[::1]:3"], {"security.protocol": "SSL"})
+    assert clusters["c1"].properties == {"bootstrap.servers": "a:1,b:2", "security.protocol": "SSL"}
+    assert home_of(clusters).name == "c1"
+
+
+@pytest.mark.parametrize("word", ["c1", "=a:1", "c1=", "c1=a", "c1=a:1,"])
+def test_what_names_no_cluster_is_refused(word: str) -> None:
+    with pytest.raises(ClustersError, match="it is NAME=HOST:PORT"):
+        told_clusters([word], {})
+
+
+def test_settings_may_hold_each_with_its_own_security(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_C2", "another")
+    clusters = set_clusters({"c2": {"bootstrap.servers": "a:1", "sasl.password": "${env:OF_C2}"}})
+    assert clusters["c2"].properties["sasl.password"] == "another"
+    with pytest.raises(ClustersError, match=r"'c3' has no bootstrap.servers"):
+        set_clusters({"c3": {}})
+    with pytest.raises(ClustersError, match="none of the clusters is home"):
+        home_of({})
