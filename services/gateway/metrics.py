@@ -2,6 +2,8 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from mesh.traffic.metrics import TrafficMetrics
+
 requests = Counter(
     "kafka_mesh_gateway_requests",
     "Requests of clients by what became of them: answered, no_answer (acks 0), closed, abandoned (client gone).",
@@ -79,3 +81,4 @@ failed_conversions = Counter(
     "kafka_mesh_gateway_failed_conversions", "Conversions without a result: out of time or room.", ["function"]
 )
 discovery_connected = Gauge("kafka_mesh_gateway_discovery_connected", "1 while a router is connected.")
+traffic = TrafficMetrics("gateway")

@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
+from mesh.traffic.settings import TrafficSettings
 from services.gateway.downstream.mesh import ClientLimits
 from services.gateway.listeners import TLS_SCHEME, Listener, ListenList, listeners
 from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscription, Telemetry
@@ -17,7 +18,7 @@ from services.gateway.upstream.brokers import UpstreamLimits
 KIB, MIB = 1024, 1024 * 1024
 
 
-class GatewaySettings(ServiceSettings, service="gateway"):
+class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
     """Serve Kafka clients: one address in front of all clusters of the mesh."""
 
     name: str = Field(

@@ -23,6 +23,7 @@ from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.server_tls import subject_of
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.failures import is_failure
@@ -114,7 +115,9 @@ class ClientConnection(FrameStream):
         peer = self._transport.get_extra_info("peername") if self._transport else None
         self.session.peer = f"{peer[0]}:{peer[1]}" if peer else ""
         self.session.address = peer[0] if peer else ""
-        self.session.asked_node = self._asked_node(self._transport) if self._transport else None
+        if self._transport is not None:
+            self.session.asked_node = self._asked_node(self._transport)
+            self.session.certificate_subject = subject_of(self._transport)
         self._connections.add(self)
         metrics.client_connections.inc()
 
@@ -205,9 +208,8 @@ class ClientConnection(FrameStream):
 
     def _start(self, slot: _Slot) -> None:
         assert slot.handler is not None and slot.request is not None
-        handle = slot.handler.handle_of(slot.header.api_version)
         followed = self._follower.view(slot.header.client_id)
-        plan = handle(slot.request, self._mesh.view(self.session, self._advertised, followed))
+        plan = slot.handler.plan(slot.request, self._mesh.view(self.session, self._advertised, followed))
         slot.exchange = exchange = Exchange(
             plan,
             self._mesh.clusters,

@@ -1,6 +1,7 @@
 """The gateway as a whole: starts in the order in which its parts need each other, stops the other way round."""
 
 import asyncio
+import time
 from contextlib import suppress
 from functools import partial
 
@@ -8,6 +9,8 @@ import structlog
 from prometheus_client import REGISTRY
 
 from mesh.lifecycle import Lifecycle
+from mesh.traffic.emission import Emission
+from services.gateway import metrics
 from services.gateway.downstream import last_table
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.conversions import Conversions
@@ -17,6 +20,7 @@ from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
 from services.gateway.requests.memory import Memory
+from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.settings import GatewaySettings
 from services.gateway.upstream import security
 from services.gateway.upstream.clusters import Clusters
@@ -41,12 +45,17 @@ class Gateway:
         self._clusters = Clusters(settings.upstream_limits)
         self._conversions = Conversions(settings.conversion_workers)
         telemetry = settings.telemetry
+        self._traffic = Emission(settings, settings.name, "gateway", metrics.traffic)
+        counts = self._traffic.counts
         self.mesh = Mesh(
             self._clusters,
             settings.mesh_id,
             settings.client_limits,
             self._conversions,
-            memory=Memory(telemetry=telemetry),
+            memory=Memory(
+                telemetry=telemetry,
+                traffic=None if counts is None else ClientTraffic(counts, time.perf_counter),
+            ),
         )
         self._exposed = TelemetryCollector(telemetry)
         self.connections: set[ClientConnection] = set()
@@ -94,6 +103,7 @@ class Gateway:
         for listening in self._listening:
             await listening.serve(partial(ClientConnection, self.mesh, self.connections))
         REGISTRY.register(self._exposed)
+        self._traffic.start()
         self._lifecycle.ready()
 
     async def stop(self) -> None:
@@ -118,6 +128,7 @@ class Gateway:
         await self._clusters.stop()
         if self._discovery is not None:
             await self._discovery.say_goodbye()
+        await self._traffic.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

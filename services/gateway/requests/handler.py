@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from services.gateway.requests.knowledge import VersionRange
-from services.gateway.requests.plan import Handle
+from services.gateway.requests.plan import Handle, MeshView, Plan, Request
+from services.gateway.requests.traffic.calls import watched
 
 
 class Order(Enum):
@@ -53,8 +54,15 @@ class Handler:
     """How the answers become one."""
     order: Order = Order.ONE_BY_ONE
     reach: Reach = Reach.ALL_CLUSTERS
+    counts_itself: bool = False
+    """Its calls are about topics: the handler tells traffic which records they move."""
     older: Older | None = None
     """Offered with `versions`, unless clusters have given the lowest of these up: versions have no gaps."""
+
+    def plan(self, request: Request, mesh: MeshView) -> Plan:
+        """How a request is carried out, with its call counted."""
+        plan = self.handle_of(request.version)(request, mesh)
+        return plan if self.counts_itself else watched(plan, request, mesh)
 
     def handle_of(self, version: int) -> Handle:
         return self.older.handle if self.older and version in self.older.versions else self.handle

@@ -19,6 +19,7 @@ from services.gateway.requests.records.producer_memory import (
     Seams,
 )
 from services.gateway.requests.telemetry.clients import Telemetry
+from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
 from services.gateway.requests.uses import Uses
 
@@ -137,6 +138,8 @@ class Memory:
     """Topic ids that no cluster knew when all were asked."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     """What clients tell of themselves."""
+    traffic: ClientTraffic | None = None
+    """What flows is counted there; None: it is not."""
 
     @property
     def stores(self) -> Mapping[str, Bounded]:
@@ -183,6 +186,8 @@ class Session:
     address: str = ""
     """IP address of the client."""
     principal: str = ANONYMOUS
+    certificate_subject: str = ""
+    """Of the certificate that the client has shown, if it was asked for one."""
     uses: Uses = field(default_factory=Uses)
     producing: list[OnItsWay] = field(default_factory=list)
     """In the order in which they came."""
@@ -193,3 +198,8 @@ class Session:
         default_factory=lambda: BoundedCache(READ_REPLICAS_REMEMBERED, READ_REPLICA_SECONDS)
     )
     """Cluster, topic, partition -> the broker that is nearer to the client than the leader."""
+
+    @property
+    def shown_principal(self) -> str:
+        """Who the client has shown to be, by logging in or by its certificate; empty for nobody."""
+        return self.certificate_subject if self.principal == ANONYMOUS else self.principal

@@ -32,6 +32,9 @@ PRODUCER_ID_AT = 43
 _LENGTH_AT = 8
 _LENGTH_FROM = 12
 _HEADER = Packing(">qiibIhiqqqhii")
+_COUNTED = Packing(">i4xb4xH34xi")
+"""Length, magic, attributes, count: from the length on."""
+_CONTROL = 0x20
 _ID_AND_EPOCH = Packing(">qh")
 
 MINTED = 1 << 62
@@ -40,6 +43,10 @@ _LOW_62 = MINTED - 1
 
 LINEAR_FROM_BYTES = 16 * 1024
 """From about this size the tables (2 us, whatever the size) beat two passes of the hardware CRC."""
+
+
+MOST_COUNTED = 2_000
+"""Batches whose headers are looked at to count the records of one partition: about a millisecond."""
 
 
 class BatchHeader(NamedTuple):
@@ -71,7 +78,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & 0x20)
+        return bool(self.attributes & _CONTROL)
 
     @property
     def is_idempotent(self) -> bool:
@@ -96,6 +103,26 @@ def batches(buffer: Buffer, start: int, end: int) -> Iterator[BatchHeader]:
         header = read_batch_header(buffer, start, end)
         yield header
         start = header.end
+
+
+def count_records(buffer: Buffer, start: int, end: int) -> int:
+    """Records of the batches that lie here, by their headers; markers of transactions are none.
+
+    A batch that is cut short, as the last one of a Fetch may be, is none either; nor is what has an older format, which
+    does not say how many it holds. After `MOST_COUNTED` batches the rest is taken to be like those: an answer of many
+    tiny ones must not keep the event loop.
+    """
+    records, at = 0, start
+    for _ in range(MOST_COUNTED):
+        if end - at < HEADER_BYTES:
+            return records
+        length, magic, attributes, count = _COUNTED.unpack_from(buffer, at + _LENGTH_AT)
+        at += _LENGTH_FROM + length
+        if magic != 2 or length < HEADER_BYTES - _LENGTH_FROM or at > end:
+            return records
+        if not attributes & _CONTROL:
+            records += count
+    return records * (end - start) // (at - start)
 
 
 def crc_is_right(buffer: Buffer, header: BatchHeader) -> bool:

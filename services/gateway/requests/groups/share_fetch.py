@@ -37,6 +37,7 @@ from services.gateway.requests.plan import (
     Stale,
     Unreachable,
 )
+from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.share_fetch import (
@@ -59,6 +60,7 @@ SESSION_ERRORS = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
+    counted = begun(request, mesh)
     message = request.decode(ShareFetchRequest)
     member = (message.group_id or "", message.member_id or "")
     session = yield from opened(member, message.share_session_epoch, mesh)
@@ -68,6 +70,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     yield from fetch.read(mesh)
     while (yield from fetch.round(mesh)):
         pass
+    if counted is not None:
+        counted.shared(fetch.results.by_slot)
     if fetch.refused is not None:
         mesh.session.share_sessions.end(member)
         return ShareFetchResponse(error_code=fetch.refused.code, error_message=fetch.refused.text)

@@ -63,24 +63,24 @@ class Results(Generic[P]):
     """One result for each partition, in the end by topic and the mesh's ids."""
 
     def __init__(self, join: Callable[[P, P], P]) -> None:
-        self._by_slot: dict[Slot, P] = {}
+        self.by_slot: dict[Slot, P] = {}
         self._strange: dict[bytes, list[P]] = {}
         self._join = join
         """What becomes of an earlier result and a later one."""
 
     def put(self, slot: Slot, result: P) -> None:
-        earlier = self._by_slot.get(slot)
-        self._by_slot[slot] = result if earlier is None else self._join(earlier, result)
+        earlier = self.by_slot.get(slot)
+        self.by_slot[slot] = result if earlier is None else self._join(earlier, result)
 
     def put_strange(self, topic_id: bytes, results: list[P]) -> None:
         self._strange[topic_id] = results
 
     def __iter__(self) -> Iterator[P]:
-        return iter(self._by_slot.values())
+        return iter(self.by_slot.values())
 
     def by_topic(self, mesh: MeshView) -> dict[bytes, list[P]]:
         found: dict[bytes, list[P]] = {}
-        for slot, result in self._by_slot.items():
+        for slot, result in self.by_slot.items():
             found.setdefault(mesh_topic_id(mesh.mesh_id, slot.topic), []).append(result)
         return found | self._strange
 

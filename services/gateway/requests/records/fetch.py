@@ -32,6 +32,7 @@ from services.gateway.requests.records.fetch_sessions import (
     wish_of,
 )
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
+from services.gateway.requests.traffic.calls import begun
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from services.gateway.wire.scanner import cut_entry, join_fetch_response, own_entry
@@ -44,6 +45,7 @@ MAX_WAIT_MS: Final = 300_000
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
+    counted = begun(request, mesh)
     message = request.decode(FetchRequest)
     by_ids = request.version >= IDS_SINCE
     asked = yield from _asked(message, by_ids, mesh)
@@ -64,7 +66,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         ),
     )
     yield from poll.run()
-    return _answer(request.version, message.max_bytes, mesh, wish, poll)
+    found = _that_fit(wish, poll, message.max_bytes)
+    if counted is not None:
+        counted.fetched(found, poll.refused)
+    return _answer(request.version, mesh, wish, poll, found)
 
 
 def _asked(message: FetchRequest, by_ids: bool, mesh: MeshView) -> Generator[Command, Any, Asked]:
@@ -100,11 +105,10 @@ def _asked(message: FetchRequest, by_ids: bool, mesh: MeshView) -> Generator[Com
     )
 
 
-def _answer(version: int, max_bytes: int, mesh: MeshView, wish: Wish, poll: Poll) -> Answer:
+def _answer(version: int, mesh: MeshView, wish: Wish, poll: Poll, found: Mapping[Slot, Found]) -> Answer:
     whole = poll.whole
     if whole is not None and whole.version == version and wish.alone:
         return whole
-    found = _that_fit(wish, poll, max_bytes)
     results = {slot: Result(marks) for slot, marks in poll.marks().items()} if wish.untold else {}
     results |= {slot: Result(error_code=error) for slot, error in poll.refused.items()}
     results |= {slot: Result(each.marks, each.part.error_code, each.part.record_bytes) for slot, each in found.items()}

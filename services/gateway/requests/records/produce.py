@@ -57,6 +57,7 @@ from services.gateway.requests.records.produce_order import (
 )
 from services.gateway.requests.records.seams import is_open, look_behind
 from services.gateway.requests.topic_ids import topic_names
+from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.transactions.records import admit, bearable
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
@@ -75,11 +76,15 @@ NAMES_UNTIL = IDS_SINCE - 1
 def handle(request: Request, mesh: MeshView) -> Plan:
     scan = scan_produce(request.frame, request.version, request.header.body_offset, len(request.frame))
     produce = Producing(request, mesh, scan)
+    counted = begun(request, mesh)
     mesh.session.producing.append(produce)
     try:
-        return (yield from _carried(produce))
+        answer = yield from _carried(produce)
     finally:
         mesh.session.producing.remove(produce)
+    if counted is not None:
+        counted.produced(produce, answer)
+    return answer
 
 
 def _carried(produce: Producing) -> Plan:

@@ -135,6 +135,7 @@ ROWS = (
         share_fetch.handle,
         split="leader of each partition on the share group's home, by a session with each",
         merge="partition; topic ids are the mesh's",
+        counts_itself=True,
         reach=Reach.ONE_OWNER,
     ),
     Handler(

@@ -24,6 +24,7 @@ ROWS = (
         split="leader of each partition on its topic's owner; untouched when that is one",
         merge="partition, in the client's order",
         order=Order.PIPELINED,
+        counts_itself=True,
         reach=Reach.OWN,
     ),
     Handler(
@@ -33,6 +34,7 @@ ROWS = (
         older=Older(VersionRange(0, 3), older_fetch.handle),
         split="leader of each partition on its topic's owner, or a replica in the client's rack",
         merge="partition; by sessions on both sides; leaves when the minimum has come in or the wait is over",
+        counts_itself=True,
         reach=Reach.OWN,
     ),
     Handler(

@@ -1,0 +1,1 @@
+"""What flows through the gateway, counted call by call."""

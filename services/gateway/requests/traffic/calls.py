@@ -1,0 +1,168 @@
+"""Traffic of clients: each call is counted once it has its answer, by who asked, and by topic and cluster.
+
+Theory of operation
+1. Produce, Fetch and ShareFetch are calls about their topics, and are counted by the handlers, which know where the
+   records lie: a call of each topic, on the cluster and by the rule of the table that the request followed. What was
+   refused is an error and moved no records: the client sends it again. All other calls are counted by `watched`, which
+   sees what a plan asks: a call of each cluster that was asked, about no topic.
+2. Records are counted by the headers of their batches, which are not opened.
+3. A call takes from its start to its answer: the wait of a Fetch for records is a part of it.
+4. Where no traffic is told, `Memory.traffic` is None, and nothing of this runs.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mesh.traffic.counting import bounded
+from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
+from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.wire.apis import api_name
+from services.gateway.wire.batches import count_records
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.produce import ProduceResponse
+
+if TYPE_CHECKING:
+    from services.gateway.requests.groups.share_sessions import Slot as ShareSlot
+    from services.gateway.requests.records.fetch_poll import Found
+    from services.gateway.requests.records.fetch_sessions import Slot
+    from services.gateway.requests.records.produce_order import Producing
+    from services.gateway.wire.messages.share_fetch import PartitionData
+
+TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+"""Codes of a batch that is stored; of the second its producer had no answer before."""
+
+_name_of = cache(api_name)
+"""Only of what is served."""
+
+
+class CountedCall:
+    """A call on its way."""
+
+    __slots__ = ("_api", "_began", "_client", "_mesh", "_principal", "_traffic")
+
+    def __init__(self, traffic: ClientTraffic, request: Request, mesh: MeshView) -> None:
+        self._traffic = traffic
+        self._mesh = mesh
+        self._client = bounded(request.header.client_id or "")
+        self._principal = mesh.session.shown_principal
+        self._api = _name_of(request.header.api_key)
+        self._began = traffic.clock()
+
+    def about(self, topic: str, records: int, size: int, errors: int) -> None:
+        """It has moved these records of a topic; `errors` is 1 if a part of it has failed."""
+        route = self._mesh.table.route(topic)
+        if route is None:
+            who = (self._client, self._principal, bounded(topic), "", "", self._api)
+        else:
+            who = (self._client, self._principal, topic, f"rules/{route.rule.rule_id}", route.cluster, self._api)
+        traffic = self._traffic
+        traffic.counts.count(who, (traffic.clock() - self._began) * 1000, records, size, errors)
+
+    def about_none(self, cluster: str, errors: int) -> None:
+        """It was about no topic, or had nothing of any; `cluster` was asked, if one was."""
+        traffic = self._traffic
+        who = (self._client, self._principal, "", "", cluster, self._api)
+        traffic.counts.count(who, (traffic.clock() - self._began) * 1000, 0, 0, errors)
+
+    # --- calls that move records ---------------------------------------------------------------------------------
+
+    def produced(self, produce: "Producing", answer: Answer) -> None:
+        """By each topic of a Produce."""
+        frame, closed = produce.request.frame, isinstance(answer, Close)
+        results = produce.results if isinstance(answer, ProduceResponse) else {}
+        for topic in produce.scan.topics:
+            records = size = errors = 0
+            for part in topic.partitions:
+                result = results.get((topic.name, part.partition)) if results else None
+                if closed or (result is not None and result.error_code not in TAKEN):
+                    errors = 1
+                elif part.records_start >= 0:
+                    records += count_records(frame, part.records_start, part.records_end)
+                    size += part.records_end - part.records_start
+            self.about(topic.name, records, size, errors)
+        if produce.strange:
+            self.about_none("", 1)
+
+    def fetched(self, found: "Mapping[Slot, Found]", refused: "Mapping[Slot, ErrorCode]") -> None:
+        """By each topic that a Fetch has brought something of."""
+        sums = _Sums()
+        for (topic, _), (buffer, _, part) in found.items():
+            if part.error_code:
+                sums.add(topic, 0, 0, 1)
+            elif part.records_start >= 0 and part.records_end > part.records_start:
+                records = count_records(buffer, part.records_start, part.records_end)
+                sums.add(topic, records, part.records_end - part.records_start, 0)
+        for topic, _ in refused:
+            sums.add(topic, 0, 0, 1)
+        sums.tell(self)
+
+    def shared(self, results: "Mapping[ShareSlot, PartitionData]") -> None:
+        """By each topic that a ShareFetch has brought something of: the records that are the client's now."""
+        sums = _Sums()
+        for slot, part in results.items():
+            if part.acquired_records or part.error_code:
+                records = sum(each.last_offset - each.first_offset + 1 for each in part.acquired_records)
+                sums.add(slot.topic, records, len(part.records or b""), int(part.error_code != 0))
+        sums.tell(self)
+
+
+class _Sums:
+    """Of the partitions of a call, by topic."""
+
+    __slots__ = ("_by_topic",)
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str | bytes, list[int]] = {}
+
+    def add(self, topic: str | bytes, records: int, size: int, errors: int) -> None:
+        sums = self._by_topic.get(topic)
+        if sums is None:
+            self._by_topic[topic] = [records, size, errors]
+        else:
+            sums[0] += records
+            sums[1] += size
+            sums[2] |= errors
+
+    def tell(self, call: CountedCall) -> None:
+        if not self._by_topic:
+            call.about_none("", 0)
+        for topic, (records, size, errors) in self._by_topic.items():
+            if isinstance(topic, str):
+                call.about(topic, records, size, errors)
+            else:  # an id that nobody knows a name for
+                call.about_none("", errors)
+
+
+def begun(request: Request, mesh: MeshView) -> CountedCall | None:
+    """A call that begins now, if traffic is counted."""
+    traffic = mesh.memory.traffic
+    return None if traffic is None else CountedCall(traffic, request, mesh)
+
+
+def watched(plan: Plan, request: Request, mesh: MeshView) -> Plan:
+    """The plan of a call that moves no records, with its call counted."""
+    call = begun(request, mesh)
+    return plan if call is None else _watched(plan, call)
+
+
+def _watched(plan: Plan, call: CountedCall) -> Plan:
+    clusters: dict[str, None] = {}
+    result: Any = None
+    try:
+        while True:
+            try:
+                command = plan.send(result)
+            except StopIteration as stop:
+                answer: Answer = stop.value
+                break
+            if isinstance(command, (Ask, Gather)):
+                for asked in command.calls:
+                    clusters[asked.cluster] = None
+            result = yield command
+    finally:
+        plan.close()
+    errors = int(isinstance(answer, Close) or bool(getattr(answer, "error_code", 0)))
+    for cluster in clusters or ("",):
+        call.about_none(cluster, errors)
+    return answer

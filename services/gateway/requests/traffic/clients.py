@@ -1,0 +1,15 @@
+"""Where the traffic of all clients of a gateway is counted."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mesh.traffic.counting import Counts
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTraffic:
+    """Calls are counted by `calls`."""
+
+    counts: Counts
+    clock: Callable[[], float]
+    """Seconds."""
