@@ -1,0 +1,215 @@
+"""The job `traffic` against a real cluster and a real database: what was counted is what the tables say."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import pytest
+
+from services.control.store.migrate import migrate
+from services.pipeline.kafka_source import GATEWAY, KafkaSource
+from services.pipeline.tables import Database
+from services.pipeline.traffic.ledger import Keeping
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipeline.emitters import Counter, Emitters, Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from services.pipeline.jobs import traffic
+
+NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
+"""Of yesterday: whole hours of it are over."""
+OFTEN = timedelta(milliseconds=100)
+JOIN_S = 60.0
+
+
+class Job:
+    """The job `traffic`, with its own topic and tables."""
+
+    def __init__(self, session: SparkSession, bootstrap: str, topic: str, url: str) -> None:
+        self._session = session
+        self._bootstrap = bootstrap
+        self._url = url
+        self.emitters = Emitters(bootstrap, topic)
+        self.tables = Tables(url)
+
+    def run(self, *, accept_loss: bool = False, keeping: Keeping | None = None, **more: Any) -> traffic.RolledUp:
+        from services.pipeline.jobs import traffic
+
+        self.emitters.flush()
+        source = KafkaSource(
+            topics=(self.emitters.topic,),
+            clusters={GATEWAY: {"bootstrap.servers": self._bootstrap}},
+            max_batch_rows=1,
+            stall_timeout_s=10.0,
+            request_timeout_s=10.0,
+            accept_loss=accept_loss,
+            skip_absent=True,
+        )
+        return traffic.run(self._session, source, Database(self._url), keeping=keeping or Keeping(), **more)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The continuous form, in a thread of its own."""
+        stopping = threading.Event()
+        thread = threading.Thread(target=self.run, kwargs={"every": OFTEN, "stopping": stopping})
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join(JOIN_S)
+
+
+@pytest.fixture
+def job(spark: SparkSession, kafka_c1: KafkaCluster, topic: str, postgres: PostgresServer) -> Iterator[Job]:
+    url = postgres()
+    migrate(url)
+    made = Job(spark, kafka_c1.bootstrap, topic, url)
+    yield made
+    made.emitters.delete()
+
+
+def test_counters_of_all_reporters_come_to_their_sums_and_percentiles(job: Job) -> None:
+    lognormal = numpy.random.default_rng(8)
+    for second in range(0, 130, 10):
+        for partition, reporter in enumerate(("gateway-1", "gateway-2")):
+            latencies = [float(each) for each in lognormal.lognormal(2, 1, 300)]
+            counters = [
+                Counter(latencies=latencies),
+                Counter(topic="it's \\N, \t a\ntopic", api="Fetch", records=second, latencies=latencies[:7]),
+                Counter(principal="", topic="", rule="", cluster="", api="Metadata", records=0, bytes=0, latencies=()),
+            ]
+            at = NOON + timedelta(minutes=59, seconds=second)
+            job.emitters.report(at, counters, reporter=reporter, partition=partition)
+    done = job.run()
+    assert (done.reports, done.counters) == (26, 78)
+    assert job.tables.numbers() == job.emitters.numbers()
+    for row, sketch in job.tables.sketches().items():
+        truth = numpy.sort(job.emitters.truth[row].latencies)
+        assert sketch.get_max_value() == pytest.approx(truth[-1])
+        for rank in (0.5, 0.9, 0.99):
+            off = numpy.searchsorted(truth, sketch.get_quantile(rank)) / len(truth) - rank
+            assert abs(off) < 0.03 + 1 / len(truth), (row, rank)
+
+
+def test_a_report_counts_once_however_often_and_in_whichever_batch_it_comes(job: Job) -> None:
+    job.emitters.report(NOON, [Counter()], times=2)
+    assert job.run().repeated == 1
+    again = job.emitters.made_of_last()
+    job.emitters.write(again)
+    job.emitters.write(again, partition=1)  # as after a change of the number of partitions
+    job.emitters.report(NOON, [Counter(records=5)], partition=1)
+    second = job.run()
+    assert (second.reports, second.repeated) == (1, 2)
+    assert job.tables.numbers() == job.emitters.numbers()
+
+
+def test_what_comes_late_counts_and_is_told_as_late(job: Job) -> None:
+    job.emitters.report(NOON, [Counter()])
+    assert job.run().late == 0
+    complete_until = job.tables.progress()["complete_until"]
+    assert NOON + timedelta(minutes=10) < complete_until < datetime.now(UTC)
+
+    job.emitters.report(NOON + timedelta(seconds=20), [Counter(latencies=(9.0,))], partition=1)
+    job.emitters.report(NOON - timedelta(hours=3), [Counter()], partition=1)
+    assert job.run().late == 2
+    assert job.tables.numbers() == job.emitters.numbers()
+    progress = job.tables.progress()
+    assert (progress["reports"], progress["late"], progress["batch"]) == (3, 2, 2)
+
+
+def test_a_backlog_is_taken_whole_however_unequal_its_partitions_are(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    from services.pipeline.jobs import traffic
+
+    monkeypatch.setattr(traffic, "BATCH_REPORTS", 20)  # the short partition ends hours before the long one does
+    for number in range(50):
+        job.emitters.report(NOON + timedelta(minutes=5 * number), [Counter()], at_once=True)
+    job.emitters.report(NOON + timedelta(minutes=300), [Counter()], partition=1, reporter="gateway-2", at_once=True)
+    done = job.run()
+    assert (done.batches, done.reports, done.late) == (3, 51, 0)
+    assert job.tables.numbers() == job.emitters.numbers()
+
+
+def test_what_is_no_report_is_refused_and_holds_nothing_up(job: Job) -> None:
+    job.emitters.write(b"\xff\xff nonsense")
+    job.emitters.report(NOON, [Counter()], overflowed=3)
+    truth = job.emitters.numbers()
+    job.emitters.report(datetime.now(UTC) + timedelta(days=900), [Counter()])
+    job.emitters.write(job.emitters.made_of_last(id="no UUID"))
+    broken = Counter(client="broken").to_proto()
+    broken.latency_sketch = b"\x05\x01\x0f broken"
+    job.emitters.write(job.emitters.made_of_last(id=None, start=NOON, counters=[broken]))
+    done = job.run()
+    assert (done.reports, done.refused) == (2, 3)
+    numbers = job.tables.numbers()
+    assert {row: each for row, each in numbers.items() if row[2][0] != "broken"} == truth
+    assert {each for row, each in numbers.items() if row[2][0] == "broken"} == {(10, 1_000, 3, 0, 0)}
+    assert job.tables.progress()["overflowed"] == 3
+
+
+def test_days_that_are_kept_for_long_enough_go_and_come_back_for_nobody(job: Job) -> None:
+    long_ago = NOON - timedelta(days=10)
+    job.emitters.report(NOON, [Counter()])
+    job.emitters.report(long_ago, [Counter()])
+    job.run(keeping=Keeping(minutes=30))
+    assert job.tables.numbers() == job.emitters.numbers()
+    assert f"traffic_minutes_{long_ago:%Y%m%d}" in job.tables.days()
+
+    job.emitters.report(long_ago, [Counter()])
+    job.run(keeping=Keeping(minutes=7))
+    assert f"traffic_minutes_{long_ago:%Y%m%d}" not in job.tables.days()
+    too_old = ("traffic_minutes", long_ago)
+    kept = {row: each for row, each in job.emitters.numbers().items() if row[:2] != too_old}
+    assert job.tables.numbers() == kept
+
+
+def test_two_pipelines_at_once_count_each_report_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    from services.pipeline.jobs import traffic
+    from services.pipeline.traffic import ledger
+
+    job.emitters.report(NOON, [Counter()])
+    write_series = ledger.write_series
+    others: list[traffic.RolledUp] = []
+
+    def after_the_other(*given: Any) -> None:
+        write_series(*given)
+        if not others:
+            others.append(traffic.RolledUp())
+            others.append(job.run())
+
+    monkeypatch.setattr(traffic, "write_series", after_the_other)
+    assert job.run().reports == 0
+    assert others[1].reports == 1
+    assert job.tables.numbers() == job.emitters.numbers()
+
+
+def test_a_topic_that_was_created_again_is_refused_until_it_is_accepted(job: Job) -> None:
+    job.emitters.report(NOON, [Counter()])
+    job.run()
+    job.emitters.delete()
+    job.emitters.create()
+    job.emitters.report(NOON, [Counter()])
+    with pytest.raises(Exception, match="is not the topic that was read so far"):
+        job.run()
+    job.run(accept_loss=True)
+    assert job.tables.numbers() == job.emitters.numbers()
+
+
+def test_the_continuous_form_takes_what_comes_and_says_that_it_is_there(job: Job) -> None:
+    job.emitters.report(NOON, [Counter()])
+    with job.running():
+        wait_until(lambda: job.tables.numbers() == job.emitters.numbers(), "what was there is in the tables")
+        told = job.tables.progress()["told"]
+        wait_until(lambda: job.tables.progress()["told"] > told, "the pipeline says that it is there")
+        job.emitters.report(NOON, [Counter(api="Fetch")])
+        job.emitters.flush()
+        wait_until(lambda: job.tables.numbers() == job.emitters.numbers(), "what came is in the tables")
