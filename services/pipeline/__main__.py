@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from services.pipeline.commands.archive import archive_command
+from services.pipeline.commands.audit import audit_command
 from services.pipeline.commands.replay import replay_command
 from services.pipeline.commands.serve import serve_command
 
@@ -21,6 +22,7 @@ def run_job() -> None:
 
 pipeline.add_command(serve_command)
 run_job.add_command(archive_command)
+run_job.add_command(audit_command)
 run_job.add_command(replay_command)
 
 

@@ -6,10 +6,11 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from mesh.settings import Address, AddressList, ServiceSettings
+from services.pipeline.auditing.settings import AuditSettings
 from services.pipeline.serving.settings import ServingSettings
 
 
-class PipelineSettings(ServingSettings, ServiceSettings, service="pipeline"):
+class PipelineSettings(AuditSettings, ServingSettings, ServiceSettings, service="pipeline"):
     """Run Spark jobs: one of them, or those that control orders."""
 
     bootstrap_servers: AddressList = ()

@@ -1,0 +1,218 @@
+"""A stream for each cluster, side by side in one Spark session, for as long as the job runs.
+
+1. A stream that fails is started again, a little later each time, and goes on where its checkpoint says. The others
+   do not notice. What is the matter is told in PostgreSQL, where control finds it, and in the log.
+2. Clusters are asked for again and again: a new one gets a stream, one that is gone loses it.
+3. How far a stream is comes from its last batch; where the topics end is asked of their cluster, each on a thread of
+   its own, so that one that does not answer keeps no other from telling.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+import structlog
+
+from services.pipeline.auditing.progress import Place, ProgressTable, partition_states
+from services.pipeline.kafka_source import KafkaSource
+from services.pipeline.positions import Position, StreamError, TopicLog, parse
+from services.pipeline.session import first_line, our_sentence
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S = 0.3  # how soon an order to stop, and the end of a batch, are seen
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+LOOK_FOR_CLUSTERS_S = 30.0
+THREADS = 16
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Followed:
+    """One cluster."""
+
+    name: str
+    source: KafkaSource
+    begin: Callable[[Followed], StreamingQuery]
+    """Starts its stream."""
+    query: StreamingQuery | None = None
+    failed: int = 0
+    """In a row, without a batch between."""
+    batches_then: int = 0
+    """Batches when it failed last."""
+    retry_at: float = 0.0
+    problem: str = ""
+    newest: dict[Place, datetime] = field(default_factory=dict)
+    """Kafka's time of the last record of each partition that is stored."""
+    records: int = 0
+    malformed: int = 0
+    stored: int = 0
+    batches: int = 0
+    has_news: threading.Event = field(default_factory=threading.Event)
+    """Set when a batch is stored."""
+    position: Position = field(default_factory=dict)
+    looking: Future[Mapping[str, TopicLog]] | None = None
+    looked: datetime = NEVER
+    told_at: float = float("-inf")
+
+    @property
+    def has_ended(self) -> bool:
+        """Where streams end by themselves: it has, or has failed."""
+        return bool(self.problem) if self.query is None else not self.query.isActive
+
+
+class Following:
+    """All clusters."""
+
+    def __init__(
+        self,
+        clusters: Callable[[], Mapping[str, Followed]],
+        progress: ProgressTable,
+        heartbeat: timedelta,
+        *,
+        goes_on: bool,
+    ) -> None:
+        """`clusters` tells those that there are now; `goes_on`: whether streams end only when they are told to."""
+        self._ask = clusters
+        self._progress = progress
+        self._heartbeat_s = heartbeat.total_seconds()
+        self._goes_on = goes_on
+        self._followed: dict[str, Followed] = {}
+        self._asked_at = float("-inf")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="audit progress")
+
+    def run(self, stopping: threading.Event) -> list[Followed]:
+        """Until all streams have ended, or it is told to stop. What became of each cluster."""
+        try:
+            while not stopping.is_set():
+                self._look_for_clusters()
+                for each in self._followed.values():
+                    self._keep_going(each)
+                    self._tell(each)
+                if not self._goes_on and all(each.has_ended for each in self._followed.values()):
+                    break
+                stopping.wait(POLL_S)
+        finally:
+            for each in self._followed.values():
+                if each.query is not None:
+                    each.query.stop()
+            self._tell_last()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        return list(self._followed.values())
+
+    def _look_for_clusters(self) -> None:
+        """What was known stays when nobody tells."""
+        if time.monotonic() - self._asked_at < LOOK_FOR_CLUSTERS_S or (self._followed and not self._goes_on):
+            return
+        self._asked_at = time.monotonic()
+        try:
+            found = self._ask()
+        except Exception as error:
+            if not self._followed:
+                raise
+            log.warning("the clusters are not told now; those that were known are read", reason=first_line(error))
+            return
+        for name in self._followed.keys() - found.keys():
+            gone = self._followed.pop(name)
+            if gone.query is not None:
+                gone.query.stop()
+            log.info("a cluster is not read any more", cluster=name)
+        for name, new in found.items():
+            known = self._followed.get(name)
+            if known is not None and known.source == new.source:
+                continue
+            if known is not None and known.query is not None:  # other addresses, or other secrets
+                known.query.stop()
+            self._followed[name] = new
+        self._attempt(lambda: self._progress.forget_others(set(self._followed)))
+
+    def _keep_going(self, each: Followed) -> None:
+        """Begins a stream that has not begun, and one that has failed when its pause is over."""
+        if each.query is not None and not each.query.isActive:
+            failure = each.query.exception()
+            if failure is not None:
+                self._note_failure(each, failure)
+            elif not self._goes_on:
+                each.problem = ""
+                return
+            else:
+                each.query = None
+        is_over = each.problem and not self._goes_on
+        if each.query is not None or is_over or time.monotonic() < each.retry_at:
+            return
+        try:
+            each.query = each.begin(each)
+        except Exception as failure:  # noqa: BLE001  # whatever it is: one cluster's trouble is not another's
+            self._note_failure(each, failure)
+
+    def _note_failure(self, each: Followed, failure: Exception) -> None:
+        each.failed = each.failed + 1 if each.batches == each.batches_then else 0
+        each.batches_then = each.batches
+        each.query = None
+        pause = min(FIRST_PAUSE_S * 2**each.failed, LONGEST_PAUSE_S)
+        each.retry_at = time.monotonic() + pause
+        each.problem = our_sentence(failure) or first_line(failure)
+        each.told_at = float("-inf")
+        log.warning("a stream has failed", cluster=each.name, reason=each.problem, again_in_seconds=pause)
+
+    def _tell(self, each: Followed) -> None:
+        """When it is time, and the cluster has said where its topics end."""
+        if each.looking is None:
+            is_time = time.monotonic() - each.told_at > self._heartbeat_s or each.has_news.is_set()
+            if is_time:
+                each.has_news.clear()
+                each.told_at = time.monotonic()
+                each.looked = datetime.now(UTC)
+                each.looking = self._threads.submit(each.source.logs)
+        elif each.looking.done():
+            looking, each.looking = each.looking, None
+            self._tell_of(each, looking)
+
+    def _tell_of(self, each: Followed, looking: Future[Mapping[str, TopicLog]]) -> None:
+        try:
+            logs, away = looking.result(), ""
+        except StreamError as error:
+            logs, away = {}, str(error)
+        self._read_position(each)
+        newest = {(f"{each.name}/{topic}", number): when for (topic, number), when in each.newest.items()}
+        states = partition_states(each.position, logs, each.looked, newest)
+        shown = {(topic.partition("/")[2], number): state for (topic, number), state in states.items()}
+        self._attempt(lambda: self._progress.tell(each.name, shown, each.problem or away))
+
+    def _tell_last(self) -> None:
+        """What the last batches came to."""
+        for each in self._followed.values():
+            each.looked = datetime.now(UTC)
+            each.looking = self._threads.submit(each.source.logs)
+        for each in self._followed.values():
+            if each.looking is not None:
+                self._tell_of(each, each.looking)
+
+    def _read_position(self, each: Followed) -> None:
+        progress = each.query.lastProgress if each.query is not None else None
+        if progress is None or not (end := progress.sources[0].endOffset):
+            return
+        each.problem = ""  # it has looked at least once since it failed
+        before, each.position = each.position, parse(json.loads(end))
+        for topic in before.keys() & each.position.keys():
+            if before[topic].topic_id != each.position[topic].topic_id:
+                log.warning("a topic was created again; it is read from its start", cluster=each.name, topic=topic)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """It is told again soon; while PostgreSQL is away, control says so itself."""
+        try:
+            work()
+        except psycopg.Error as error:
+            log.warning("how far the audit is can't be told", reason=first_line(error))

@@ -1,0 +1,82 @@
+"""How far the job is, told to control in PostgreSQL: after each batch, and again and again when there is nothing to do.
+
+A partition is complete up to the time at which its end was looked for, when the stream had reached that end; otherwise
+up to Kafka's time of the last record that is stored. What a cluster that is away holds is not known: its partitions
+keep what was told last, and its problem stands beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from services.pipeline.positions import Position, TopicLog
+from services.pipeline.tables import Database
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """How far the stream is in one partition."""
+
+    next_offset: int
+    log_end: int
+    complete_until: datetime | None
+
+
+def partition_states(
+    position: Position, logs: Mapping[str, TopicLog], looked: datetime, newest: Mapping[Place, datetime]
+) -> dict[Place, PartitionState]:
+    """Of all partitions that the cluster has; `newest` is Kafka's time of the last record that is stored."""
+    states = {}
+    for topic, log in logs.items():
+        reached = position[topic].next if topic in position and position[topic].topic_id == log.topic_id else {}
+        for partition, each in log.partitions.items():
+            next_offset = reached.get(partition, each.start)
+            is_complete = next_offset >= each.end
+            complete_until = looked if is_complete else newest.get((topic, partition))
+            states[topic, partition] = PartitionState(next_offset, max(each.end, next_offset), complete_until)
+    return states
+
+
+class ProgressTable:
+    """Where it is told. Each call is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tell(self, cluster: str, states: Mapping[Place, PartitionState], problem: str = "") -> None:
+        """How far the stream of a cluster is; without states: what was told of them stays."""
+        rows = [
+            (cluster, topic, partition, each.next_offset, each.log_end, each.complete_until)
+            for (topic, partition), each in states.items()
+        ]
+        with self._database.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "insert into audit_sources (cluster_name, problem, told) values (%s, %s, now()) "
+                "on conflict (cluster_name) do update set problem = excluded.problem, told = excluded.told",
+                (cluster, problem),
+            )
+            if not rows:
+                return
+            cursor.executemany(
+                "insert into audit_progress values (%s, %s, %s, %s, %s, %s, now()) "
+                "on conflict (cluster_name, topic, partition) do update set next_offset = excluded.next_offset, "
+                "log_end = excluded.log_end, told = excluded.told, "
+                "complete_until = coalesce(excluded.complete_until, audit_progress.complete_until)",
+                rows,
+            )
+            cursor.execute(  # topics that were deleted
+                "delete from audit_progress where cluster_name = %s and told < now()", (cluster,)
+            )
+
+    def forget_others(self, clusters: set[str]) -> None:
+        """Clusters that are not followed any more hold nobody up."""
+        with self._database.connect() as connection:
+            for table in (b"audit_sources", b"audit_progress"):
+                connection.execute(
+                    b"delete from " + table + b" where not (cluster_name = any(%s))", (sorted(clusters),)
+                )

@@ -1,0 +1,61 @@
+"""`kafka-mesh pipeline run audit`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from services.pipeline.commands.foreground import (
+    cluster_option,
+    clusters_of,
+    config_option,
+    explaining,
+    require_spark,
+    session_of,
+    settings_of,
+    stop_signal,
+)
+
+
+@click.command("audit")
+@click.option("--to", "folder", default="", metavar="FOLDER", help="Of the Parquet and the checkpoints; audit_folder.")
+@click.option(
+    "--continuous", is_flag=True, help="Go on with what comes; without it, bring over what is there, and end."
+)
+@click.option("--accept-loss", is_flag=True, help="Go on where retention has taken events before they were read.")
+@cluster_option
+@config_option
+def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[str, ...], config: Path | None) -> None:
+    """Bring audit events of all clusters into PostgreSQL, each once, and into Parquet by day."""
+    settings = settings_of(config)
+    folder = folder or settings.audit_folder
+    if not folder:
+        raise click.UsageError("say --to FOLDER, or set KAFKA_MESH_PIPELINE_AUDIT_FOLDER")
+    if settings.database_url is None:
+        raise click.UsageError("set KAFKA_MESH_PIPELINE_DATABASE_URL: the PostgreSQL of control")
+    require_spark()
+    from services.pipeline.jobs import audit
+    from services.pipeline.kafka_source import KafkaSource
+    from services.pipeline.tables import Database
+
+    plan = audit.AuditPlan(
+        database=Database(settings.database_url.get_secret_value()),
+        folder=folder,
+        settings=settings,
+        source=KafkaSource.of_settings(settings, topics=(), clusters={}, accept_loss=accept_loss),
+        clusters=lambda: clusters_of(settings, told),
+    )
+    every = timedelta(seconds=settings.trigger_interval_s) if continuous else None
+    stopping = stop_signal()
+    with explaining():
+        plan.clusters()  # what is wrong there is told before Spark has started
+        with session_of(settings, "audit") as session:
+            clusters = audit.run(session, plan, every=every, stopping=stopping)
+    for each in clusters:
+        click.echo(f"{each.name}: {each.records} records, {each.stored} new events, {each.malformed} malformed")
+    if troubled := [f"{each.name}: {each.problem}" for each in clusters if each.problem]:
+        raise click.ClickException("; ".join(troubled))
+    if stopping.is_set() and not continuous:
+        raise click.ClickException("stopped before the end; run it again, and it goes on from there")

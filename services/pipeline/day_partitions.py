@@ -1,0 +1,91 @@
+"""The days of a table that is partitioned by day: made before rows come, dropped when they are old.
+
+Each day is a table `TABLE_YYYYMMDD`. It is made on its own and attached then: readers of the others wait for nothing.
+Several drivers may do it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+
+import psycopg
+import structlog
+from psycopg import sql
+
+from services.pipeline.tables import Database
+
+LOCK = 0x6D657368_64617973
+"""Key of the advisory lock of those who make and drop days ("meshdays")."""
+DROP_LOCK_TIMEOUT = "2s"
+"""Dropping waits for readers, and readers that come wait for it: not long. It is tried again."""
+ONE_DAY = timedelta(days=1)
+DIGITS = len("20261122")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class DayPartitions:
+    """The days of one table."""
+
+    database: Database
+    table: str
+    _known: set[date] = field(default_factory=set)
+
+    def make(self, days: Iterable[date]) -> None:
+        """Returns when there is a table for each."""
+        if not (missing := set(days) - self._known):
+            return
+        with self.database.connect() as connection:
+            connection.execute("select pg_advisory_xact_lock(%s)", (LOCK,))
+            self._known = _days(connection, self.table)
+            for day in sorted(missing - self._known):
+                _make(connection, self.table, day)
+        self._known |= missing
+
+    def drop_before(self, first: date) -> int:
+        """How many were dropped. A day that somebody reads for long stays, until it is tried again."""
+        dropped = 0
+        with self.database.connect() as connection:
+            old = sorted(day for day in _days(connection, self.table) if day < first)
+        for day in old:
+            try:
+                with self.database.connect() as connection:
+                    connection.execute(f"set local lock_timeout = '{DROP_LOCK_TIMEOUT}'".encode())
+                    connection.execute(sql.SQL("drop table if exists {}").format(_name(self.table, day)))
+            except psycopg.errors.LockNotAvailable:
+                log.info("an old day is dropped later, somebody reads it", table=self.table, day=day.isoformat())
+                continue
+            self._known.discard(day)
+            dropped += 1
+        return dropped
+
+
+def _days(connection: psycopg.Connection[tuple[object, ...]], table: str) -> set[date]:
+    """Those that are attached."""
+    rows = connection.execute(
+        "select child.relname from pg_inherits join pg_class child on child.oid = inhrelid "
+        "where inhparent = cast(%s as regclass)",
+        (table,),
+    )
+    suffixes = [str(name).removeprefix(f"{table}_") for (name,) in rows]
+    return {date.fromisoformat(each) for each in suffixes if len(each) == DIGITS and each.isdecimal()}
+
+
+def _make(connection: psycopg.Connection[tuple[object, ...]], table: str, day: date) -> None:
+    name = _name(table, day)
+    begin, end = (datetime.combine(each, time(), UTC) for each in (day, day + ONE_DAY))
+    parent = sql.Identifier(table)
+    connection.execute(sql.SQL("create table if not exists {} (like {} including all)").format(name, parent))
+    connection.execute(
+        sql.SQL("alter table {} attach partition {} for values from ({}) to ({})").format(
+            parent, name, sql.Literal(begin), sql.Literal(end)
+        )
+    )
+    log.info("day made", table=table, day=day.isoformat())
+
+
+def _name(table: str, day: date) -> sql.Identifier:
+    return sql.Identifier(f"{table}_{day:%Y%m%d}")

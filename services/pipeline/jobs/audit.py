@@ -1,0 +1,377 @@
+"""The job `audit`: what became of records, from the audit topics of all clusters, into PostgreSQL and Parquet.
+
+    audit_events (PostgreSQL)                              one row for each event id, a table a day
+    FOLDER/cluster=c1/day=2026-11-21/batch=17/*.parquet    one row for each record of the topics
+    FOLDER/cluster=c1/_checkpoint/                         where the cluster's stream stands; belongs to the data
+    TOPIC.malformed (Kafka, same cluster)                  what is no audit event, and why
+
+1. Each cluster has a stream of its own: one that is away, or slow, holds up no other (`auditing/following.py`).
+2. A batch that was cut off is run again over the same records. PostgreSQL then knows their ids, and the batch's folders
+   are replaced: both have each record once, whenever the driver is killed. Malformed ones may be told twice.
+3. An event that its writer sent twice has one id, so it is in PostgreSQL once; in Parquet it is as often as in Kafka.
+   Topics may be deleted and made again: offsets say nothing about which event it is, ids do.
+4. A row is in the table of its day, also when it comes late; what is older than the table reaches is in Parquet alone.
+   Whose clock is more than a day ahead of Kafka's has told nothing that could be found: that is malformed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import orjson
+import psycopg
+import pyarrow
+import structlog
+from google.protobuf.message import DecodeError
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from mesh.rpc import admin
+from services.pipeline.auditing.dead_letters import DeadLetters
+from services.pipeline.auditing.folders import CHECKPOINT, check_folder, cluster_folder, delete_days_before
+from services.pipeline.auditing.following import Followed, Following
+from services.pipeline.auditing.progress import ProgressTable
+from services.pipeline.auditing.settings import AuditSettings
+from services.pipeline.day_partitions import DayPartitions
+from services.pipeline.kafka_source import KafkaSource
+from services.pipeline.session import first_line
+from services.pipeline.tables import Database, Table, write_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from services.pipeline.clusters import Cluster
+
+COLUMNS = (
+    "time", "event_id", "cluster_name", "service_id", "audit_type", "audit_status", "topic", "partition", "offset",
+    "correlation_id", "traceability_id", "trace_id", "key", "stacktrace", "actor", "method",
+)  # fmt: skip
+AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS)
+ORIGIN = ("source_topic", "source_partition", "source_offset", "source_time")
+"""Where in Kafka it was read; in Parquet only."""
+
+TEXTS = {
+    "service_id": ("serviceId", 256),
+    "audit_type": ("auditType", 64),
+    "audit_status": ("auditStatus", 64),
+    "topic": ("topic", 249),
+    "correlation_id": ("correlationId", 256),
+    "traceability_id": ("traceabilityId", 256),
+    "trace_id": ("traceId", 256),
+    "key": ("key", 4_096),
+    "stacktrace": ("stacktrace", 16_384),
+    "actor": ("actor", 256),
+    "method": ("method", 256),
+}
+"""The names that the sidecar's events have, and how many characters are kept: an index has no room for more."""
+NUMBERS = ("partition", "offset", "timestamp")
+EVENT = ", ".join(f"`{name}` string" for name in ("id", *NUMBERS, *(name for name, _ in TEXTS.values()), "_broken"))
+UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+AHEAD = timedelta(days=1)
+"""How far clocks may be ahead of Kafka's."""
+MADE_AHEAD = 2
+"""Days for which there is a table before their first event comes; see AHEAD."""
+UPKEEP_S = 3600.0
+"""How often old days are looked for."""
+CALL_TYPE, CONTROL = "CONTROL", "control"
+
+log = structlog.get_logger(__name__)
+
+
+def events_of(records: DataFrame, cluster: str, *, calls_topic: str = "") -> DataFrame:
+    """Records of audit topics in one shape: COLUMNS, ORIGIN, the day, and `problem` where it is no audit event."""
+    value = f.col("value")
+    if calls_topic:
+        as_events = f.arrow_udf(events_of_calls, "binary")
+        value = f.coalesce(as_events(f.when(f.col("topic") == calls_topic, value)), value)
+    text = value.cast("string")
+    read = records.select(
+        f.from_json(text, EVENT, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_broken"}).alias("event"),
+        text.alias("text"),
+        f.col("topic").alias("source_topic"),
+        f.col("partition").alias("source_partition"),
+        f.col("offset").alias("source_offset"),
+        f.col("timestamp").alias("source_time"),
+        f.col("key").alias("raw_key"),
+        f.col("value").alias("raw_value"),
+        f.col("headers").alias("raw_headers"),
+    ).withColumns({name: f.col(f"event.{name}").try_cast("bigint") for name in NUMBERS})
+    placed = read.withColumn("problem", _problem()).withColumn(
+        "time", f.when(f.col("problem").isNull(), f.timestamp_millis("timestamp"))
+    )
+    bounded = {ours: f.substring(f"event.{theirs}", 1, length) for ours, (theirs, length) in TEXTS.items()}
+    return placed.withColumns(
+        bounded
+        | {
+            "service_id": f.coalesce(bounded["service_id"], f.lit("")),
+            "event_id": f.lower("event.id"),
+            "cluster_name": f.lit(cluster),
+            "partition": f.when(f.col("partition").between(0, 2**31 - 1), f.col("partition").cast("int")),
+            "offset": f.when(f.col("offset") >= 0, f.col("offset")),
+            "day": f.to_date("time"),
+        }
+    ).select(
+        *COLUMNS, *ORIGIN, "day", "problem", *(_if_malformed(f"raw_{part}") for part in ("key", "value", "headers"))
+    )
+
+
+def _if_malformed(column: str) -> Column:
+    """What came is kept where nothing else is known of it."""
+    return f.when(f.col("problem").isNotNull(), f.col(column)).alias(column)
+
+
+def _problem() -> Column:
+    """Why it is no audit event; null when it is one."""
+    now = f.least(f.coalesce("source_time", f.current_timestamp()), f.current_timestamp())
+    last = f.unix_millis(now) + f.lit(int(AHEAD.total_seconds() * 1000))
+    rules = (
+        (f.col("text").isNull(), "it has no value"),
+        (~f.is_valid_utf8("text"), "it is no UTF-8"),
+        (~f.ltrim("text").startswith("{") | f.col("event").isNull(), "it is no JSON object"),
+        (f.col("event._broken").isNotNull(), "it is no JSON object"),
+        (~f.coalesce(f.rlike("event.id", f.lit(UUID)), f.lit(False)), "id is no UUID"),
+        (~_says_something("auditType"), "auditType is missing"),
+        (~_says_something("auditStatus"), "auditStatus is missing"),
+        (f.col("timestamp").isNull() | (f.col("timestamp") <= 0), "timestamp is no time in milliseconds"),
+        (f.col("timestamp") > last, "timestamp is more than a day ahead of the clocks here"),
+    )
+    return f.coalesce(*(f.when(is_so, f.lit(reason)) for is_so, reason in rules))
+
+
+def _says_something(member: str) -> Column:
+    return f.coalesce(f.length(f"event.{member}") > 0, f.lit(False))
+
+
+def events_of_calls(calls: pyarrow.Array) -> pyarrow.Array:
+    """Control's own audit events (AuditEvent of admin.proto) as a sidecar would write them; null for what is none."""
+    return pyarrow.array([_event_of_call(each.as_py()) for each in calls], pyarrow.binary())
+
+
+def _event_of_call(call: bytes | None) -> bytes | None:
+    if call is None:
+        return None
+    try:
+        event = admin.AuditEvent.FromString(call)
+    except DecodeError:
+        return None
+    is_well = event.code == "OK"
+    shown = {
+        "id": event.audit_id,
+        "serviceId": CONTROL,
+        "auditType": CALL_TYPE,
+        "auditStatus": "SUCCESS" if is_well else "FAILURE",
+        "correlationId": event.request_id,
+        "traceId": event.trace_id,
+        "key": event.resource,
+        "stacktrace": "" if is_well else f"{event.code} {event.problem}",
+        "timestamp": event.time.ToMilliseconds(),
+        "actor": event.actor,
+        "method": event.method,
+    }
+    return orjson.dumps({name: value for name, value in shown.items() if value != ""})
+
+
+@dataclass(slots=True)
+class BatchWritten:
+    """What a batch came to."""
+
+    records: int
+    malformed: int
+    stored: int
+    """In PostgreSQL; the others were there, or are older than it reaches."""
+    newest: dict[tuple[str, int], datetime]
+    """Kafka's time of the last record of each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSinks:
+    """Where the events of one cluster go."""
+
+    database: Database
+    days: DayPartitions
+    kept_days: int
+    folder: str
+    dead_letters: DeadLetters
+
+    def write(self, events: DataFrame, batch: int) -> BatchWritten:
+        """Returns when all is stored, everywhere."""
+        begun = time.monotonic()
+        events = events.persist()
+        try:
+            parts = _summary(events)
+            first_day = today() - timedelta(days=self.kept_days)
+            wanted = {day for part in parts for day in part["days"] if day >= first_day}
+            malformed = sum(part["malformed"] for part in parts)
+            if malformed:
+                self.dead_letters.write(events.where("problem is not null"))
+            well = events.where("problem is null")
+            self.days.make(wanted)
+            recent = well.where(f.col("day") >= f.lit(first_day))
+            stored = write_rows(recent, AUDIT_EVENTS, self.database).stored if wanted else 0
+            self._write_files(well, batch)
+        finally:
+            events.unpersist()
+        written = BatchWritten(
+            records=sum(part["records"] for part in parts),
+            malformed=malformed,
+            stored=stored,
+            newest={
+                (part["source_topic"], part["source_partition"]): part["newest"].replace(tzinfo=UTC)
+                for part in parts
+                if part["newest"] is not None
+            },
+        )
+        log.info(
+            "batch written", folder=self.folder, batch=batch, records=written.records, stored=stored,
+            malformed=malformed, seconds=round(time.monotonic() - begun, 2),
+        )  # fmt: skip
+        return written
+
+    def _write_files(self, events: DataFrame, batch: int) -> None:
+        (
+            events.select(*COLUMNS, *ORIGIN, "day", f.lit(batch).alias("batch"))
+            .write.partitionBy("day", "batch")
+            .mode("overwrite")
+            .option("partitionOverwriteMode", "dynamic")
+            .parquet(self.folder)
+        )
+
+
+def _summary(events: DataFrame) -> list[Row]:
+    """For each partition of the topics."""
+    rows: list[Row] = (
+        events.groupBy("source_topic", "source_partition")
+        .agg(
+            f.count(f.lit(1)).alias("records"),
+            f.count("problem").alias("malformed"),
+            f.max("source_time").alias("newest"),
+            f.collect_set("day").alias("days"),
+        )
+        .collect()
+    )
+    return rows
+
+
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlan:
+    """What a run reads and where it writes."""
+
+    database: Database
+    folder: str
+    settings: AuditSettings
+    source: KafkaSource
+    """The bounds of reading; topics and clusters come to it."""
+    clusters: Callable[[], Mapping[str, Cluster]]
+    """Those that there are now."""
+
+
+def run(
+    session: SparkSession,
+    plan: AuditPlan,
+    *,
+    every: timedelta | None = None,
+    stopping: threading.Event | None = None,
+) -> list[Followed]:
+    """Brings over what there is, and returns; with `every`, goes on until `stopping`. What became of each cluster."""
+    days = DayPartitions(plan.database, AUDIT_EVENTS.name)
+    progress = ProgressTable(plan.database)
+    upkeep = Upkeep(session, plan, days)
+    upkeep.look()
+
+    def followed() -> dict[str, Followed]:
+        upkeep.look_if_due()
+        return {name: _followed(session, plan, days, cluster, every) for name, cluster in plan.clusters().items()}
+
+    heartbeat = timedelta(seconds=plan.settings.audit_heartbeat_s)
+    return Following(followed, progress, heartbeat, goes_on=every is not None).run(stopping or threading.Event())
+
+
+def _followed(
+    session: SparkSession, plan: AuditPlan, days: DayPartitions, cluster: Cluster, every: timedelta | None
+) -> Followed:
+    settings = plan.settings
+    topics = settings.audit_topics
+    if cluster.home:
+        topics += (*settings.audit_home_topics, settings.audit_calls_topic)
+    folder = cluster_folder(plan.folder, cluster.name)
+    sinks = AuditSinks(
+        database=plan.database,
+        days=days,
+        kept_days=settings.audit_kept_days,
+        folder=folder,
+        dead_letters=DeadLetters(
+            cluster.name, cluster.properties, settings.audit_malformed_suffix, plan.source.request_timeout_s
+        ),
+    )
+    source = replace(
+        plan.source,
+        topics=tuple(sorted(set(topics))),
+        clusters={cluster.name: cluster.properties},
+        skip_absent=True,
+        accept_replaced=True,
+    )
+    calls_topic = settings.audit_calls_topic if cluster.home else ""
+
+    def begin(each: Followed) -> StreamingQuery:
+        check_folder(session, folder)
+
+        def write(records: DataFrame, batch: int) -> None:
+            written = sinks.write(events_of(records, cluster.name, calls_topic=calls_topic), batch)
+            each.newest |= written.newest
+            each.records += written.records
+            each.malformed += written.malformed
+            each.stored += written.stored
+            each.batches += 1
+            each.has_news.set()
+
+        trigger = {"availableNow": True} if every is None else {"processingTime": f"{every.total_seconds()} seconds"}
+        return (
+            source.stream(session)
+            .writeStream.queryName(f"audit of {cluster.name}")
+            .foreachBatch(write)
+            .option("checkpointLocation", f"{folder}/{CHECKPOINT}")
+            .trigger(**trigger)
+            .start()
+        )
+
+    return Followed(cluster.name, source, begin)
+
+
+class Upkeep:
+    """Days to come are made, days that are old are dropped."""
+
+    def __init__(self, session: SparkSession, plan: AuditPlan, days: DayPartitions) -> None:
+        self._session = session
+        self._plan = plan
+        self._days = days
+        self._due = float("-inf")
+
+    def look_if_due(self) -> None:
+        """It is tried again soon; batches make the days that they need by themselves."""
+        if time.monotonic() < self._due:
+            return
+        try:
+            self.look()
+        except psycopg.Error as error:
+            log.warning("days are not looked after now", reason=first_line(error))
+
+    def look(self) -> None:
+        settings = self._plan.settings
+        self._days.make(today() + timedelta(days=number) for number in range(MADE_AHEAD + 1))
+        dropped = self._days.drop_before(today() - timedelta(days=settings.audit_kept_days))
+        if dropped:
+            log.info("old days dropped", table=AUDIT_EVENTS.name, days=dropped)
+        if settings.audit_folder_kept_days:
+            first = today() - timedelta(days=settings.audit_folder_kept_days)
+            delete_days_before(self._session, self._plan.folder, first)
+        self._due = time.monotonic() + UPKEEP_S
