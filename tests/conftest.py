@@ -24,4 +24,5 @@ pytest_plugins = [
     "tests.fixtures.schema_registry",
     "tests.fixtures.secured_kafka",
     "tests.fixtures.three_brokers",
+    "tests.fixtures.traffic",
 ]

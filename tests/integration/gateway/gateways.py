@@ -63,9 +63,10 @@ def _is_ready(port: int) -> bool:
 class Turns:
     """A load balancer as simple as can be: connections go to the addresses in turn."""
 
-    def __init__(self, addresses: list[str]) -> None:
+    def __init__(self, addresses: list[str], port: int = 0) -> None:
+        """`port`: where to listen; 0 for any."""
         self._addresses = cycle(addresses)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
