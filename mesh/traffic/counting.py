@@ -108,22 +108,16 @@ class Counts:
         self._overflowed = 0
 
     def count(
-        self,
-        who: Key,
-        milliseconds: float | None = None,
-        *,
-        records: int = 0,
-        size: int = 0,
-        calls: int = 1,
-        errors: int = 0,
+        self, who: Key, milliseconds: float | None = None, records: int = 0, size: int = 0, errors: int = 0
     ) -> None:
-        """Adds to a combination; `milliseconds`: how long the call took, where that is known."""
+        """Adds a call to a combination. `milliseconds`: how long it took, where that is known; `errors`: 1 if it has
+        failed, or a part of it."""
         tally = self._tallies.get(who)
         if tally is None:
             tally = self._begun(who)
         tally.records += records
         tally.bytes += size
-        tally.calls += calls
+        tally.calls += 1
         tally.errors += errors
         if milliseconds is not None:
             recent = tally.recent
