@@ -6,11 +6,22 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from mesh.settings import Address, AddressList, ServiceSettings
+from services.pipeline.archives.settings import ArchivesSettings
 from services.pipeline.auditing.settings import AuditSettings
+from services.pipeline.profiling.settings import ProfilingSettings
 from services.pipeline.serving.settings import ServingSettings
+from services.pipeline.traffic.settings import TrafficSettings
 
 
-class PipelineSettings(AuditSettings, ServingSettings, ServiceSettings, service="pipeline"):
+class PipelineSettings(
+    ArchivesSettings,
+    AuditSettings,
+    ProfilingSettings,
+    ServingSettings,
+    TrafficSettings,
+    ServiceSettings,
+    service="pipeline",
+):
     """Run Spark jobs: one of them, or those that control orders."""
 
     bootstrap_servers: AddressList = ()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow
@@ -42,13 +43,13 @@ class ArchiveReadError(StreamError):
     """The archive can't be read; the message says where and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Catalogue:
     """What an archive holds at a moment."""
 
     files: tuple[ArchivedFile, ...]
     position: Position = field(default_factory=dict)
-    """Up to where all is archived; topics as Kafka told their ids."""
+    """Up to where all is archived, and the topics' ids. Files may hold more, of a batch that is being written."""
 
     def only(self, topics: Collection[str]) -> Catalogue:
         kept = tuple(each for file in self.files if (each := file.only(topics)) is not None)
@@ -58,15 +59,24 @@ class Catalogue:
         for file in self.files:
             yield from file.holdings
 
+    def end(self, topic: str, partition: int) -> int:
+        """Up to where all is archived; where that is not known, what is there is all."""
+        known = self.position.get(topic)
+        if known is not None:
+            return known.next.get(partition, 0)
+        return max((held.last + 1 for _file, held in self._by_place.get((topic, partition), ())), default=0)
+
     def covering(self, topic: str, partition: int, start: int, end: int) -> list[tuple[ArchivedFile, Holding]]:
         """Files with offsets from `start` up to `end`, by their first ones; they overlap where days do."""
-        found = [
-            (file, each)
-            for file in self.files
-            for each in file.holdings
-            if (each.topic, each.partition) == (topic, partition) and each.overlaps(start, end)
-        ]
-        return sorted(found, key=lambda item: item[1].first)
+        return [item for item in self._by_place.get((topic, partition), ()) if item[1].overlaps(start, end)]
+
+    @cached_property
+    def _by_place(self) -> dict[tuple[str, int], list[tuple[ArchivedFile, Holding]]]:
+        found: dict[tuple[str, int], list[tuple[ArchivedFile, Holding]]] = {}
+        for file in self.files:
+            for each in file.holdings:
+                found.setdefault((each.topic, each.partition), []).append((file, each))
+        return {place: sorted(items, key=lambda item: item[1].first) for place, items in found.items()}
 
 
 def scan(store: Store) -> Catalogue:

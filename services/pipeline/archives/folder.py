@@ -40,16 +40,12 @@ class FolderArchive:
         Behind the last record there may be offsets without any, which were archived too.
         """
         asked = self._only(topics)
-        extents: dict[Place, PartitionLog] = {}
+        starts: dict[Place, int] = {}
         for each in asked.holdings():
             place = each.topic, each.partition
-            known = extents.get(place, PartitionLog(each.first, each.last + 1))
-            extents[place] = PartitionLog(min(known.start, each.first), max(known.end, each.last + 1))
-        for topic, partition in extents:
-            if (stands := asked.position.get(topic)) and (end := stands.next.get(partition)):
-                known = extents[topic, partition]
-                extents[topic, partition] = PartitionLog(known.start, max(known.end, end))
-        return extents
+            starts[place] = min(each.first, starts.get(place, each.first))
+        extents = {place: PartitionLog(start, asked.end(*place)) for place, start in starts.items()}
+        return {place: held for place, held in extents.items() if held.start < held.end}
 
     def offsets_for_times(self, times: Mapping[Place, int]) -> Mapping[Place, int]:
         """For milliseconds since 1970: the offset of the first archived record that is not older, -1 where none is."""

@@ -40,7 +40,6 @@ from services.pipeline.positions import RecordsLostError, Span
 ROWS = 1_000  # handed out at once
 BUFFER_BYTES = 1 << 20  # of each column that is read
 FAILURES = 20  # between one record and the next; after each the archive is listed anew
-LAST_OFFSET = 2**63 - 1
 CREATE_TIME = 1  # the kind of time; which it was is not archived
 NO_TIME = (0, -1)
 
@@ -116,33 +115,39 @@ class ArchiveReader:
                 failures += 1
                 if failures > FAILURES:
                     raise RecordsLostError(f"{span} stands at offset {position} of {span.end}: {error}") from error
-                self._catalogue = scan(self._store).only({each.topic for each in self._catalogue.holdings()})
+                self._list_anew()
+
+    def _list_anew(self) -> None:
+        self._catalogue = scan(self._store).only({each.topic for each in self._catalogue.holdings()})
 
     def first_not_older(self, topic: str, partition: int, time_ms: int) -> int | None:
         """The offset of the first record that is not older; of the columns only the small ones are read."""
+        for _ in range(FAILURES):
+            try:
+                return self._first_not_older(topic, partition, time_ms)
+            except OSError:
+                self._list_anew()
+        return self._first_not_older(topic, partition, time_ms)
+
+    def _first_not_older(self, topic: str, partition: int, time_ms: int) -> int | None:
         best: int | None = None
-        for file, held in self._catalogue.covering(topic, partition, 0, LAST_OFFSET):
-            if best is not None and best < held.first:
+        end = self._catalogue.end(topic, partition)
+        for file, held in self._catalogue.covering(topic, partition, 0, end):
+            if end <= held.first:
                 break
             if held.latest_ms is None or held.latest_ms < time_ms:
                 continue
-            for rows in self._rows(file, Span(topic, partition, held.first, best or LAST_OFFSET), WHAT):
+            for rows in self._rows(file, Span(topic, partition, held.first, end), WHAT):
                 least = time_ms * MICROSECONDS_OF_A_MILLISECOND
                 found = rows.filter(pyarrow.compute.greater_equal(rows.column("timestamp"), least))
                 if found.num_rows:
-                    best = int(found.column("offset")[0].as_py())
+                    best = end = int(found.column("offset")[0].as_py())
                     break
         return best
 
     def _check_end(self, span: Span) -> None:
         """RecordsLostError unless the archive has been filled up to the end of `span`."""
-        known = self._catalogue.position.get(span.topic)
-        ends = [
-            each.last + 1
-            for each in self._catalogue.holdings()
-            if (each.topic, each.partition) == (span.topic, span.partition)
-        ]
-        reached = max([*ends, known.next.get(span.partition, 0) if known else 0])
+        reached = self._catalogue.end(span.topic, span.partition)
         if reached < span.end:
             raise RecordsLostError(
                 f"{span} is archived up to offset {reached}, and was to be read up to {span.end}: archive it first"

@@ -23,6 +23,7 @@ DEFAULT_GATEWAY = "127.0.0.1:19092"
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--to", "folder", required=True, metavar="FOLDER", help="A path, or a URL that Hadoop knows.")
 @click.option("--continuous", is_flag=True, help="Go on with what comes; without it, archive what is there, and end.")
+@click.option("--compact", is_flag=True, help="Then make few large files of finished days; --continuous always does.")
 @click.option("--accept-loss", is_flag=True, help="Go on where retention has taken records before they were archived.")
 @click.option("--bootstrap", metavar="HOST:PORT,...", help="The gateway, or any Kafka.")
 @config_option
@@ -32,6 +33,7 @@ def archive_command(
     topics: tuple[str, ...],
     folder: str,
     continuous: bool,
+    compact: bool,
     accept_loss: bool,
     bootstrap: str | None,
     config: Path | None,
@@ -39,6 +41,7 @@ def archive_command(
     """Write TOPIC... to Parquet in FOLDER, by day, each record exactly once; again and again into the same FOLDER."""
     settings = settings_of(config)
     require_spark()
+    from services.pipeline.archives.compaction import CompactionRules
     from services.pipeline.jobs import archive
     from services.pipeline.kafka_source import GATEWAY, KafkaSource
 
@@ -50,13 +53,23 @@ def archive_command(
         accept_loss=accept_loss,
     )
     every = timedelta(seconds=settings.trigger_interval_s) if continuous else None
+    rules = CompactionRules(timedelta(seconds=settings.compact_after_s), settings.archive_file_mb << 20)
     with explaining():
         source.logs()  # what can't be read is told before Spark has started
         with session_of(settings, "archive") as session:
-            written = archive.run(session, source, folder, every=every, stopping=stop_signal())
+            written = archive.run(
+                session,
+                source,
+                folder,
+                every=every,
+                stopping=stop_signal(),
+                rules=rules if compact or continuous else None,
+            )
     click.echo(
         f"{written.records} records of {', '.join(source.topics)} to {folder} "
         f"in {written.batches} {'batch' if written.batches == 1 else 'batches'}, {written.seconds:.1f} s"
     )
+    if compact or continuous:
+        click.echo(f"{written.days_compacted} {'day' if written.days_compacted == 1 else 'days'} compacted")
     if written.is_cut_short:
         raise click.ClickException("stopped before the end; run it again, and it goes on from there")

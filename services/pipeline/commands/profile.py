@@ -1,0 +1,139 @@
+"""`kafka-mesh pipeline run profile`: what records are like, by order of serve, or for whoever types it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from mesh.rpc import profiles, replays
+from services.pipeline.commands.archive import DEFAULT_GATEWAY
+from services.pipeline.commands.foreground import (
+    config_option,
+    explaining,
+    require_spark,
+    session_of,
+    settings_of,
+    stop_signal,
+)
+from services.pipeline.orders import Order, report_to_line
+from services.pipeline.settings import PipelineSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from services.pipeline.profiling.ordered import Report
+
+STDIN = "-"
+MOST_TYPES_SHOWN = 3
+
+
+@click.command("profile")
+@click.argument("topics", nargs=-1, metavar="[TOPIC...]")
+@click.option("--order", type=click.Choice([STDIN]), help="The order is a line on stdin; reports are lines on stdout.")
+@click.option("--sample", type=click.IntRange(min=0), default=0, metavar="N", help="The last N of each partition.")
+@click.option("--bootstrap", metavar="HOST:PORT,...", help="The gateway, or any Kafka.")
+@config_option
+@click.pass_obj
+def profile_command(
+    gateway: str | None,
+    topics: tuple[str, ...],
+    order: str | None,
+    sample: int,
+    bootstrap: str | None,
+    config: Path | None,
+) -> None:
+    """Tell what the records of TOPIC... are like: sizes, keys, formats, fields; never what is in them."""
+    settings = settings_of(config)
+    require_spark()
+    if order:
+        with explaining():
+            _carry_out(Order.from_line(sys.stdin.readline()), settings, _as_line)
+        return
+    if not topics:
+        raise click.UsageError("say TOPIC, or --order -")
+    from services.pipeline.kafka_source import GATEWAY
+
+    servers = bootstrap or ",".join(settings.bootstrap_servers) or gateway or DEFAULT_GATEWAY
+    asked = replays.ReplaySpec(
+        ranges=[replays.ReplayRange(topic=topic) for topic in topics], profile=replays.ReplayToProfile(sample=sample)
+    )
+    places = [replays.ReplayPlace(topic=topic, cluster=GATEWAY) for topic in topics]
+    by_hand = Order(
+        replays.Replay(name="replays/by-hand", spec=asked, places=places),
+        {GATEWAY: settings.client_properties | {"bootstrap.servers": servers}},
+    )
+    with explaining():
+        ended = _carry_out(by_hand, settings, _for_people)
+    if ended != replays.REPLAY_STATE_DONE:
+        raise click.exceptions.Exit(1)
+
+
+def _carry_out(order: Order, settings: PipelineSettings, report: Report) -> replays.ReplayState.ValueType:
+    from services.pipeline.profiling.ordered import Profiling
+    from services.pipeline.profiling.registry import RegistryAccess
+    from services.pipeline.profiling.spark_looking import SparkLooking
+
+    credentials = settings.schema_registry_credentials
+    registry = RegistryAccess(
+        settings.schema_registry_url, "" if credentials is None else credentials.get_secret_value()
+    )
+    with ExitStack() as until_end:
+
+        @functools.cache
+        def session() -> SparkSession:
+            return until_end.enter_context(session_of(settings, "profile"))
+
+        looking = SparkLooking(session, order.clusters, settings, registry)
+        return Profiling(order.replay, looking, report, stop_signal()).run()
+
+
+def _as_line(report: replays.ReportReplayRequest) -> None:
+    click.echo(report_to_line(report))
+
+
+def _for_people(report: replays.ReportReplayRequest) -> None:
+    for profile in report.profiles:
+        for line in lines(profile):
+            click.echo(line)
+    if report.description and not report.profiles:
+        click.echo(report.description, err=True)
+
+
+def lines(profile: profiles.TopicProfile) -> Iterator[str]:
+    """A profile as people read it."""
+    records = profile.records
+    yield f"{profile.topic}: {records} records{' (a sample)' if profile.is_sample else ''}"
+    if not records:
+        return
+    if profile.HasField("first_time"):
+        yield f"  from {_time(profile.first_time)} to {_time(profile.last_time)}"
+    for part in ("keys", "values", "headers"):
+        sizes: profiles.ByteSizes = getattr(profile, part)
+        spread = f"{sizes.smallest} to {sizes.largest}, half up to {sizes.median}, 99 % up to {sizes.p99}"
+        yield f"  {part}: {sizes.total} bytes; {spread}"
+    yield f"  keys: about {profile.distinct_keys} different; the most frequent has {profile.top_key_share:.1%}"
+    yield f"  without key {profile.null_keys / records:.1%}, without value {profile.null_values / records:.1%}"
+    yield f"  partitions: {_shares(profile.partition_records, records)}"
+    yield f"  formats: {_shares(profile.formats, records)}"
+    if profile.header_names:
+        yield f"  headers in: {_shares(profile.header_names, records)}"
+    if profile.fields:
+        yield "  fields:"
+    for field in profile.fields:
+        types = sorted(field.types.items(), key=lambda item: -item[1])[:MOST_TYPES_SHOWN]
+        yield f"    {field.path}: {', '.join(name for name, _ in types)}; missing in {field.null_rate:.1%}"
+
+
+def _shares(counts: Mapping[str, int] | Mapping[int, int], records: int) -> str:
+    return ", ".join(f"{name} {count / records:.1%}" for name, count in sorted(counts.items()))
+
+
+def _time(time: Timestamp) -> str:
+    return time.ToJsonString()

@@ -1,0 +1,205 @@
+"""Carries out an order for profiles: topic by topic, told while it goes on, and cancelled at once.
+
+Nothing is written anywhere, so whoever is started again with the same order begins anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from mesh.rpc import profiles, replays
+from services.pipeline.positions import Span, StreamError
+from services.pipeline.ranges import Bound, Range
+
+POLL_S = 0.5
+END_S = 30.0
+"""For a task to end that was told to."""
+Report = Callable[[replays.ReportReplayRequest], None]
+
+
+class RefusedOrderError(Exception):
+    """The order can't be carried out; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A topic that is looked at."""
+
+    topic: str
+    """As clients know it."""
+    cluster: str
+    upstream_topic: str
+    ranges: tuple[Range, ...]
+    """Under its name on the cluster."""
+
+
+class Looking(Protocol):
+    """Who reads topics."""
+
+    def spans(self, asked: Asked) -> Sequence[Span]:
+        """The offsets that are meant."""
+
+    def profile(self, asked: Asked, spans: Sequence[Span]) -> profiles.TopicProfile:
+        """What is found there."""
+
+    def cancel(self) -> None:
+        """Ends what runs; may be called by another thread."""
+
+
+def asked_by(replay: replays.Replay) -> list[Asked]:
+    """The topics that an order names. RefusedOrderError for one that is nowhere."""
+    places = {each.topic: each for each in replay.places}
+    by_topic: dict[str, list[replays.ReplayRange]] = {}
+    for each in replay.spec.ranges:
+        by_topic.setdefault(each.topic, []).append(each)
+    found = []
+    for topic, ranges in by_topic.items():
+        if topic not in places:
+            raise RefusedOrderError(f"topic {topic!r} lives nowhere: no rule leads to a cluster")
+        place = places[topic]
+        name = place.upstream_topic or topic
+        found.append(Asked(topic, place.cluster, name, tuple(_range(name, place.cluster, each) for each in ranges)))
+    return found
+
+
+def _range(topic: str, cluster: str, said: replays.ReplayRange) -> Range:
+    partitions = frozenset({said.partition}) if said.HasField("partition") else None
+    return Range(topic, _bound(said, "start"), _bound(said, "end"), partitions, cluster)
+
+
+def _bound(said: replays.ReplayRange, side: Any) -> Bound:
+    match said.WhichOneof(side):
+        case "start_offset" | "end_offset" as name:
+            return int(getattr(said, name))
+        case "start_time" | "end_time" as name:
+            time: datetime = getattr(said, name).ToDatetime(UTC)
+            return time
+    return None
+
+
+def sampled(spans: Iterable[Span], sample: int) -> list[Span]:
+    """The last `sample` offsets of each; all of them for 0."""
+    return [
+        Span(each.topic, each.partition, max(each.start, each.end - sample) if sample else each.start, each.end)
+        for each in spans
+    ]
+
+
+@dataclass(slots=True)
+class Profiling:
+    """One order."""
+
+    replay: replays.Replay
+    looking: Looking
+    report: Report
+    stopping: threading.Event
+    _told: dict[tuple[str, int], replays.ReplayPartition] = field(default_factory=dict)
+
+    def run(self) -> replays.ReplayState.ValueType:
+        """Returns how it ended, which was reported too."""
+        try:
+            return self._run()
+        except (RefusedOrderError, StreamError) as error:
+            return self._end(replays.REPLAY_STATE_FAILED, str(error))
+
+    def _run(self) -> replays.ReplayState.ValueType:
+        sample = self.replay.spec.profile.sample
+        plan = {each.topic: (each, self.looking.spans(each)) for each in asked_by(self.replay)}
+        chosen = {topic: sampled(spans, sample) for topic, (_, spans) in plan.items()}
+        self._told = {(each.topic, each.partition): _partition(each) for spans in chosen.values() for each in spans}
+        offsets = sum(each.end_offset - each.start_offset for each in self._told.values())
+        self._tell(replays.REPLAY_STATE_RUNNING, f"{offsets} offsets are looked at", self._told.values())
+        if self.replay.spec.dry_run:
+            return self._end(replays.REPLAY_STATE_DONE, f"{offsets} offsets would be looked at")
+        found: list[profiles.TopicProfile] = []
+        for topic, (asked, spans) in plan.items():
+            profile = None if self._is_to_end() else self._watched(asked, chosen[topic])
+            if profile is None:
+                return self._end(replays.REPLAY_STATE_CANCELLED, "stopped; nothing was found yet", found)
+            profile.topic, profile.cluster = topic, asked.cluster
+            profile.is_sample = chosen[topic] != list(spans)
+            found.append(profile)
+            self._tell(replays.REPLAY_STATE_RUNNING, "", self._done(topic, profile))
+        records = sum(each.records for each in found)
+        return self._end(replays.REPLAY_STATE_DONE, f"{records} records looked at", found)
+
+    def _is_to_end(self) -> bool:
+        return self.replay.cancelling or self.stopping.is_set()
+
+    def _watched(self, asked: Asked, spans: Sequence[Span]) -> profiles.TopicProfile | None:
+        """None when it was told to stop."""
+        found: list[profiles.TopicProfile] = []
+        failures: list[Exception] = []
+
+        def work() -> None:
+            try:
+                found.append(self.looking.profile(asked, spans))
+            except Exception as error:  # noqa: BLE001  # raised again below, in the thread that waits
+                failures.append(error)
+
+        thread = threading.Thread(target=work, name="profile")
+        thread.start()
+        while thread.is_alive() and not self.stopping.is_set():
+            thread.join(POLL_S)
+        if thread.is_alive():
+            self.looking.cancel()
+            thread.join(END_S)
+        if self.stopping.is_set():
+            return None
+        if failures:
+            raise failures[0]
+        return found[0]
+
+    def _done(self, topic: str, profile: profiles.TopicProfile) -> list[replays.ReplayPartition]:
+        done = [each for (name, _), each in self._told.items() if name == topic]
+        for each in done:
+            each.position = each.end_offset
+            each.records = profile.partition_records[each.partition]
+        return done
+
+    def _end(
+        self, state: replays.ReplayState.ValueType, text: str, found: Iterable[profiles.TopicProfile] = ()
+    ) -> replays.ReplayState.ValueType:
+        self._tell(state, text, found=found)
+        return state
+
+    def _tell(
+        self,
+        state: replays.ReplayState.ValueType,
+        text: str,
+        partitions: Iterable[replays.ReplayPartition] = (),
+        found: Iterable[profiles.TopicProfile] = (),
+    ) -> None:
+        self.report(
+            replays.ReportReplayRequest(
+                name=self.replay.name,
+                member=self.replay.member,
+                partitions=partitions,
+                state=state,
+                description=text,
+                profiles=found,
+            )
+        )
+
+
+def _partition(span: Span) -> replays.ReplayPartition:
+    return replays.ReplayPartition(
+        topic=span.topic,
+        partition=span.partition,
+        start_offset=span.start,
+        end_offset=span.end,
+        position=span.start,
+    )
+
+
+def read_of(spans: Iterable[Span], asked: Asked) -> list[Range]:
+    """The ranges that mean these offsets."""
+    return [
+        Range(asked.upstream_topic, each.start, each.end, frozenset({each.partition}), asked.cluster)
+        for each in spans
+        if each.start < each.end
+    ]

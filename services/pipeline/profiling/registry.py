@@ -1,0 +1,108 @@
+"""Schemas of a registry that speaks Confluent's API, as tasks ask for them: each once."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+
+import fastavro
+
+from services.pipeline.profiling.formats import Format, NoSchemas, Schema, Schemas
+
+TIMEOUT_S = 10.0
+ATTEMPTS = 3  # after as many in a row that fail, the task asks no more
+NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAccess:
+    """How a registry is reached; plain data, to be pickled."""
+
+    url: str = ""
+    """Empty: there is none."""
+    credentials: str = field(default="", repr=False)
+    """USER:PASSWORD."""
+
+    def schemas(self) -> Schemas:
+        return Registry(self) if self.url else NoSchemas()
+
+
+class Registry:
+    """Schemas."""
+
+    def __init__(self, access: RegistryAccess) -> None:
+        self._access = access
+        self._known: dict[int, Schema | None] = {}
+        self._failures = 0
+
+    def find(self, number: int) -> Schema | None:
+        if number not in self._known:
+            if self._failures >= ATTEMPTS:
+                raise LookupError(number)
+            try:
+                self._known[number] = self._ask(number)
+                self._failures = 0
+            except (OSError, ValueError) as error:
+                self._failures += 1
+                raise LookupError(number) from error
+        return self._known[number]
+
+    def _ask(self, number: int) -> Schema | None:
+        request = urllib.request.Request(f"{self._access.url.rstrip('/')}/schemas/ids/{number}")
+        if self._access.credentials:
+            encoded = base64.b64encode(self._access.credentials.encode()).decode()
+            request.add_header("Authorization", f"Basic {encoded}")
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+                said = json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+        return _schema(said.get("schemaType", "AVRO"), said["schema"])
+
+
+def _schema(kind: str, text: str) -> Schema:
+    if kind == "JSON":
+        return JsonSchema()
+    if kind == "PROTOBUF":
+        return ProtobufSchema()
+    try:
+        return AvroSchema(fastavro.parse_schema(json.loads(text)))
+    except (ValueError, KeyError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType):
+        return AvroSchema(None)  # it refers to others; that it is Avro is known all the same
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    format: Format = Format.JSON_SCHEMA
+
+    def document(self, payload: bytes) -> Any:
+        return json.loads(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufSchema:
+    format: Format = Format.PROTOBUF
+
+    def document(self, payload: bytes) -> Any:
+        raise ValueError("fields of protobuf are not looked at")
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    parsed: Any
+    format: Format = Format.AVRO
+
+    def document(self, payload: bytes) -> Any:
+        if self.parsed is None:
+            raise ValueError("the schema is not known in full")
+        try:
+            return fastavro.schemaless_reader(io.BytesIO(payload), self.parsed, None)
+        except Exception as error:  # it fails in many ways at bytes that are none of this schema
+            raise ValueError(f"no value of its schema: {type(error).__name__}") from error

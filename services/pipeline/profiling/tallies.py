@@ -1,0 +1,113 @@
+"""What is counted of values and headers, record by record; tasks count for themselves, and Spark adds them up. No I/O.
+
+Of records only names and numbers are kept: a field's path, a header's name. How many different ones a task keeps is
+bounded, so that objects whose names are data fill no memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from services.pipeline.profiling.formats import Schemas, look
+
+MOST_NAMES = 2_000
+"""Of fields, and of headers, in one task."""
+DEEPEST = 12
+"""Levels of a document that are looked at."""
+LONGEST_NAME = 200
+"""Characters of a path or a header's name."""
+
+
+class Kind(Enum):
+    """What a tally is of."""
+
+    FORMAT = "format"
+    PARTITION = "partition"
+    HEADER = "header"
+    TYPE = "type"
+    """Values of a type at a path."""
+    PRESENT = "present"
+    """Records with something at a path."""
+    DOCUMENT = "document"
+    """Records whose value could be looked into."""
+
+
+class Tally(NamedTuple):
+    """What is counted."""
+
+    kind: str
+    name: str = ""
+    type: str = ""
+
+
+class Tallies:
+    """Counts of one task."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self.counts: Counter[Tally] = Counter()
+        self._names: dict[Kind, set[str]] = {Kind.HEADER: set(), Kind.PRESENT: set()}
+
+    def add(self, partition: int, value: bytes | None, headers: Iterable[str]) -> None:
+        """One record."""
+        self.counts[Tally(Kind.PARTITION.value, str(partition))] += 1
+        for name in set(headers):
+            if self._is_kept(Kind.HEADER, name):
+                self.counts[Tally(Kind.HEADER.value, name[:LONGEST_NAME])] += 1
+        looked = look(value, self._schemas)
+        self.counts[Tally(Kind.FORMAT.value, looked.format.value)] += 1
+        if looked.document is not None:
+            self._add_document(looked.document)
+
+    def _add_document(self, document: Any) -> None:
+        self.counts[Tally(Kind.DOCUMENT.value)] += 1
+        present: set[str] = set()
+        for path, value in fields(document):
+            if not self._is_kept(Kind.PRESENT, path):
+                continue
+            self.counts[Tally(Kind.TYPE.value, path, type_of(value))] += 1
+            if value is not None:
+                present.add(path)
+        for path in present:
+            self.counts[Tally(Kind.PRESENT.value, path)] += 1
+
+    def _is_kept(self, kind: Kind, name: str) -> bool:
+        names = self._names[kind]
+        if name not in names and len(names) < MOST_NAMES:
+            names.add(name)
+        return name in names
+
+
+def fields(document: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Every field below, with its path: names with dots, [] for the elements of a list."""
+    if depth == DEEPEST:
+        return
+    below: Iterable[tuple[str, Any]] = ()
+    if isinstance(document, Mapping):
+        below = ((f"{path}.{name}" if path else str(name), value) for name, value in document.items())
+    elif isinstance(document, list):
+        below = ((f"{path}[]", value) for value in document)
+    for place, value in below:
+        yield place[:LONGEST_NAME], value
+        yield from fields(value, place, depth + 1)
+
+
+def type_of(value: Any) -> str:
+    """JSON Schema's name of its type; what Avro has beyond is a string."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case Mapping():
+            return "object"
+        case list():
+            return "array"
+    return "string"
