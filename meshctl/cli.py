@@ -21,6 +21,7 @@ from meshctl.commands.replay import replay
 from meshctl.commands.rule import rule
 from meshctl.commands.schedule import schedule
 from meshctl.commands.sidecars import sidecars
+from meshctl.commands.topic import topic
 from meshctl.failures import EXIT_CODES_HELP
 from meshctl.session import Group
 
@@ -39,7 +40,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, audit, status, watch, instances, sidecars, replay,
+    history, audit, status, watch, instances, sidecars, replay, topic,
     completion,
 ):  # fmt: skip
     cli.add_command(_command)

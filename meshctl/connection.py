@@ -10,7 +10,17 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from mesh.rpc import admin, admin_grpc, audit, audit_grpc, events, instances_grpc, record_rules_grpc, replays_grpc
+from mesh.rpc import (
+    admin,
+    admin_grpc,
+    audit,
+    audit_grpc,
+    events,
+    instances_grpc,
+    profiles_grpc,
+    record_rules_grpc,
+    replays_grpc,
+)
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
 from mesh.rpc import replays as replays_pb
@@ -55,6 +65,7 @@ class Connection:
         self.record_rules = record_rules_grpc.RecordRuleServiceStub(self._channel)
         self.instances = instances_grpc.InstanceServiceStub(self._channel)
         self.replays = replays_grpc.ReplayServiceStub(self._channel)
+        self.profiles = profiles_grpc.ProfileServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
 
     def close(self) -> None:
@@ -131,9 +142,11 @@ class Connection:
                 break
         return found[:count]
 
-    def watch_replay(self, name: str) -> Iterator[replays_pb.Replay]:
-        """A replay after each change, until it ends, or the watch's deadline or a failure ends it."""
-        request = replays_pb.WatchReplayRequest(name=name)
+    def watch_replay(self, name: str, *, partitions: bool = False) -> Iterator[replays_pb.Replay]:
+        """A replay after each change, until it ends, or the watch's deadline or a failure ends it. `partitions`: those
+        that changed, however many there are.
+        """
+        request = replays_pb.WatchReplayRequest(name=name, partitions=partitions)
         yield from self.replays.WatchReplay(request, timeout=WATCH_SECONDS, metadata=self._metadata)
 
     def history(self, about: admin.ListHistoryRequest, count: int) -> list[admin.HistoryEntry]:

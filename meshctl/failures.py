@@ -54,6 +54,9 @@ OPTIONS = {
     "set allow_unreachable": "give --allow-unreachable",
     "set without_members": "give --without MEMBER",
     "set stop": "give --stop",
+    "set topic.source_cluster": "give --from-cluster",
+    "set topic.cluster": "give --to-cluster",
+    "set partitioning to BY_KEY": "give --by-key",
 }
 """Control names fields of its API as the way out; whoever types commands knows them by these options."""
 

@@ -124,7 +124,7 @@ def details(spec: record_rules.RecordRuleSpec) -> Iterable[tuple[str, str]]:
         if spec.mirror.HasField("keep_topics_in_step") and not spec.mirror.keep_topics_in_step:
             yield "topics", "are not kept in step"
     for each in of.transforms:
-        yield "changes", _transform_text(each)
+        yield "changes", transform_text(each)
 
 
 def event(of: events.Event) -> str:
@@ -153,7 +153,7 @@ def event(of: events.Event) -> str:
             return ""
 
 
-def _transform_text(of: record_rules.Transform) -> str:
+def transform_text(of: record_rules.Transform) -> str:
     match of.WhichOneof("kind"):
         case "set_header":
             return f"header {of.set_header.name} = {of.set_header.value}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import click
@@ -12,11 +11,16 @@ import click
 from mesh.rpc import events, replays
 from meshctl.moments import in_utc, moment_of
 from meshctl.output import count, moment
+from meshctl.record_rules import transform_text
+from meshctl.replay_progress import ENDS, records_of, share_of
 
 FORMS = "an offset (1500), a time (2026-11-21T20:00:00Z), or so long ago (-2h, -1h30m, -7d)"
+SAME_NAME = "{topic}"
+"""In the name of a copy: the topic of each record."""
+FEW = 100
+"""Partitions that are shown one by one; of more, a line for each topic."""
 MOST_RANGES = 5
 """Named in one cell; of more only their number is told."""
-ENDS = (replays.REPLAY_STATE_DONE, replays.REPLAY_STATE_FAILED, replays.REPLAY_STATE_CANCELLED)
 _RANGE = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)(?:/(?P<partition>\d+))?(?::(?P<start>.*?)\.\.(?P<end>.*))?")
 
 
@@ -115,8 +119,19 @@ def what(spec: replays.ReplaySpec) -> str:
             return f"{spec.seek.instance.removeprefix('instances/')} goes on at {records}"
         case "group":
             return f"group {spec.group.group} goes on at {records}"
+        case "topic":
+            return f"{records} {_copy(spec.topic)}"
+        case "profile":
+            return f"the records of {records} are looked at"
         case _:
             return f"{records} to a place that this meshctl does not know"
+
+
+def _copy(of: replays.ReplayToTopic) -> str:
+    """ "of c1 copied to orders-again on c2"."""
+    source = f"of {of.source_cluster} " if of.source_cluster else ""
+    target = of.topic if of.topic not in ("", SAME_NAME) else "the same name"
+    return f"{source}copied to {target}{f' on {of.cluster}' if of.cluster else ''}"
 
 
 def range_text(each: replays.ReplayRange) -> str:
@@ -141,67 +156,61 @@ def range_text(each: replays.ReplayRange) -> str:
     return f"{topic} {start} to {end}"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a replay is, all partitions together."""
-
-    done: int = 0
-    """Offsets behind which all is acknowledged, or does not count."""
-    total: int = 0
-    records: int = 0
-    failed: int = 0
-
-    @property
-    def share(self) -> float:
-        return self.done / self.total if self.total else 0.0
-
-
-def progress(partitions: Iterable[replays.ReplayPartition]) -> Progress:
-    known = list(partitions)
-    return Progress(
-        sum(max(0, each.position - each.start_offset) for each in known),
-        sum(max(0, each.end_offset - each.start_offset) for each in known),
-        sum(each.records for each in known),
-        sum(each.failed for each in known),
-    )
-
-
-def progress_text(replay: replays.Replay) -> str:
-    """ "40 % (400 records, 2 failed)"; what it waits for, where it does."""
-    far = progress(replay.partitions)
-    if not far.total:
-        return "-"
-    failed = f", {far.failed} failed" if far.failed else ""
-    return f"{far.share:.0%} ({count(far.records, 'record')}{failed})"
-
-
-def line(replay: replays.Replay, before: Progress, seconds: float) -> str:
-    """One line of progress for those who have no terminal; `before`: so many seconds ago."""
-    far = progress(replay.partitions)
-    if not far.total:
-        return state(replay) + (f": {replay.description}" if replay.description else "")
-    rate = max(0, far.records + far.failed - before.records - before.failed) / seconds if seconds > 0 else 0.0
-    speed = max(0, far.done - before.done) / seconds if seconds > 0 else 0.0
-    left = f", {round((far.total - far.done) / speed)} s left" if speed and far.done < far.total else ""
-    waits = f"; {replay.description}" if replay.description else ""
-    return f"{state(replay)}: {progress_text(replay)}, {rate:.0f} records/s{left}{waits}"
-
-
 PLAN = ("TOPIC", "PARTITION", "FROM", "TO", "RECORDS")
+WIDE_PLAN = ("TOPIC", "PARTITIONS", "RECORDS")
 MOVE_PLAN = ("TOPIC", "CLUSTER", "PARTITION", "FROM", "TO", "RECORDS AGAIN", "SKIPPED", "LEFT TO READ")
+COURSE = ("TOPIC", "PARTITION", "FROM", "TO", "NEXT", "RECORDS", "FAILED")
+WIDE_COURSE = ("TOPIC", "PARTITIONS", "THROUGH", "RECORDS", "FAILED")
+Rows = tuple[Sequence[str], list[Sequence[object]]]
+"""Columns and rows."""
 
 
-def plan(replay: replays.Replay) -> tuple[Sequence[str], list[Sequence[object]]]:
-    """Columns and rows of what is to be done."""
+def plan(replay: replays.Replay) -> Rows:
+    """What is to be done."""
     if replay.spec.WhichOneof("destination") in ("seek", "group"):
         return MOVE_PLAN, [_move(each) for each in replay.partitions]
+    if len(replay.partitions) > FEW:
+        return WIDE_PLAN, [(topic, len(parts), _records(*parts)) for topic, parts in _by_topic(replay)]
     return PLAN, [
         (each.topic, each.partition, each.start_offset, each.end_offset, _records(each)) for each in replay.partitions
     ]
 
 
-def _records(each: replays.ReplayPartition) -> str:
-    return str(each.planned) if each.HasField("planned") else f"at most {max(0, each.end_offset - each.start_offset)}"
+def plan_text(totals: replays.ReplayTotals) -> str:
+    """ "5000 partitions, at most 1200000 records"."""
+    records = totals.planned if totals.HasField("planned") else totals.offsets
+    return f"{totals.partitions} partitions, {'' if totals.HasField('planned') else 'at most '}{records} records"
+
+
+def course(replay: replays.Replay, *, all_partitions: bool) -> Rows:
+    """How far it is."""
+    if len(replay.partitions) > FEW and not all_partitions:
+        return WIDE_COURSE, [
+            (
+                topic, len(parts), sum(share_of(each) >= 1 for each in parts), records_of(parts),
+                sum(each.failed for each in parts),
+            )
+            for topic, parts in _by_topic(replay)
+        ]  # fmt: skip
+    return COURSE, [
+        (
+            each.topic, each.partition, each.start_offset, each.end_offset, each.position, each.records, each.failed,
+        )
+        for each in replay.partitions
+    ]  # fmt: skip
+
+
+def _by_topic(replay: replays.Replay) -> Iterable[tuple[str, list[replays.ReplayPartition]]]:
+    found: dict[str, list[replays.ReplayPartition]] = {}
+    for each in replay.partitions:
+        found.setdefault(each.topic, []).append(each)
+    return found.items()
+
+
+def _records(*parts: replays.ReplayPartition) -> str:
+    if all(each.HasField("planned") for each in parts):
+        return str(sum(each.planned for each in parts))
+    return f"at most {sum(max(0, each.end_offset - each.start_offset) for each in parts)}"
 
 
 def _move(each: replays.ReplayPartition) -> Sequence[object]:
@@ -226,8 +235,26 @@ def facts(replay: replays.Replay) -> Iterator[tuple[str, str]]:
     chosen = [f"{name} {', '.join(map(str, getattr(wanted, name)))}" for name in ("reasons", "keys", "offsets")]
     if replay.spec.HasField("filter"):
         yield "only", "; ".join(text for text in chosen if " " in text.strip())
+    if replay.spec.HasField("topic"):
+        yield from _copy_facts(replay.spec.topic)
     if replay.stopped:
         yield "stops", ", ".join(each.removeprefix("instances/") for each in replay.stopped)
+
+
+def _copy_facts(of: replays.ReplayToTopic) -> Iterator[tuple[str, str]]:
+    if of.filter:
+        yield "only", of.filter
+    for each in of.transforms:
+        yield "changes", transform_text(each)
+    said = (
+        ("times of the copies", of.timestamps == replays.REPLAY_TIMESTAMPS_NOW),
+        ("partitions by key", of.partitioning == replays.REPLAY_PARTITIONING_BY_KEY),
+        ("whatever the retention there", of.force),
+        ("of the archive alone", of.archive == replays.REPLAY_ARCHIVE_ONLY),
+        ("without the archive", of.archive == replays.REPLAY_ARCHIVE_NEVER),
+    )
+    if any(is_so for _, is_so in said):
+        yield "how", ", ".join(text for text, is_so in said if is_so)
 
 
 def event(of: events.Event) -> str:
@@ -240,8 +267,9 @@ def event(of: events.Event) -> str:
             assigned = of.replay_assigned
             return f"replay {short(assigned.name)} is carried out by {assigned.member.removeprefix('members/')}"
         case "replay_progressed":
-            far = progress(of.replay_progressed.partitions)
-            return f"replay {short(of.replay_progressed.name)}: {count(far.records, 'record')} done"
+            told = of.replay_progressed
+            records = told.totals.records if told.HasField("totals") else records_of(told.partitions)
+            return f"replay {short(told.name)}: {count(records, 'record')} done"
         case "replay_cancel_ordered":
             return f"replay {short(of.replay_cancel_ordered.name)} is to end where it is"
         case "replay_ended":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, cast
@@ -11,19 +10,17 @@ from typing import Any, TypeVar, cast
 import click
 
 from mesh.rpc import replays as replays_pb
+from mesh.rpc.dead_letters import REASONS
 from meshctl import replays
-from meshctl.commands.replay_watching import cancel, follow, list_replays, show, tell_end, watch
+from meshctl.commands.replay_copying import copy, resume
+from meshctl.commands.replay_starting import carry_out, follow_to_end, show_plan
+from meshctl.commands.replay_starting import start as start_replay
+from meshctl.commands.replay_watching import cancel, list_replays, show, watch
 from meshctl.completions import instance_names, sidecar_names
 from meshctl.failures import ExitCode, MeshctlError
-from meshctl.output import print_json, print_table
+from meshctl.output import print_json
 from meshctl.replays import Place, Range, Where
 from meshctl.session import Group, Session, pass_session
-
-REASONS = ("backend", "deserialization", "oversize", "retries")
-PLAN_SECONDS = 5.0
-LONGEST_COUNT = 55.0
-"""Seconds that a dry run may count: control waits for a minute at most, and its answer has to come back."""
-CALL_MARGIN = 5.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,16 +28,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.group(cls=Group, invoke_without_command=True)
 @click.pass_context
 def replay(context: click.Context) -> None:
-    """Consume records again: start a replay, look at it, watch it, cancel it.
+    """Consume records again, or copy them: start a replay, look at it, watch it, cancel it, resume it.
 
-    A replay is carried out by a sidecar, survives it, and is kept in the log. Seeks of instances and resets of groups
-    are control's own.
+    A replay is carried out by a sidecar, a copy by a pipeline; it survives them, and is kept in the log. Seeks of
+    instances and resets of groups are control's own.
 
     \b
     Examples:
       meshctl replay start --to backend --topic orders --from -2h --rate 500 --wait
       meshctl replay start --to backend --sidecar s1 --range orders/0:10..25 --range orders/1:7..30
       meshctl replay dead-letters orders --to source --reason retries --dry-run
+      meshctl replay copy --from orders --to orders-again --since -2h --wait
       meshctl replay instance billing.one --first
       meshctl replay group billing --topic orders --to-time -1d --stop
       meshctl replay list --open -w
@@ -49,7 +47,7 @@ def replay(context: click.Context) -> None:
         context.invoke(list_replays)
 
 
-for _command in (list_replays, show, watch, cancel):
+for _command in (copy, list_replays, show, watch, cancel, resume):
     replay.add_command(_command)
 
 
@@ -107,7 +105,7 @@ def start(session: Session, /, to: str, topics: Sequence[str], ranges: Sequence[
         if to != "source":
             raise click.UsageError("--to-topic is about --to source; a backend has a --path")
         spec.source.topic = said["to_topic"]
-    _carry_out(session, spec, reason, wait=said["wait"])
+    carry_out(session, spec, reason, wait=said["wait"])
 
 
 @replay.command("dead-letters")
@@ -135,7 +133,7 @@ def dead_letters(session: Session, /, topics: Sequence[str], to: str, why: str, 
     for name in ("reasons", "keys", "offsets"):
         if said[name]:
             getattr(spec.filter, name).extend(said[name])
-    _carry_out(session, spec, why, wait=said["wait"])
+    carry_out(session, spec, why, wait=said["wait"])
 
 
 def _goes_on_options(command: F) -> F:
@@ -231,25 +229,6 @@ def _spec(to: str, ranges: Sequence[replays_pb.ReplayRange], said: dict[str, Any
     return spec
 
 
-def _carry_out(session: Session, spec: replays_pb.ReplaySpec, reason: str, *, wait: bool) -> None:
-    """Starts it; shows its plan, or follows it to its end."""
-    started = _start(session, spec, reason)
-    if wait and started.state not in replays.ENDS:
-        _follow(session, started)
-        return
-    if started.state in replays.ENDS and not spec.dry_run:
-        tell_end(session, started)
-        return
-    if session.as_json:
-        print_json(started)
-    else:
-        _show_plan(started)
-    if spec.dry_run and started.state != replays_pb.REPLAY_STATE_DONE:
-        said = f"{replays.state(started)}: {started.description}" if started.description else replays.state(started)
-        see = f"`meshctl replay show {replays.short(started.name)}` shows what comes of it"
-        raise MeshctlError(f"not counted yet ({said}); {see}", ExitCode.UNAVAILABLE, status="OPEN")
-
-
 def _planned_first(
     session: Session, spec: replays_pb.ReplaySpec, *, dry_run: bool, yes: bool, no_wait: bool, reason: str
 ) -> None:
@@ -260,51 +239,20 @@ def _planned_first(
         counted = replays_pb.ReplaySpec()
         counted.CopyFrom(spec)
         counted.dry_run = True
-        plan = _start(session, counted, reason)
+        plan = start_replay(session, counted, reason)
         if session.as_json:
             print_json(plan)
         else:
-            _show_plan(plan)
+            show_plan(plan)
         if dry_run:
             return
         if not click.confirm("Do it?", err=True):
             raise MeshctlError("nothing was done", ExitCode.REFUSED, status="CANCELLED")
-    started = _start(session, spec, reason)
+    started = start_replay(session, spec, reason)
     if no_wait:
         if session.as_json:
             print_json(started)
         else:
-            _show_plan(started)
+            show_plan(started)
         return
-    _follow(session, started)
-
-
-def _follow(session: Session, started: replays_pb.Replay) -> None:
-    last = follow(session, started.name)
-    if last is None:
-        click.echo(f"it goes on: `meshctl replay watch {replays.short(started.name)}`", err=True)
-        return
-    tell_end(session, last)
-
-
-def _start(session: Session, spec: replays_pb.ReplaySpec, reason: str) -> replays_pb.Replay:
-    connection = session.connect()
-    wait = LONGEST_COUNT if spec.dry_run else PLAN_SECONDS
-    request = replays_pb.StartReplayRequest(
-        spec=spec, reason=reason, request_id=str(uuid.uuid4()), wait_ms=round(wait * 1000)
-    )
-    return connection.call(connection.replays.StartReplay, request, at_least=wait + CALL_MARGIN)
-
-
-def _show_plan(of: replays_pb.Replay) -> None:
-    click.echo(replays.what(of.spec))
-    for each in of.stopped:
-        click.echo(f"  stops {each.removeprefix('instances/')} for as long as it takes")
-    if of.partitions:
-        columns, rows = replays.plan(of)
-        print_table(columns, rows, empty="")
-    if of.description:
-        click.echo(of.description)
-    if of.name and of.state not in replays.ENDS:
-        name = replays.short(of.name)
-        click.echo(f"replay {name} is {replays.state(of)}: `meshctl replay watch {name}` follows it")
+    follow_to_end(session, started)

@@ -151,6 +151,11 @@ def check_room(known: Replays, spec: replays.ReplaySpec) -> None:
     if other is not None:
         text = f"{other.name} sets the offsets of group {group!r} just now; wait for its end, or cancel it"
         raise NotAllowed("GROUP_IS_BEING_RESET", f"groups/{group}", text)
+    place = spec.topic.group
+    other = next((each for each in known.open.values() if place and each.spec.topic.group == place), None)
+    if other is not None:
+        text = f"{other.name} keeps in group {place!r} how far it is; wait for its end, or cancel it"
+        raise NotAllowed("GROUP_IN_USE", f"groups/{place}", text)
 
 
 def wanted_member(spec: replays.ReplaySpec) -> str:
