@@ -43,6 +43,12 @@ SLOTS_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
 """Nobody writes records there."""
 POLL_S = 0.05
 """Between two looks for what is about to be."""
+MOVING_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+"""A group's, which is soon another one, or ready."""
 UNAUTHORIZED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -120,7 +126,7 @@ class AskedCluster:
                 if each.offset >= 0:
                     found[each.partition] = Note.of(each.offset, each.metadata or "")
             if left and time.monotonic() > deadline:
-                raise SetbackError(f"group {group} on cluster {self.name!r}: a commit does not come to its end")
+                raise SetbackError(f"group {group} on cluster {self.name!r} does not tell what it keeps")
             if left:
                 time.sleep(POLL_S)
         return found
@@ -130,8 +136,8 @@ class AskedCluster:
         futures = self._admin.list_consumer_group_offsets(
             [asked], require_stable=stable, request_timeout=self._timeout_s
         )
-        [answer] = self._all(futures, "group").values()
-        return list(answer.topic_partitions)
+        answers = self._all(futures, "group", accepted=MOVING_COORDINATOR).values()
+        return [each for answer in answers for each in answer.topic_partitions]
 
     def ensure_slots(self, partitions: int) -> None:
         """SLOTS is there, with as many partitions."""

@@ -1,0 +1,197 @@
+"""A copy under test: ordered as serve orders it, read back by a plain client that sees committed records alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
+
+from mesh.rpc import replays
+from services.pipeline.copying.lane import copy_lane
+from services.pipeline.copying.reading import Archive, Place
+from services.pipeline.copying.replaying import Replaying, Work
+from services.pipeline.copying.tasks import Access, LaneTask, count_lane
+from services.pipeline.orders import Order
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipeline.orchard import Content, Headers
+
+TIMEOUT_S = 30.0
+STALL_S = 3.0
+SLOTS = 2
+SOURCE, TARGET = "green", "ripe"
+"""How the clusters are registered."""
+
+
+class InThreads:
+    """Runs tasks as Spark does, but here: what is tested without it takes no session."""
+
+    def slots(self) -> int:
+        return SLOTS
+
+    def run(self, tasks: Sequence[LaneTask], access: Access, *, dry_run: bool) -> dict[Place, int]:
+        work = count_lane if dry_run else copy_lane
+        with ThreadPoolExecutor(SLOTS) as pool:
+            results = list(pool.map(lambda task: work(task, access), tasks))
+        return {place: count for counted in results for place, count in (counted or {}).items()}
+
+    def cancel(self) -> None:
+        """Threads go on to their end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A record of the target."""
+
+    partition: int
+    content: Content
+
+    def header(self, name: str) -> bytes | None:
+        return dict(self.content.headers).get(name)
+
+    @property
+    def original(self) -> Content:
+        """Without what the copy says about itself."""
+        headers = tuple(each for each in self.content.headers if not each[0].startswith("mesh-replay-"))
+        return Content(self.content.key, self.content.value, headers, self.content.timestamp_ms)
+
+
+@dataclass(slots=True)
+class Ended:
+    """What a run has reported."""
+
+    reports: list[replays.ReportReplayRequest] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        return replays.ReplayState.Name(self.reports[-1].state).removeprefix("REPLAY_STATE_")
+
+    @property
+    def description(self) -> str:
+        return self.reports[-1].description
+
+    @property
+    def partitions(self) -> dict[Place, replays.ReplayPartition]:
+        return {(each.topic, each.partition): each for report in self.reports for each in report.partitions}
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.partitions.values())
+
+
+class Grove:
+    """Two clusters, topics on the target, and copies between them."""
+
+    def __init__(self, source: str, target: str, name: str) -> None:
+        self.clusters = {SOURCE: {"bootstrap.servers": source}, TARGET: {"bootstrap.servers": target}}
+        self.name = name
+        self.target = f"{name}-copy"
+        self._admin = AdminClient({"bootstrap.servers": target})
+        self._topics: list[str] = []
+
+    def create_target(self, partitions: int = 3, topic: str | None = None, **settings: str) -> None:
+        config = {"retention.ms": "-1", **{name.replace("_", "."): value for name, value in settings.items()}}
+        name = topic or self.target
+        for future in self._admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
+            future.result(TIMEOUT_S)
+        self._topics.append(name)
+        wait_until(lambda: self._is_led(name), "the target has leaders")
+
+    def _is_led(self, topic: str) -> bool:
+        known = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        return bool(known.partitions) and all(each.leader >= 0 for each in known.partitions.values())
+
+    def clear(self) -> None:
+        for future in self._admin.delete_topics(self._topics).values() if self._topics else ():
+            future.result(TIMEOUT_S)
+
+    def order(self, source: str, *, ranges: Sequence[replays.ReplayRange] = (), **said: Any) -> Order:
+        """Of a copy of a topic to `target`; what is said besides is ReplayToTopic's, or ReplaySpec's."""
+        of_spec = {name: said.pop(name) for name in ("rate", "dry_run") if name in said}
+        copy = replays.ReplayToTopic(
+            **{"topic": self.target, "cluster": TARGET, "source_cluster": SOURCE, "group": self.name, **said}
+        )
+        asked = list(ranges) or [replays.ReplayRange(topic=source)]
+        spec = replays.ReplaySpec(ranges=asked, topic=copy, **of_spec)
+        return Order(replays.Replay(name=f"replays/{self.name}", spec=spec), self.clusters)
+
+    def run(
+        self,
+        order: Order,
+        *,
+        work: Work | None = None,
+        archive: Archive | None = None,
+        stopping: threading.Event | None = None,
+    ) -> Ended:
+        ended = Ended()
+        replaying = Replaying(
+            order,
+            archive,
+            work or InThreads(),
+            ended.reports.append,
+            stopping or threading.Event(),
+            timeout_s=TIMEOUT_S,
+            stall_timeout_s=STALL_S,
+        )
+        assert replaying.run() == ended.reports[-1].state
+        return ended
+
+    def copies(self, topic: str | None = None) -> list[Copied]:
+        """All that readers of committed records see, partition by partition, in order. They see it to the very end."""
+        return list(read_back(self.clusters[TARGET], topic or self.target))
+
+
+def read_back(properties: Mapping[str, str], topic: str, *, within_s: float = 60.0) -> Iterator[Copied]:
+    """Fails where an open transaction keeps the end from being read."""
+    settings = {"group.id": "tests", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({**properties, **settings, "auto.offset.reset": "error", "enable.auto.commit": False})
+    with closing(consumer):
+        partitions = sorted(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
+        for partition in partitions:
+            yield from _partition(
+                consumer, TopicPartition(topic, partition, 0), high_watermark(properties, topic, partition), within_s
+            )
+
+
+def high_watermark(
+    properties: Mapping[str, str], topic: str, partition: int, *, isolation: str = "read_uncommitted"
+) -> int:
+    """The end of the log, or with read_committed up to where no transaction is open."""
+    settings = {"group.id": "tests", "isolation.level": isolation}
+    with closing(Consumer({**properties, **settings})) as consumer:
+        _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
+        return int(high)
+
+
+def _partition(consumer: Any, place: TopicPartition, end: int, within_s: float) -> Iterator[Copied]:
+    consumer.assign([place])
+    at = 0
+
+    def more() -> list[Any]:
+        return cast("list[Any]", consumer.consume(1000, 0.2))
+
+    while at < end:
+        messages = wait_until(
+            more, f"{place.topic}/{place.partition} is readable up to {end}, stands at {at}", within_s
+        )
+        for message in messages:
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                at = max(at, message.offset())
+                continue
+            at = message.offset() + 1
+            headers: Headers = tuple(message.headers() or ())
+            content = Content(message.key(), message.value(), headers, message.timestamp()[1])
+            yield Copied(place.partition, content)
+
+
+def by_place(copies: Sequence[Copied]) -> dict[bytes, Content]:
+    """Copies by what they say of their source; each place once."""
+    found = {each.header("mesh-replay-source") or b"": each.original for each in copies}
+    assert len(found) == len(copies), "copied twice"
+    return found
