@@ -129,9 +129,7 @@ def resume(session: Session, replay: str, reason: str, wait: bool, partitions: b
     before = connection.call(connection.replays.GetReplay, replays_pb.GetReplayRequest(name=name_of(replay)))
     name, destination = replays.short(before.name), before.spec.WhichOneof("destination")
     if before.state not in ENDS:
-        text = (
-            f"replay {name} is {replays.state(before)}; it goes on by itself, `meshctl replay watch {name}` follows it"
-        )
+        text = f"replay {name} is {replays.state(before)}, and goes on by itself: see `meshctl replay watch {name}`"
         raise MeshctlError(text, ExitCode.REFUSED, status="OPEN")
     if before.state == replays_pb.REPLAY_STATE_DONE or destination not in RESUMED or before.spec.dry_run:
         why = "is done" if before.state == replays_pb.REPLAY_STATE_DONE else "keeps no place where it could go on"
