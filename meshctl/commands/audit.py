@@ -1,4 +1,4 @@
-"""`meshctl audit`: who called what, refused calls included; `meshctl audit tail`: what becomes of records."""
+"""`meshctl audit`: who called what, refused calls included; `audit tail` and `audit trail`: what becomes of records."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from mesh.rpc import admin
 from meshctl.commands.audit_tail import tail
+from meshctl.commands.audit_trail import trail
 from meshctl.connection import PAGE_SIZE, Connection
 from meshctl.output import as_dict, moment, print_json, print_table
 from meshctl.session import Group, Session
@@ -32,7 +33,7 @@ def audit(context: click.Context, by: str, refused: bool, number: int) -> None:
     """Show who called what, refused commands included, newest first.
 
     The log of decisions (`meshctl history`) says what was decided; this says who tried. What becomes of records
-    is another story: `meshctl audit tail`.
+    is another story: `meshctl audit tail` as it happens, `meshctl audit trail` what is on record.
 
     \b
     Examples:
@@ -62,6 +63,7 @@ def audit(context: click.Context, by: str, refused: bool, number: int) -> None:
 
 
 audit.add_command(tail)
+audit.add_command(trail)
 
 
 def _last(connection: Connection, by: str, refused: bool, number: int) -> list[admin.AuditEvent]:
