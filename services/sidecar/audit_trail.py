@@ -37,5 +37,10 @@ def audit_trail(settings: SidecarSettings) -> AuditTrail:
 
 
 def audit_text(settings: SidecarSettings) -> AuditText:
-    """How records look. The service is the sidecar's name, unless it was told what to call itself."""
-    return AuditText(settings.service_id if "service_id" in settings.model_fields_set else settings.name)
+    """How records look."""
+    return AuditText(service_id(settings))
+
+
+def service_id(settings: SidecarSettings) -> str:
+    """Who it was: the sidecar's name, unless it was told what to call itself."""
+    return settings.service_id if "service_id" in settings.model_fields_set else settings.name

@@ -8,6 +8,7 @@ from services.sidecar.formats.reading import RecordReader
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.settings import SidecarSettings
+from services.sidecar.traffic import SidecarTraffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +20,6 @@ class Equipment:
     serializer: Serializer
     reader: RecordReader
     audit: AuditTrail
+    traffic: SidecarTraffic
     backend: Target
     """One circuit, one bound and one address, whoever delivers."""

@@ -2,6 +2,8 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from mesh.traffic.metrics import TrafficMetrics
+
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 requests = Counter("kafka_mesh_sidecar_requests_total", "HTTP requests answered.", ["operation", "status"])
@@ -224,3 +226,5 @@ stream_restore_seconds = Histogram(
 stream_tasks = Gauge("kafka_mesh_sidecar_stream_tasks", "Tasks of topologies, by state.", ["stream", "state"])
 stream_lag = Gauge("kafka_mesh_sidecar_stream_lag_records", "Records that wait for a topology here.", ["stream"])
 stream_state_bytes = Gauge("kafka_mesh_sidecar_stream_state_bytes", "Files of a topology's stores here.", ["stream"])
+
+traffic = TrafficMetrics("sidecar")

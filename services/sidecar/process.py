@@ -18,13 +18,15 @@ from starlette.routing import Route
 
 from mesh.lifecycle import Lifecycle
 from mesh.telemetry import serve_management
+from mesh.traffic.emission import Emission
+from services.sidecar import metrics
 from services.sidecar.administration import Administration
 from services.sidecar.api.active_audit import ActiveAuditEndpoints
 from services.sidecar.api.consumers import ConsumerEndpoints
 from services.sidecar.api.document import DocumentEndpoints
 from services.sidecar.api.health import HealthEndpoints
 from services.sidecar.api.records import RecordEndpoints
-from services.sidecar.audit_trail import audit_text, audit_trail
+from services.sidecar.audit_trail import audit_text, audit_trail, service_id
 from services.sidecar.auditing.active import ActiveAudit
 from services.sidecar.auditing.settings import AuditTarget
 from services.sidecar.consuming.group_consumer import ReadLimits
@@ -48,6 +50,7 @@ from services.sidecar.schema_registry import schema_formats
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile
 from services.sidecar.topologies import Topologies
+from services.sidecar.traffic import SidecarTraffic
 
 READINESS_SECONDS = 5.0
 """How often the readiness of the process is looked at again."""
@@ -72,7 +75,9 @@ class Sidecar:
         reader = RecordReader(schemas)
         self._serializer = Serializer(settings.key_format, settings.value_format, schemas)
         self._audit = audit_trail(settings)
-        self._production = Production(settings, self._serializer, self._audit)
+        self._emission = Emission(settings, settings.name, "sidecar", metrics.traffic)
+        self._traffic = SidecarTraffic(self._emission.counts, service_id(settings))
+        self._production = Production(settings, self._serializer, self._audit, self._traffic)
         self._probe = _backend_probe(settings)
         self.health = Health(
             client_properties(settings),
@@ -89,7 +94,9 @@ class Sidecar:
         self._instances = self._continuity.instances
         self._ksqldb = KsqldbQueries(settings)
         self._backend = target(settings, settings.instance_formats[1], settings.reactive_max_concurrency)
-        equipment = Equipment(settings, self._production.producer, self._serializer, reader, self._audit, self._backend)
+        equipment = Equipment(
+            settings, self._production.producer, self._serializer, reader, self._audit, self._traffic, self._backend
+        )
         self.topologies = Topologies(equipment)
         self._replaying = Replaying(equipment, self._continuity)
         self.reactive = ReactivePart(equipment, self._continuity)
@@ -119,6 +126,7 @@ class Sidecar:
     async def start(self) -> None:
         """Serves; returns when connections are accepted. Instances that were here before are here again by then."""
         self._audit.start()
+        self._emission.start()
         await self._continuity.restore()
         await self.topologies.start()
         self._background = [
@@ -156,7 +164,9 @@ class Sidecar:
         await self._administration.close()
         await self._ksqldb.close()
         await self._backend.backend.close()
-        await self._audit.stop(max(drain_until - time.monotonic(), MIN_AUDIT_SECONDS))
+        await asyncio.gather(
+            self._audit.stop(max(drain_until - time.monotonic(), MIN_AUDIT_SECONDS)), self._emission.stop()
+        )
         await self.health.close()
         await self._entrance.close()
         self._serializer.close()
@@ -191,7 +201,7 @@ class Sidecar:
         settings = self._settings
         audit = ActiveAudit(self._audit)
         consumers = ConsumerEndpoints(self._instances, settings, audit)
-        records = RecordEndpoints(self._instances, settings, audit)
+        records = RecordEndpoints(self._instances, settings, audit, self._traffic)
         results = ActiveAuditEndpoints(
             audit,
             audit_text(settings),

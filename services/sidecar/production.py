@@ -15,12 +15,15 @@ from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.producing.transactions import TransactionLimits, Transactions
 from services.sidecar.settings import SidecarSettings
+from services.sidecar.traffic import SidecarTraffic
 
 
 class Production:
     """One for a sidecar, made within a running loop."""
 
-    def __init__(self, settings: SidecarSettings, serializer: Serializer, audit: AuditTrail) -> None:
+    def __init__(
+        self, settings: SidecarSettings, serializer: Serializer, audit: AuditTrail, traffic: SidecarTraffic
+    ) -> None:
         self._settings = settings
         self._serializer = serializer
         self.producer = RecordProducer(
@@ -32,6 +35,7 @@ class Production:
                 settings.unknown_topic_timeout_ms / 1000,
             ),
             audit,
+            traffic,
         )
         self._transactions = Transactions(
             partial(transaction_properties, settings),
@@ -45,6 +49,7 @@ class Production:
                 max_bytes=settings.idempotency_max_bytes,
             ),
             audit,
+            traffic,
         )
         self._headers = HeaderPolicy(settings.forward_authorization, settings.caller_id)
         self._streams = ProduceStreams(

@@ -97,6 +97,7 @@ class ReactivePart:
             settling.settle,
             self._equipment.audit,
             Unreadable(settings.reactive_on_unreadable),
+            self._equipment.traffic,
         )
         return ReactiveConsumer(
             options,

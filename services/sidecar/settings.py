@@ -17,6 +17,7 @@ from pydantic import (
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_port
+from mesh.traffic.settings import TrafficSettings
 from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.auditing.settings import AuditSettings
 from services.sidecar.dead_letters.settings import DeadLetterSettings
@@ -41,6 +42,7 @@ class SidecarSettings(
     KsqldbSettings,
     ReactiveSettings,
     StreamsSettings,
+    TrafficSettings,
     ServiceSettings,
     service="sidecar",
 ):

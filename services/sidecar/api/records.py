@@ -1,6 +1,7 @@
 """`GET …/records`, read once or followed, and `POST …/acknowledgements` for those who follow."""
 
 import contextlib
+import time
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,15 +24,19 @@ from services.sidecar.consuming.streaming import StreamRequest
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.formats import Format
 from services.sidecar.settings import SidecarSettings
+from services.sidecar.traffic import SidecarTraffic
 
 
 class RecordEndpoints:
     """What the backend reads from its instances."""
 
-    def __init__(self, instances: Instances, settings: SidecarSettings, audit: ActiveAudit) -> None:
+    def __init__(
+        self, instances: Instances, settings: SidecarSettings, audit: ActiveAudit, traffic: SidecarTraffic
+    ) -> None:
         self._instances = instances
         self._settings = settings
         self._audit = audit
+        self._traffic = traffic
 
     def routes(self) -> list[Route]:
         return CONTRACT.routes(self.read_records, self.acknowledge)
@@ -61,8 +66,13 @@ class RecordEndpoints:
             format=self._format(request),
             as_events=kind is AnswerKind.CLOUD_EVENTS,
         )
+        began = time.monotonic()
         async with caller(request.receive) as reader:
-            records = await reader.waits_for(self._records(instance, asked))
+            try:
+                records = await reader.waits_for(self._records(instance, asked))
+            except Fault:
+                self._traffic.not_consumed(time.monotonic() - began)
+                raise
             if records is None:
                 return no_content()  # to nobody
             await self._check_given(request, instance, records)
@@ -70,6 +80,7 @@ class RecordEndpoints:
                 await instance.give_back(records)
             else:
                 self._audit.given(records)
+                self._traffic.consumed(records, time.monotonic() - began)
             if asked.as_events:
                 return Response(event_batch(records), media_type=kind.value)
             return Response(record_array(records, _headers(request, instance)), media_type="application/json")
@@ -103,6 +114,7 @@ class RecordEndpoints:
                 stall_seconds=settings.instance_timeout_ms / 1000,
                 check=lambda records: caller_of(request).check_goes_on(record.topic for record in records),
                 audit=self._audit,
+                traffic=self._traffic,
             )
 
     def _instance(self, request: Request) -> ConsumerInstance:

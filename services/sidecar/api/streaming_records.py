@@ -29,6 +29,7 @@ from services.sidecar.consuming.records import Consumed, HeaderShape
 from services.sidecar.consuming.streaming import RecordStream
 from services.sidecar.faults import Fault
 from services.sidecar.formats import cloud_event
+from services.sidecar.traffic import SidecarTraffic
 
 AUDIT_ROOM_SECONDS = 10.0
 """How long a stream that waits for room in the audit trail is quiet before it shows that it lives."""
@@ -121,6 +122,7 @@ class RecordStreamResponse(Response):
         stall_seconds: float,
         check: Callable[[list[Consumed]], None],
         audit: ActiveAudit,
+        traffic: SidecarTraffic,
     ) -> None:
         """`check` says by a Fault that the reader may not have these records, or no more of them."""
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -134,6 +136,7 @@ class RecordStreamResponse(Response):
         self._stall_seconds = stall_seconds
         self._check = check
         self._audit = audit
+        self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._context, caller(receive) as reader:
@@ -165,6 +168,8 @@ class RecordStreamResponse(Response):
                     await self._instance.give_back(batch)
                 return None
             self._audit.given(batch)
+            if batch:
+                self._traffic.consumed(batch, None)  # a stream waits by design: its batches have no time of their own
 
     async def _next(self) -> list[Consumed] | None:
         """Nothing while there is no room to audit it."""

@@ -26,6 +26,7 @@ from services.sidecar.producing.client import POLL_SECONDS, ProducerClient
 from services.sidecar.producing.delivery import Batch, failed
 from services.sidecar.producing.records import Delivery, DeliveryError, Failed, Outgoing
 from services.sidecar.producing.topics import Topics
+from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
 
 SLICE_RECORDS = 500
 """Records handed over before the event loop gets its turn: about 2 ms."""
@@ -57,10 +58,17 @@ class NotAccepted(Exception):  # noqa: N818  # an answer to the caller, not an e
 class RecordProducer:
     """Sends batches. One for the whole sidecar; its methods belong to the event loop."""
 
-    def __init__(self, properties: dict[str, Any], limits: ProducerLimits, audit: AuditTrail = OFF) -> None:
+    def __init__(
+        self,
+        properties: dict[str, Any],
+        limits: ProducerLimits,
+        audit: AuditTrail = OFF,
+        traffic: SidecarTraffic = NO_TRAFFIC,
+    ) -> None:
         self._properties = properties
         self._limits = limits
         self._audit = audit
+        self._traffic = traffic
         self._admission = Admission(max_records=limits.max_queued_records, max_bytes=limits.max_queued_bytes)
         self._topics = Topics(limits.unknown_topic_seconds)
         self._loop = asyncio.get_running_loop()
@@ -82,6 +90,13 @@ class RecordProducer:
 
     async def accept(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[Delivery]]":
         """Returns when the records are on their way; the future has their outcomes. NotAccepted when none is."""
+        try:
+            return await self._audited(topic, records)
+        except NotAccepted:
+            self._traffic.produced(topic, 0, 0, None, failed=True)
+            raise
+
+    async def _audited(self, topic: str, records: list[Outgoing]) -> "asyncio.Future[list[Delivery]]":
         if not self._audit.wants(AuditType.PRODUCER):
             return await self._accept(topic, records)
         if not await self._audit.room(self._limits.queue_timeout_seconds):
@@ -171,6 +186,8 @@ class RecordProducer:
         metrics.produced_records.labels("delivered").inc(load.records - lost)
         metrics.produced_bytes.inc(load.bytes)
         topic_metrics.produced(topic, delivered=load.records - lost, failed=lost, size=load.bytes, seconds=seconds)
+        written = load.records - lost
+        self._traffic.produced(topic, written, load.bytes * written // load.records, seconds, failed=lost > 0)
 
     def _new_client(self) -> ProducerClient:
         return ProducerClient(self._properties, partial(self._loop.call_soon_threadsafe, self._replace_client))

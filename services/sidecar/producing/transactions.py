@@ -37,6 +37,7 @@ from services.sidecar.producing.transactional_client import (
     TopicRecords,
     TransactionalClient,
 )
+from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
 
 ATTEMPTS = 3
 """A producer that is lost makes way for a new one. Two sidecars with one id would take it from each other for ever."""
@@ -44,6 +45,7 @@ MAX_REMEMBERED_TOPICS = 10_000
 LOOK_UP_SECONDS = 5.0
 """To find or make the topic of answers."""
 
+NOT_DONE = Failed(DeliveryError.RETRIABLE, "the transaction was not done")
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
@@ -94,10 +96,12 @@ class Transactions:
         ids: Sequence[str],
         limits: TransactionLimits,
         audit: AuditTrail = OFF,
+        traffic: SidecarTraffic = NO_TRAFFIC,
     ) -> None:
         """`properties`: of a producer with a transactional id; `plain`: of any other client."""
         self._limits = limits
         self._audit = audit
+        self._traffic = traffic
         self._kept = KeptAnswers(keep_ms=limits.keep_ms, max_keys=limits.max_keys, max_bytes=limits.max_bytes)
         self._lanes = [
             _Lane(
@@ -122,7 +126,7 @@ class Transactions:
             raise Fault(FaultKind.TRANSACTIONS_BUSY, f"{why} (max_waiting_transactions); send again later")
         self._waiting += 1
         metrics.waiting_transactions.set(self._waiting)
-        task = asyncio.create_task(self._audited(work))
+        task = asyncio.create_task(self._counted(work))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return await asyncio.shield(task)  # a caller that goes away must not leave a transaction half done
@@ -142,6 +146,17 @@ class Transactions:
         metrics.waiting_transactions.set(self._waiting)
         if not task.cancelled():
             task.exception()  # its caller may have gone
+
+    async def _counted(self, work: Work) -> Answered:
+        began = time.monotonic()
+        outcomes: Sequence[Sequence[Delivery]] = [[NOT_DONE]] * len(work.entries)
+        try:
+            answered = await self._audited(work)
+            outcomes = answered.outcomes
+        finally:
+            for entry, deliveries in zip(work.entries, outcomes, strict=False):  # none of an answer that is replayed
+                self._traffic.transacted(entry.topic, entry.records, deliveries, time.monotonic() - began)
+        return answered
 
     async def _audited(self, work: Work) -> Answered:
         if not self._audit.wants(AuditType.PRODUCER):

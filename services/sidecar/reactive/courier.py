@@ -25,6 +25,7 @@ from services.sidecar.pauses import pause
 from services.sidecar.reactive.lanes import held_by
 from services.sidecar.reactive.way import Way
 from services.sidecar.schemas.schema import RegistryUnavailableError
+from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
 
 LONG_BATCH_SECONDS = 30.0
 """The original's advice for its backends: a batch should take 20 to 30 s."""
@@ -51,13 +52,20 @@ class Courier:
     """Of one consumer."""
 
     def __init__(
-        self, group: str, shower: RecordShower, settle: Settle, audit: AuditTrail, unreadable: Unreadable
+        self,
+        group: str,
+        shower: RecordShower,
+        settle: Settle,
+        audit: AuditTrail,
+        unreadable: Unreadable,
+        traffic: SidecarTraffic = NO_TRAFFIC,
     ) -> None:
         self._group = group
         self._shower = shower
         self._settle = settle
         self._audit = audit
         self._unreadable = unreadable
+        self._traffic = traffic
         self.problems: dict[Partition, str] = {}
         """What hinders partitions now."""
 
@@ -68,7 +76,7 @@ class Courier:
         with _warned_when_long(partition, records):
             while True:
                 try:
-                    settled_records = await self._through(partition, records, way)
+                    settled_records = await self._through(partition, records, way, began)
                     break
                 except (NotSettledError, RegistryUnavailableError) as problem:
                     failures += 1
@@ -82,7 +90,7 @@ class Courier:
         metrics.reactive_batch_seconds.observe(time.monotonic() - began)
         return settled_records
 
-    async def _through(self, partition: Partition, records: list[RawRecord], way: Way) -> int:
+    async def _through(self, partition: Partition, records: list[RawRecord], way: Way, began: float) -> int:
         shown = await self._shown(records)
         if self._unreadable is Unreadable.STOP:
             shown = await self._in_front_of_unreadable(partition, shown)
@@ -97,7 +105,7 @@ class Courier:
         done = records[: len(shown)]
         await self._settle(Settlement(partition, tuple(verdicts), replies), done[-1].offset + 1)
         self._audit.record(settled(verdicts))
-        self._count(partition, done, verdicts)
+        self._count(partition, done, verdicts, time.monotonic() - began)
         return len(done)
 
     async def _shown(self, records: list[RawRecord]) -> list[Deliverable | Verdict]:
@@ -133,10 +141,12 @@ class Courier:
         if failures == 1:
             log.warning("a batch waits, and is tried again", partition=str(partition), reason=why)
 
-    def _count(self, partition: Partition, records: list[RawRecord], verdicts: list[Verdict]) -> None:
+    def _count(self, partition: Partition, records: list[RawRecord], verdicts: list[Verdict], seconds: float) -> None:
         count, size = held_by(records)
         topic_metrics.consumed(partition.topic, self._group, records=count, size=size)
         outcomes = [verdict.outcome for verdict in verdicts]
+        unwanted = any(outcome is not Outcome.SUCCESS for outcome in outcomes)
+        self._traffic.delivered(partition.topic, count, size, seconds, failed=unwanted)
         for outcome in set(outcomes):
             metrics.reactive_records.labels(outcome.value.lower()).inc(outcomes.count(outcome))
         if len(records) > len(verdicts):
