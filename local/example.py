@@ -1,4 +1,5 @@
-"""The example of a new mesh: its clusters, the rules `apples*` to the first and `bananas*` to the second, two topics.
+"""The example of a new mesh: its clusters, the rules `apples*` to the first and `bananas*` to the second, two topics;
+and on the first cluster the topic in which sidecars tell what became of records, with a rule that leads there.
 
 A step of `kafka-mesh up`, over the admin API like any operator. Clusters are registered when they are missing, and
 their addresses kept current. A rule of the example is set once in the life of a mesh: what the log shows that the
@@ -29,6 +30,7 @@ TOPIC_TIMEOUT_S = 30.0
 PARTITIONS = 3
 RULES_STREAM = "rules"
 TOPICS = ("apples", "bananas")
+AUDIT_TOPIC = "sidecar-audit"
 REASON = "example of kafka-mesh up"
 _WHO = ((ACTOR_METADATA, actor()),)  # the person who started the mesh decides
 
@@ -48,7 +50,8 @@ def set_up(control: str, clusters: Mapping[str, str]) -> None:
 
 def _targets(clusters: list[str]) -> dict[str, str]:
     """Topic prefix to the cluster where the example puts it."""
-    return {prefix: clusters[position % len(clusters)] for position, prefix in enumerate(TOPICS)}
+    fruit = {prefix: clusters[position % len(clusters)] for position, prefix in enumerate(TOPICS)}
+    return fruit | {AUDIT_TOPIC: clusters[0]}
 
 
 def _decided_before(service: admin_grpc.DecisionServiceStub) -> set[str]:
@@ -60,7 +63,7 @@ def _decided_before(service: admin_grpc.DecisionServiceStub) -> set[str]:
         for event in page.events:
             for change in event.rule_set_changed.changes:
                 decided |= {change.created.match.topic_prefix, change.updated.match.topic_prefix}
-        if not page.next_page_token or decided >= set(TOPICS):
+        if not page.next_page_token or decided >= {*TOPICS, AUDIT_TOPIC}:
             return decided
         request.page_token = page.next_page_token
 

@@ -57,25 +57,27 @@ def test_a_new_mesh_gets_clusters_topics_and_rules(
     control.answers["ListClusters"] = admin.ListClustersResponse()
     example.set_up(control.address, CLUSTERS)
     assert [each.spec.cluster_name for each in control.requests("RegisterCluster")] == ["c1", "c2"]
-    assert made == [("a:1", ("apples", "bananas")), ("b:2", ("apples", "bananas"))]
-    assert rules_set(control) == [("apples", "c1"), ("bananas", "c2")]
+    topics = ("apples", "bananas", "sidecar-audit")
+    assert made == [("a:1", topics), ("b:2", topics)]
+    assert rules_set(control) == [("apples", "c1"), ("bananas", "c2"), ("sidecar-audit", "c1")]
 
 
 def test_an_interrupted_first_start_is_finished(control: ScriptedControl) -> None:
-    control.answers["ListEvents"] = decided(added("apples"))
+    control.answers["ListEvents"] = decided(added("apples"), added("sidecar-audit"))
     example.set_up(control.address, CLUSTERS)
     assert rules_set(control) == [("bananas", "c2")]
 
 
 def test_rules_that_were_removed_stay_away(control: ScriptedControl, made: list[tuple[str, tuple[str, ...]]]) -> None:
-    control.answers["ListEvents"] = decided(added("apples"), added("bananas"), events.RuleChange(removed="apples"))
+    removed = events.RuleChange(removed="apples")
+    control.answers["ListEvents"] = decided(added("apples"), added("bananas"), added("sidecar-audit"), removed)
     example.set_up(control.address, CLUSTERS)
     assert not rules_set(control)
     assert not made
 
 
 def test_a_cluster_that_moved_is_told(control: ScriptedControl) -> None:
-    control.answers["ListEvents"] = decided(added("apples"), added("bananas"))
+    control.answers["ListEvents"] = decided(added("apples"), added("bananas"), added("sidecar-audit"))
     example.set_up(control.address, CLUSTERS | {"c2": "c:3"})
     (update,) = control.requests("UpdateCluster")
     assert (update.name, list(update.spec.bootstrap_servers)) == ("clusters/c2", ["c:3"])

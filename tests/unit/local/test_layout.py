@@ -46,6 +46,7 @@ def test_more_gateways_and_routers(tmp_path: Path) -> None:
         "KAFKA_MESH_GATEWAY_ADVERTISED": "127.0.0.1:19112",
         "KAFKA_MESH_GATEWAY_ROUTER_ADDRESSES": "127.0.0.1:7071,127.0.0.1:7081",
         "KAFKA_MESH_GATEWAY_STATE_DIR": f"{tmp_path}/gateway-3",
+        "KAFKA_MESH_GATEWAY_HOME_BOOTSTRAP_SERVERS": "127.0.0.1:19193",
     }
     assert len(set(layout.needed_ports().values())) == len(layout.needed_ports())
     assert layout.endpoints()["gateway-3"] == "127.0.0.1:19112"
