@@ -71,10 +71,10 @@ check: env ## style, types, and who may import whom
 	@$(BIN)/lint-imports
 
 soak: env ## what takes longer: repeats, random kills, volumes
-	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -rP $(if $(ARGS),$(ARGS),tests/soak tests/e2e/test_rule_change_under_load.py)
+	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),tests/soak tests/e2e/test_rule_change_under_load.py)
 
 bench: env ## figures, not verdicts; also in build/bench.md
-	@$(BIN)/pytest -s tests/bench $(ARGS)
+	@$(BIN)/pytest -o faulthandler_timeout=0 -s tests/bench $(ARGS)
 
 clean: ## what can be made again; the state of `make run` stays (remove .kafka-mesh yourself)
 	@rm -rf $(VENV) mesh/rpc/v1 .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
