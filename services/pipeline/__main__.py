@@ -6,8 +6,10 @@ import click
 
 from services.pipeline.commands.archive import archive_command
 from services.pipeline.commands.audit import audit_command
+from services.pipeline.commands.executor import executor_command
 from services.pipeline.commands.profile import profile_command
 from services.pipeline.commands.replay import replay_command
+from services.pipeline.commands.restore import restore_command
 from services.pipeline.commands.serve import serve_command
 from services.pipeline.commands.traffic import traffic_command
 
@@ -23,10 +25,12 @@ def run_job() -> None:
 
 
 pipeline.add_command(serve_command)
+pipeline.add_command(executor_command)
 run_job.add_command(archive_command)
 run_job.add_command(audit_command)
 run_job.add_command(profile_command)
 run_job.add_command(replay_command)
+run_job.add_command(restore_command)
 run_job.add_command(traffic_command)
 
 
