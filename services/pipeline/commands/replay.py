@@ -82,7 +82,7 @@ def replay_command(
     require_spark()
     if order:
         with explaining():
-            _carry_out(Order.from_line(sys.stdin.readline()), settings, _as_line)
+            carry_out(Order.from_line(sys.stdin.readline()), settings, _as_line)
         return
     if not source or not source_cluster:
         raise click.UsageError("say --from TOPIC and --source-cluster NAME, or --order -")
@@ -96,7 +96,7 @@ def replay_command(
         timestamps=replays.REPLAY_TIMESTAMPS_NOW if retime else replays.REPLAY_TIMESTAMPS_KEEP,
         archive=replays.REPLAY_ARCHIVE_AUTO if settings.archive_folder else replays.REPLAY_ARCHIVE_NEVER,
     )
-    ranges = [replays.ReplayRange(topic=source, start_time=_timestamp(since), end_time=_timestamp(until))]
+    ranges = [replays.ReplayRange(topic=source, start_time=timestamp_of(since), end_time=timestamp_of(until))]
     asked = hashlib.sha256(copy.SerializeToString() + ranges[0].SerializeToString()).hexdigest()[:12]
     copy.group = group or f"mesh-replay-by-hand-{asked}"
     replay = replays.Replay(
@@ -105,12 +105,12 @@ def replay_command(
     click.echo(f"group {copy.group} on {copy.cluster} keeps how far this is", err=True)
     with explaining():
         clusters = {name: each.properties for name, each in clusters_of(settings, told).items()}
-        ended = _carry_out(Order(replay, clusters, settings.archive_folder), settings, Teller())
+        ended = carry_out(Order(replay, clusters, settings.archive_folder), settings, Teller())
     if ended != replays.REPLAY_STATE_DONE:
         raise click.exceptions.Exit(1)
 
 
-def _timestamp(when: datetime | None) -> Timestamp | None:
+def timestamp_of(when: datetime | None) -> Timestamp | None:
     if when is None:
         return None
     timestamp = Timestamp()
@@ -141,7 +141,8 @@ class Teller:
         click.echo(text, err=True)
 
 
-def _carry_out(order: Order, settings: PipelineSettings, report: Report) -> replays.ReplayState.ValueType:
+def carry_out(order: Order, settings: PipelineSettings, report: Report) -> replays.ReplayState.ValueType:
+    """Copies; Spark is started when there is something to copy."""
     from services.pipeline.archives.folder import FolderArchive
     from services.pipeline.jobs import replay
 
@@ -154,7 +155,7 @@ def _carry_out(order: Order, settings: PipelineSettings, report: Report) -> repl
         return replay.run(
             session,
             order,
-            FolderArchive(order.archive) if order.archive else None,
+            FolderArchive(order.archive, settings.store_options) if order.archive else None,
             report,
             stop_signal(),
             timeout_s=settings.request_timeout_s,

@@ -158,7 +158,7 @@ class Profiling:
         done = [each for (name, _), each in self._told.items() if name == topic]
         for each in done:
             each.position = each.end_offset
-            each.records = profile.partition_records[each.partition]
+            each.records = profile.partition_records.get(each.partition, 0)
         return done
 
     def _end(
