@@ -34,12 +34,7 @@ def replaced(topic: str, cluster: str) -> CopyError:
     )
 
 
-_PLACE = __name__
-_SENTENCE = re.compile(
-    rf"^(?:.*\s)?(?P<kind>{re.escape(_PLACE)}\.\w+|services\.pipeline\.positions\.\w+): (?P<text>.+)$", re.MULTILINE
-)
-_PASSING = (f"{_PLACE}.{SetbackError.__name__}", "services.pipeline.positions.StreamError")
-"""A span that stands still may go on in another attempt."""
+_SENTENCE = re.compile(rf"^(?:.*\s)?{re.escape(__name__)}\.(?P<kind>\w+): (?P<text>.+)$", re.MULTILINE)
 
 
 def from_task(failure: BaseException) -> CopyError | SetbackError:
@@ -48,4 +43,4 @@ def from_task(failure: BaseException) -> CopyError | SetbackError:
     if not found:
         return SetbackError(str(failure).strip().partition("\n")[0] or type(failure).__name__)
     kind, text = found[-1]["kind"], found[-1]["text"]
-    return SetbackError(text) if kind in _PASSING else CopyError(text)
+    return SetbackError(text) if kind == SetbackError.__name__ else CopyError(text)

@@ -16,8 +16,9 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from typing import cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from services.pipeline.copying.errors import SetbackError
 from services.pipeline.copying.reading import Batch, Place, Record
 from services.pipeline.positions import RecordsLostError, Span, StreamError
 
@@ -129,7 +130,7 @@ def _within(messages: list[Message], span: Span) -> list[Record]:
 def _of_the_cluster(error: KafkaError) -> None:
     """Raises for what librdkafka does not get over by itself."""
     if error.fatal() or not (error.retriable() or error.code() in PASSING):
-        raise KafkaException(error)
+        raise SetbackError(f"the source can't be read: {error.str()}")
 
 
 def _passing(error: KafkaError, span: Span, position: int) -> str:

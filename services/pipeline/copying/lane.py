@@ -29,6 +29,7 @@ from services.pipeline.copying.reading import Batch, Place
 from services.pipeline.copying.routes import SLOTS
 from services.pipeline.copying.shaping import SOURCE_HEADER, TIME_OF_WRITING, Copy, Shape, with_source
 from services.pipeline.copying.tasks import Access, LaneTask, Part, phases
+from services.pipeline.positions import StreamError
 
 MOST_RECORDS = 25_000
 """Read in one transaction: they are kept in memory until it is committed."""
@@ -62,6 +63,8 @@ def copy_lane(task: LaneTask, access: Access) -> None:
         lane.run()
     except KafkaException as failure:
         raise lane.problem(failure) from failure
+    except StreamError as error:
+        raise CopyError(str(error)) from error
     finally:
         lane.close()
 
@@ -115,7 +118,8 @@ class Lane:
     def problem(self, failure: KafkaException) -> CopyError | SetbackError:
         """What Kafka said, for people."""
         error: KafkaError = failure.args[0]
-        self._producer.poll(0)  # what was refused is told there
+        with contextlib.suppress(KafkaException):
+            self._producer.poll(0)  # what was refused is told there
         if self._refused:
             return self._refusal(*self._refused[0])
         if error.code() in FENCED:

@@ -7,13 +7,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from mesh.rpc import replays
+from services.pipeline.copying.errors import CopyError
 from services.pipeline.copying.kafka_reading import KafkaOrigin
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.planning import Held, left
 from services.pipeline.copying.reading import Origin, Place, RecordReader
 from services.pipeline.copying.routes import Route
 from services.pipeline.copying.shaping import Shape
-from services.pipeline.positions import Span
+from services.pipeline.positions import Span, StreamError
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,14 @@ def _phase(reader: AbstractContextManager[RecordReader], found: Mapping[Span, Pa
 
 
 def count_lane(task: LaneTask, access: Access) -> dict[Place, int]:
-    """How many records would be copied of each partition. Writes nothing."""
+    """How many records would be copied of each partition. Writes nothing. CopyError, SetbackError."""
+    try:
+        return _counted(task, access)
+    except StreamError as error:
+        raise CopyError(str(error)) from error
+
+
+def _counted(task: LaneTask, access: Access) -> dict[Place, int]:
     copy = task.to_topic()
     shapes = {part.place: Shape(part.route, copy, part.target_partitions) for part in task.parts}
     counts = dict.fromkeys(shapes, 0)

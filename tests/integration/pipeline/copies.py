@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -127,13 +127,20 @@ class Grove:
         work: Work | None = None,
         archive: Archive | None = None,
         stopping: threading.Event | None = None,
+        tell: Callable[[Ended], None] = lambda _ended: None,
     ) -> Ended:
+        """`tell` is told of each report."""
         ended = Ended()
+
+        def report(said: replays.ReportReplayRequest) -> None:
+            ended.reports.append(said)
+            tell(ended)
+
         replaying = Replaying(
             order,
             archive,
             work or InThreads(),
-            ended.reports.append,
+            report,
             stopping or threading.Event(),
             timeout_s=TIMEOUT_S,
             stall_timeout_s=STALL_S,
