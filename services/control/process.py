@@ -18,6 +18,7 @@ from mesh.rpc import (
     profiles_grpc,
     record_rules_grpc,
     replays_grpc,
+    traffic_grpc,
 )
 from mesh.rpc.server import RpcServer
 from mesh.telemetry import serve_management
@@ -35,6 +36,7 @@ from services.control.api.replay_service import ReplayService
 from services.control.api.rollout_service import RolloutService
 from services.control.api.rule_service import RuleService
 from services.control.api.scheduled_calls import ScheduledCalls
+from services.control.api.traffic_service import TrafficService
 from services.control.decisions.audit_tails import AuditTails
 from services.control.decisions.canaries import Canaries
 from services.control.decisions.clusters import ClusterDecisions
@@ -74,6 +76,7 @@ from services.control.store.past import PastStore
 from services.control.store.record_audits import RecordAuditTable
 from services.control.store.register import GatewayRegister
 from services.control.store.snapshots import SnapshotKeeper
+from services.control.store.traffic import TrafficTables
 from services.control.upstream.connections import Connections
 
 FORGET_EVERY = 3600.0
@@ -122,7 +125,8 @@ class Control:
         self._rules = RuleDecisions(
             self.journal, self._turns, self.connections, rollouts, self._canaries, never_move=own_topics
         )
-        dry_runs = DryRuns(self.journal, self.connections, self.members, never_move=own_topics)
+        traffic = TrafficTables(self._database)
+        dry_runs = DryRuns(self.journal, self.connections, self.members, traffic, never_move=own_topics)
         self._clusters = ClusterDecisions(
             self.journal, self._turns, self.connections, self._probes, self.publisher.is_home
         )
@@ -166,6 +170,7 @@ class Control:
             "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
             "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
+            "TrafficService": TrafficService(traffic),
             "AuditService": AuditService(
                 self.journal,
                 AuditTails(self.journal, settings.record_audit_topics),
@@ -306,6 +311,7 @@ class Control:
             "ReplayService": replays_grpc.add_ReplayServiceServicer_to_server,
             "RecordRuleService": record_rules_grpc.add_RecordRuleServiceServicer_to_server,
             "AuditService": audit_grpc.add_AuditServiceServicer_to_server,
+            "TrafficService": traffic_grpc.add_TrafficServiceServicer_to_server,
         }
         return {
             f"mesh.v1.{name}": lambda server, name=name, add=add: add(self._services[name], server)

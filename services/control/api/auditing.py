@@ -24,6 +24,7 @@ QUESTIONS = (
     "/Beat",
     "/Tail",
     "/Query",
+    "/TopTalkers",
 )
 """How methods begin that decide nothing."""
 REPORTS = ("/Report", "/ReportReplay")

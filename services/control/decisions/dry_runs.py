@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+
+import structlog
 
 from mesh.routing import RoutingTable
 from services.control.decisions.inquiry import Inquiry
@@ -27,12 +29,20 @@ from services.control.domain.findings import (
 )
 from services.control.domain.moves import Move
 from services.control.domain.profile_findings import arrivals_of_moves, of_profiles
+from services.control.domain.traffic_findings import TopicTraffic, of_traffic
 from services.control.domain.usage import Affected, ClientUse, HomeMove, affected, home_moves
+from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Journal
+from services.control.store.traffic import TrafficTables
 from services.control.upstream.connections import Connections
 
 CLIENTS_PER_TURN = 50
 """Kinds of clients looked at in a row, each with up to 100 topics."""
+TRAFFIC_WITHIN = 1.0
+"""Seconds for what flows through the topics that move: good to know, and nothing waits for it."""
+
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +58,16 @@ class DryRun:
 class DryRuns:
     """Asks the same rule set and the same clusters as a change does, and refuses only what can't be an edit at all."""
 
-    def __init__(self, journal: Journal, connections: Connections, members: Members, never_move: Sequence[str]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        connections: Connections,
+        members: Members,
+        traffic: TrafficTables,
+        never_move: Sequence[str],
+    ) -> None:
         self._journal = journal
+        self._traffic = traffic
         self._connections = connections
         self._members = members
         self._scout = Scout(connections, never_move)
@@ -78,6 +96,7 @@ class DryRuns:
             *of_shadows(before, after, accepted=allow_shadowed),
             *of_covers(await self._scout.covers(decision)),
             *of_profiles(arrivals_of_moves(moving.moves), self._journal.view.profiles, settings, datetime.now(UTC)),
+            *of_traffic(moving.moves, await self._lately(moving.moves)),
             *of_silence({**inquiry.silent, **moving.silent}),
         ]
         return DryRun(
@@ -86,6 +105,15 @@ class DryRuns:
             await touched(before, after, uses),
             home_moves(before, after, readers, uses),
         )
+
+    async def _lately(self, moves: Sequence[Move]) -> Mapping[str, TopicTraffic]:
+        """What flows through the topics; nothing where that is not known, for whatever reason, or not at once."""
+        try:
+            async with asyncio.timeout(TRAFFIC_WITHIN):
+                return await self._traffic.lately(move.topic for move in moves)
+        except (StoreUnavailableError, TimeoutError) as error:
+            log.info("a dry run does without traffic", reason=str(error))
+            return {}
 
 
 async def touched(before: RoutingTable, after: RoutingTable, uses: Sequence[ClientUse]) -> list[Affected]:

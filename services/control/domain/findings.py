@@ -42,6 +42,7 @@ class FindingKind(Enum):
     KEYS_MISSING = "keys missing"
     KEYS_SKEWED = "keys skewed"
     PROFILE = "profile"
+    TRAFFIC = "traffic"
 
 
 @dataclass(frozen=True, slots=True)
