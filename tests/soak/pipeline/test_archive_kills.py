@@ -2,56 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
+from tests.soak.pipeline.killed_jobs import KilledJob
 
 RECORDS = 60_000
-BATCH_ROWS = 3_000  # 20 batches
-START_S = 120.0
-STOP_S = 60.0
-
-
-class Job:
-    """`kafka-mesh pipeline run archive` as a process group of its own."""
-
-    def __init__(self, bootstrap: str, topic: str, folder: Path) -> None:
-        self._folder = folder
-        self._log = folder.with_suffix(".log")
-        command = [sys.executable, "-m", "services.pipeline", "run", "archive", topic]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--to", str(folder), "--bootstrap", bootstrap],
-                env=os.environ | {"KAFKA_MESH_PIPELINE_MAX_BATCH_ROWS": str(BATCH_ROWS)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def kill_when(self, moment: Callable[[], bool], what: str) -> None:
-        def is_now() -> bool:
-            assert self._process.poll() is None, f"ended by itself:\n{self._log.read_text()[-3000:]}"
-            return moment()
-
-        try:
-            wait_until(is_now, what, START_S)
-        finally:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(STOP_S)
-
-    def finish(self) -> None:
-        assert self._process.wait(START_S + STOP_S) == 0, self._log.read_text()[-3000:]
+BATCH_ROWS = "3000"  # 20 batches
 
 
 @pytest.mark.timeout(1_200)
@@ -74,14 +35,18 @@ def test_killed_in_mid_write_and_between_batches(kafka_c1: KafkaCluster, topic: 
     def has_written() -> bool:
         return written() > before
 
+    def job() -> KilledJob:
+        arguments = ("archive", topic, "--to", str(folder), "--bootstrap", kafka_c1.bootstrap)
+        return KilledJob(folder.with_suffix(".log"), *arguments, MAX_BATCH_ROWS=BATCH_ROWS)
+
     try:
         for moment, what in [(is_writing, "mid-write"), (has_written, "a batch is written")] * 3:
             before = written()
             for left in folder.glob(".spark-staging-*"):
                 left.rename(folder.parent / f"{left.name}-{before}")
-            Job(kafka_c1.bootstrap, topic, folder).kill_when(moment, what)
+            job().kill_when(moment, what)
             orchard.grow(1_000)
-        Job(kafka_c1.bootstrap, topic, folder).finish()
+        job().finish()
         assert read_back(folder) == orchard.records
     finally:
         orchard.clear()

@@ -1,0 +1,53 @@
+"""A job of the pipeline as a process that can be killed with all that belongs to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+START_S = 600.0
+STOP_S = 60.0
+LOOK_S = 0.002
+"""Between two looks for the moment: some last a few milliseconds."""
+
+
+class KilledJob:
+    """`kafka-mesh pipeline run ...` as a process group of its own; settings are those of the environment."""
+
+    def __init__(self, log: Path, *arguments: str, **settings: str) -> None:
+        self._log = log
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "services.pipeline", "run", *arguments],
+                env=os.environ | {f"KAFKA_MESH_PIPELINE_{name}": value for name, value in settings.items()},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def kill_when(self, moment: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + START_S
+        try:
+            while not moment():
+                assert self._process.poll() is None, f"ended before {what}:\n{self._log.read_text()[-3000:]}"
+                assert time.monotonic() < deadline, f"not within {START_S:g} s: {what}"
+                time.sleep(LOOK_S)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(STOP_S)
+
+    def finish(self) -> None:
+        try:
+            assert self._process.wait(START_S + STOP_S) == 0, self._log.read_text()[-3000:]
+        finally:
+            self.kill()
