@@ -21,9 +21,11 @@ def key_of(partition: replays.ReplayPartition) -> Key:
 def merged(
     before: Iterable[replays.ReplayPartition], said: Iterable[replays.ReplayPartition]
 ) -> list[replays.ReplayPartition]:
-    """Partitions as they are after what was said last, in their order."""
-    latest = {key_of(each): each for each in (*before, *said)}
-    return [latest[key] for key in sorted(latest)]
+    """Partitions as they are after what was said last, in their order. `before` has that order."""
+    latest = {key_of(each): each for each in before}
+    known = len(latest)
+    latest |= {key_of(each): each for each in said}
+    return list(latest.values()) if len(latest) == known else [latest[key] for key in sorted(latest)]
 
 
 def totals_of(partitions: Iterable[replays.ReplayPartition]) -> replays.ReplayTotals:

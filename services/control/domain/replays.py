@@ -21,7 +21,7 @@ from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.instances import NUL
 from services.control.domain.profiles import TopicProfile, check_profiles, fitting
 from services.control.domain.replay_checks import check_partitions, is_of_control, is_of_pipelines
-from services.control.domain.replay_course import Key, key_of, merged, totals_of
+from services.control.domain.replay_course import Key, key_of, merged, totals_of, without_partitions
 from services.control.domain.sidecar_commands import LAST_SECOND, SIDECARS
 from services.control.domain.sidecar_orders import Orders
 
@@ -47,8 +47,8 @@ PROGRESS_EVENTS_PER_AGE = 100
 """A replay that runs for long says it less often: a day of it is some 600 events."""
 PARTITIONS_OF_AN_EVENT = 100
 """With more of them, the events are as many times rarer."""
-MOST_OF_AN_EVENT = 1000
-"""Partitions; with the longest names they are 300 kB, and Kafka takes events of 1 MB."""
+LARGEST_EVENT = 600_000
+"""Bytes of partitions in one event; Kafka takes events of 1 MB. Some 15,000 partitions, as topics are called."""
 ENDS = (replays.REPLAY_STATE_DONE, replays.REPLAY_STATE_FAILED, replays.REPLAY_STATE_CANCELLED)
 WORDS = {
     replays.REPLAY_STATE_PENDING: "pending",
@@ -235,8 +235,10 @@ def progressed(
     name: str, partitions: Sequence[replays.ReplayPartition], totals: replays.ReplayTotals
 ) -> list[events.ReplayProgressed]:
     """The events of these changes: none is too large for Kafka."""
-    starts = range(0, len(partitions), MOST_OF_AN_EVENT)
-    parts = [partitions[start : start + MOST_OF_AN_EVENT] for start in starts]
+    if not partitions:
+        return []
+    each = max(1, len(partitions) * LARGEST_EVENT // max(1, sum(one.ByteSize() for one in partitions)))
+    parts = [partitions[start : start + each] for start in range(0, len(partitions), each)]
     return [events.ReplayProgressed(name=name, partitions=part, totals=totals) for part in parts]
 
 
@@ -260,13 +262,8 @@ def _with(known: Replays, name: str, partitions: Iterable[replays.ReplayPartitio
 
 
 def _changed(before: replays.Replay, partitions: Iterable[replays.ReplayPartition], **fields: object) -> replays.Replay:
-    after = replays.Replay()
-    after.CopyFrom(before)
-    said = list(partitions)
-    if said:
-        latest = merged(before.partitions, said)
-        del after.partitions[:]
-        after.partitions.extend(latest)
+    after = without_partitions(before)
+    after.partitions.extend(merged(before.partitions, partitions))
     for field_name, value in fields.items():
         setattr(after, field_name, value)
     return after
@@ -279,7 +276,9 @@ def _ended(known: Replays, event: events.Event) -> Replays:
         return known
     replay = _changed(before, end.partitions, state=end.state, description=end.description)
     replay.end_time.CopyFrom(event.time)
-    if replay.partitions:
+    if end.HasField("totals"):
+        replay.totals.CopyFrom(end.totals)
+    elif replay.partitions:
         replay.totals.CopyFrom(totals_of(replay.partitions))
     replay.profiles.extend(end.profiles)
     kept = {**known.ended, end.name: replay}

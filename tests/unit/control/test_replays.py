@@ -44,6 +44,12 @@ def to_backend(*topics: str, sidecar: str = "", **fields: Any) -> replays.Replay
     return replays.ReplaySpec(ranges=ranges, backend=replays.ReplayToBackend(sidecar=sidecar), **fields)
 
 
+def to_topic(*, dry_run: bool = False, **fields: Any) -> replays.ReplaySpec:
+    """Orders, to orders-again."""
+    copy = replays.ReplayToTopic(**{"topic": "orders-again", **fields})
+    return replays.ReplaySpec(ranges=[Range(topic="orders")], topic=copy, dry_run=dry_run)
+
+
 def part(position: int, partition: int = 0, **fields: Any) -> replays.ReplayPartition:
     known = {"topic": "orders", "end_offset": 100, **fields}
     return replays.ReplayPartition(partition=partition, position=position, **known)
@@ -225,6 +231,45 @@ def test_one_that_waits_says_for_what(mesh: Mesh) -> None:
     assert mesh.waits(to_backend(), "s1", s1=MAX_RUNNING - 1) == ""
     busy = mesh.waits(to_backend(), "s1", s1=MAX_RUNNING)
     assert busy == "waits for its turn: s1 carries out 5, and no more at a time"
+
+
+def test_a_copy_and_a_profile_go_to_a_pipeline(mesh: Mesh) -> None:
+    pipelines = [Candidate(name, frozenset({"topic", "profile"}), max_running=2) for name in ("p1", "p2")]
+    sidecar = Candidate("s1")
+    for spec in (to_topic(), replays.ReplaySpec(ranges=[Range(topic="t")], profile=replays.ReplayToProfile())):
+        replay = replays.Replay(spec=spec)
+        assert choose(replay, [sidecar, *pipelines], {}, {"p1": 1}) == "p2"
+        assert choose(replay, [sidecar, *pipelines], {}, {"p1": 1, "p2": 2}) == "p1"
+        assert choose(replay, [sidecar], {}, {}) is None
+        assert why_waiting(replay, [sidecar], {}, {}) == (
+            "waits for a pipeline: none follows its replays; start `kafka-mesh pipeline serve`"
+        )
+        assert why_waiting(replay, [sidecar, *pipelines], {}, {"p1": 2, "p2": 2}) == (
+            "waits for its turn: p1 carries out 2, p2 carries out 2, and no more at a time"
+        )
+
+
+def test_a_copy_may_be_for_one_pipeline_alone(mesh: Mesh) -> None:
+    p1 = Candidate("p1", frozenset({"topic"}))
+    replay = replays.Replay(spec=to_topic(pipeline="p2"))
+    assert choose(replay, [p1], {}, {}) is None
+    assert why_waiting(replay, [p1], {}, {}) == (
+        "waits for pipeline 'p2', which does not follow its replays; start `kafka-mesh pipeline serve` there, or "
+        "cancel the replay"
+    )
+    assert choose(replay, [p1, Candidate("p2", frozenset({"topic"}))], {}, {}) == "p2"
+    for _ in range(MAX_OPEN_FOR_MEMBER):
+        mesh.starts(to_topic(pipeline="p2"))
+    with pytest.raises(NotAllowed, match="20 replays are open for 'p2'"):
+        mesh.starts(to_topic(pipeline="p2"))
+
+
+def test_of_two_copies_with_one_group_one_is_open_at_a_time(mesh: Mesh) -> None:
+    name = mesh.starts(to_topic(group="g"))
+    with pytest.raises(NotAllowed, match=f"{name} keeps in group 'g' how far it is"):
+        mesh.starts(to_topic(group="g"))
+    mesh.ends(name, CANCELLED)
+    mesh.starts(to_topic(group="g"))
 
 
 def test_what_it_stops_is_known_until_a_sidecar_lets_it_go_on(mesh: Mesh) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from mesh.rpc import events
 from mesh.rpc import replays as pb
 from meshctl import replays, wording
-from meshctl.commands import replay_watching
+from meshctl.commands.replay_bar import with_bar
 from tests.unit.meshctl.scripted_control import Answer, Refusal, ScriptedControl
 
 Meshctl = Callable[..., Result]
@@ -168,7 +168,7 @@ def test_whoever_sits_before_a_terminal_sees_a_bar() -> None:
     screen = StringIO()
     course = [replay(RUNNING, at(300, 190, 10)), replay(DONE, at(500, 380, 20))]
     console = Console(file=screen, force_terminal=True, width=120)
-    last = replay_watching.with_bar(iter(course), console)
+    last = with_bar(iter(course), console)
     assert last == course[-1]
     assert "380 records, 20 failed" in screen.getvalue()
     assert "100%" in screen.getvalue()
