@@ -49,6 +49,7 @@ MOVING_COORDINATOR = (
     KafkaError.NOT_COORDINATOR,
 )
 """A group's, which is soon another one, or ready."""
+REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
 UNAUTHORIZED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -72,7 +73,9 @@ class AskedCluster:
     def __init__(self, name: str, properties: Mapping[str, str], timeout_s: float) -> None:
         self.name = name
         self._timeout_s = timeout_s
-        self._admin = AdminClient({**properties, "client.id": CLIENT_ID})
+        self._trouble = ""  # what librdkafka says beside its answers: why a connection is refused
+        settings: dict[str, Any] = {**properties, "client.id": CLIENT_ID, "error_cb": self._heed}
+        self._admin = AdminClient(settings)
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """RefusedError for a topic that is not there."""
@@ -187,6 +190,10 @@ class AskedCluster:
                 ) from failure
         return found
 
+    def _heed(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            self._trouble = f" ({error.str()})"
+
     def _problem(self, failure: KafkaException, place: str) -> CopyError | SetbackError:
         error: KafkaError = failure.args[0]
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -195,7 +202,8 @@ class AskedCluster:
             return RefusedError(
                 f"{place} on cluster {self.name!r}: {error.str()}; the pipeline's user needs that right"
             )
-        return SetbackError(f"{place} on cluster {self.name!r}: {error.str()}")
+        self._admin.poll(0)  # _heed
+        return SetbackError(f"{place} on cluster {self.name!r}: {error.str()}{self._trouble}")
 
 
 def _name_of(about: Any) -> str:

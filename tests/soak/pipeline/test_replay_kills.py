@@ -153,3 +153,53 @@ def assert_ends_are_readable(grove: Grove) -> None:
             for each in ("read_committed", "read_uncommitted")
         ]
         assert ends[0] == ends[1], f"a transaction is open in partition {partition}: {ends}"
+
+
+@pytest.mark.timeout(900)
+def test_hundreds_of_partitions_by_hand_killed_once(grove: Grove, kafka_c1: KafkaCluster, tmp_path: Path) -> None:
+    need_spark()
+    partitions, records = 200, 100_000
+    orchard = Orchard(kafka_c1.bootstrap, grove.name)
+    orchard.create(partitions=partitions)
+    grove.create_target(partitions)
+    clusters = [f"--cluster={name}={properties['bootstrap.servers']}" for name, properties in grove.clusters.items()]
+    command = [
+        sys.executable,
+        "-m",
+        "services.pipeline",
+        "run",
+        "replay",
+        "--from",
+        orchard.topic,
+        "--to",
+        grove.target,
+    ]
+    command += ["--source-cluster", SOURCE, "--target-cluster", TARGET, "--rate", "10000", *clusters]
+    log = tmp_path / "driver.log"
+
+    def start() -> subprocess.Popen[str]:
+        with log.open("ab") as output:
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, start_new_session=True, text=True)
+
+    def is_copying() -> bool:
+        assert first.poll() is None, log.read_text()[-3000:]
+        return any(high_watermark(grove.clusters[TARGET], grove.target, each) for each in range(partitions))
+
+    try:
+        for _ in range(2):
+            orchard.grow(records // 2, partitions=range(partitions))
+        first = start()
+        wait_until(is_copying, "something is copied", START_S)
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait(END_S)
+        began = time.monotonic()
+        said, _ = start().communicate(timeout=END_S)
+        print(f"{partitions} partitions, the rest: {time.monotonic() - began:.1f} s: {said}")
+        assert said.startswith(f"done: {records} records copied"), log.read_text()[-3000:]
+        planned = {
+            f"{SOURCE}/{place.topic}/{place.partition}/{place.offset}".encode(): content
+            for place, content in orchard.records.items()
+        }
+        assert by_place(grove.copies()) == planned
+    finally:
+        orchard.clear()
