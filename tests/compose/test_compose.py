@@ -23,6 +23,7 @@ SERVICES = {"control", "router", "gateway", "sidecar", "pipeline", "postgres", "
 STEPS = {"migrate", "example"}
 HEAL_TIMEOUT_S = 120.0
 RECORD_TIMEOUT_S = 60.0
+SPARK_TIMEOUT_S = 300.0
 POLL_S = 0.25
 T = TypeVar("T")
 
@@ -109,6 +110,16 @@ def test_the_sidecar_speaks_http_and_its_records_take_the_same_way(project: Proj
     )
     assert answer.status_code == 200, answer.text
     assert "by http" in consume(f"127.0.0.1:{project.ports['KAFKA_C1_PORT']}", "apples", 1)
+
+
+def test_what_became_of_a_record_is_in_postgres(project: Project) -> None:
+    """By way of the sidecar's audit topic and the pipeline's job, whose Spark may still be starting."""
+
+    def events() -> list[str]:
+        query = "select distinct service_id from audit_events where topic = 'apples' and audit_status = 'S'"
+        return project.run("exec", "-T", "postgres", "psql", "-U", "mesh", "-tAc", query).split()
+
+    eventually(events, lambda seen: "sidecar-1" in seen, SPARK_TIMEOUT_S)
 
 
 def test_a_crashed_service_comes_back_healthy(project: Project) -> None:

@@ -37,7 +37,7 @@ class Ending:
 
     def __str__(self) -> str:
         how = f"was ended by {signal.Signals(-self.code).name}" if self.code < 0 else f"exited with {self.code}"
-        return f"{how}: {self.last_word}" if self.last_word else how
+        return f"{how}: {self.last_word}" if self.last_word and self.code else how
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,18 @@ class Driver:
             for task in hearing:
                 task.cancel()
             await asyncio.wait(hearing)
+            await self._put_away()
             self._is_over = True
         ending = Ending(code, self._log.last_word)
         log.info("driver ended", job=self._command.name, how=str(ending))
         return ending
+
+    async def _put_away(self) -> None:
+        """Closes what the kernel has not closed yet of a process that is dead, or is about to be."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
 
     async def stop(self, within_s: float) -> None:
         """Tells it to stop, and kills it when it has not after `within_s`."""

@@ -16,6 +16,8 @@ SHORTEST_SECRET = 4
 LONGEST_WORD = 500
 """Characters of a line that becomes a reason."""
 HIDDEN = "***"
+COMPLAINT = "Error: "
+"""What commands begin their last line with when they fail."""
 _SECRET_MARKS = ("password", "secret", "jaas", "token", "credential", ".pem", "ssl.key", "sasl.username")
 _OURS = frozenset({"service", "level", "timestamp", "event"})
 """Fields that the line has anyway in which it is passed on."""
@@ -41,8 +43,13 @@ class DriverLog:
     def __init__(self, job: str, secrets: Iterable[str] = ()) -> None:
         self._job = job
         self._secrets = sorted(secrets, key=len, reverse=True)  # one may be a part of another
-        self.last_word = ""
-        """The last line that says something, without Spark's traces; empty while there was none."""
+        self._last_line = ""
+        self._complaint = ""
+
+    @property
+    def last_word(self) -> str:
+        """The last error that it told of; where it told of none, its last line. Empty while it has said nothing."""
+        return self._complaint or self._last_line
 
     def take(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip()
@@ -53,14 +60,16 @@ class DriverLog:
         fields = _fields(text)
         if fields is None:
             log.info("driver says", job=self._job, line=text)
-            if not text.startswith((" ", "\t")):  # as lines of a trace do
-                self.last_word = text.removeprefix("Error: ")[:LONGEST_WORD]
+            if text.startswith(COMPLAINT):
+                self._complaint = text.removeprefix(COMPLAINT)[:LONGEST_WORD]
+            elif not text.startswith((" ", "\t")):  # as lines of a trace do
+                self._last_line = text[:LONGEST_WORD]
             return
         level = logging.getLevelNamesMapping().get(str(fields.get("level", "")).upper(), logging.INFO)
         said = {_RENAMED.get(name, name): value for name, value in fields.items() if name not in _OURS}
         log.log(level, str(fields["event"]), job=self._job, **said)
         if level >= logging.ERROR:
-            self.last_word = str(fields["event"])[:LONGEST_WORD]
+            self._complaint = str(fields["event"])[:LONGEST_WORD]
 
 
 def _fields(text: str) -> dict[str, object] | None:

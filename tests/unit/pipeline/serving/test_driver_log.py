@@ -42,6 +42,13 @@ def test_errors_are_last_words() -> None:
     assert said("Error: no room on /data")[1] == "no room on /data"
 
 
+def test_an_error_is_a_better_reason_than_what_is_said_after_it() -> None:
+    driver_log = DriverLog("audit")
+    for line in ("Error: no room on /data", "To adjust logging level use sc.setLogLevel(newLevel)."):
+        driver_log.take(line.encode())
+    assert driver_log.last_word == "no room on /data"
+
+
 def test_a_trace_is_logged_and_is_no_last_word() -> None:
     [logged], last_word = said("\tat org.apache.spark.Something(Something.scala:17)")
     assert (logged["line"], last_word) == ("\tat org.apache.spark.Something(Something.scala:17)", "")
