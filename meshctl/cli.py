@@ -22,6 +22,7 @@ from meshctl.commands.rule import rule
 from meshctl.commands.schedule import schedule
 from meshctl.commands.sidecars import sidecars
 from meshctl.commands.topic import topic
+from meshctl.commands.traffic import traffic
 from meshctl.failures import EXIT_CODES_HELP
 from meshctl.session import Group
 
@@ -40,7 +41,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, audit, status, watch, instances, sidecars, replay, topic,
+    history, audit, status, watch, instances, sidecars, replay, traffic, topic,
     completion,
 ):  # fmt: skip
     cli.add_command(_command)

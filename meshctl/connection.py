@@ -20,6 +20,7 @@ from mesh.rpc import (
     profiles_grpc,
     record_rules_grpc,
     replays_grpc,
+    traffic_grpc,
 )
 from mesh.rpc import instances as instances_pb
 from mesh.rpc import record_rules as record_rules_pb
@@ -67,6 +68,7 @@ class Connection:
         self.replays = replays_grpc.ReplayServiceStub(self._channel)
         self.profiles = profiles_grpc.ProfileServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
+        self.traffic = traffic_grpc.TrafficServiceStub(self._channel)
 
     def close(self) -> None:
         self._channel.close()
