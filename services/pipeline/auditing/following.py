@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 POLL_S = 0.3  # how soon an order to stop, and the end of a batch, are seen
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 LOOK_FOR_CLUSTERS_S = 30.0
+ATTEMPTS = 3
+"""In a row, of a stream that ends by itself, where it is not our own sentence that says why: a busy machine, PostgreSQL
+that starts again.
+"""
 THREADS = 16
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -53,6 +57,8 @@ class Followed:
     batches_then: int = 0
     """Batches when it failed last."""
     retry_at: float = 0.0
+    has_ended: bool = False
+    """Where streams end by themselves: it has, or was given up."""
     problem: str = ""
     newest: dict[Place, datetime] = field(default_factory=dict)
     """Kafka's time of the last record of each partition that is stored."""
@@ -66,11 +72,6 @@ class Followed:
     looking: Future[Mapping[str, TopicLog]] | None = None
     looked: datetime = NEVER
     told_at: float = float("-inf")
-
-    @property
-    def has_ended(self) -> bool:
-        """Where streams end by themselves: it has, or has failed."""
-        return bool(self.problem) if self.query is None else not self.query.isActive
 
 
 class Following:
@@ -146,11 +147,10 @@ class Following:
                 self._note_failure(each, failure)
             elif not self._goes_on:
                 each.problem = ""
-                return
+                each.has_ended = True
             else:
                 each.query = None
-        is_over = each.problem and not self._goes_on
-        if each.query is not None or is_over or time.monotonic() < each.retry_at:
+        if each.query is not None or each.has_ended or time.monotonic() < each.retry_at:
             return
         try:
             each.query = each.begin(each)
@@ -163,7 +163,9 @@ class Following:
         each.query = None
         pause = min(FIRST_PAUSE_S * 2**each.failed, LONGEST_PAUSE_S)
         each.retry_at = time.monotonic() + pause
-        each.problem = our_sentence(failure) or first_line(failure)
+        ours = our_sentence(failure)
+        each.problem = ours or first_line(failure)
+        each.has_ended = not self._goes_on and (ours is not None or each.failed == ATTEMPTS)
         each.told_at = float("-inf")
         log.warning("a stream has failed", cluster=each.name, reason=each.problem, again_in_seconds=pause)
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from services.pipeline.positions import Position, TopicLog
-from services.pipeline.tables import Database
+
+if TYPE_CHECKING:
+    from services.pipeline.tables import Database
 
 Place = tuple[str, int]
 """Topic and partition."""
