@@ -42,7 +42,7 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
     with explaining():
         source = KafkaSource.of_settings(
             settings,
-            topics=(traffic.TOPIC,),
+            topics=(settings.traffic_topic,),
             clusters={GATEWAY: home_of(clusters_of(settings, told)).properties},
             accept_loss=accept_loss,
             skip_absent=True,  # it is there when somebody has counted something

@@ -45,7 +45,6 @@ from services.pipeline.traffic.ledger import (
 from services.pipeline.traffic.reports import NUMBERS, TEXTS
 from services.pipeline.traffic.sifting import Extent, Report, Sifted, sift, watermark
 
-TOPIC = "mesh.traffic"
 SKETCH_K = 200
 """Values of a sketch: 1.3 % of rank, 2 kB at most. As gateways and sidecars have it."""
 LONGEST_TEXT = 500
@@ -227,10 +226,10 @@ class _Run:
         except TopicReplacedError as error:
             if not self._source.accept_loss:
                 raise TrafficError(
-                    f"{TOPIC} is not the topic that was read so far ({error}); what of that one was not counted is "
-                    "lost: go on with the new one with --accept-loss"
+                    f"{', '.join(self._source.topics)} is not the topic that was read so far ({error}); what of that "
+                    "one was not counted is lost: go on with the new one with --accept-loss"
                 ) from error
-            log.warning("a new topic is read from its start", topic=TOPIC, reason=str(error))
+            log.warning("a new topic is read from its start", topics=self._source.topics, reason=str(error))
             return advance({}, logs, max_rows=BATCH_REPORTS, accept_loss=True)
 
     def _write(

@@ -74,6 +74,15 @@ def sketch(latencies: Sequence[float]) -> bytes:
     return bytes(made.serialize()) if latencies else b""
 
 
+def report_of(start: datetime, counters: Iterable[traffic.TrafficCounter], reporter: str) -> traffic.TrafficReport:
+    """What a gateway says of the interval that begins at `start`."""
+    made = traffic.TrafficReport(id=str(uuid.uuid4()), reporter=reporter, reporter_kind="gateway")
+    made.start_time.FromDatetime(start)
+    made.end_time.FromDatetime(start + INTERVAL)
+    made.counters.extend(counters)
+    return made
+
+
 class Emitters:
     """Writes reports to a topic, and adds up what brokers have acknowledged."""
 
@@ -109,11 +118,8 @@ class Emitters:
         """
         written = start + INTERVAL if at_once else datetime.now(UTC)
         counters = list(counters)
-        made = traffic.TrafficReport(id=str(uuid.uuid4()), reporter=reporter, reporter_kind="gateway")
-        made.start_time.FromDatetime(start)
-        made.end_time.FromDatetime(start + INTERVAL)
+        made = report_of(start, (each.to_proto() for each in counters), reporter)
         made.overflowed = overflowed
-        made.counters.extend(each.to_proto() for each in counters)
         self._last = made
         for _ in range(times):
             self.write(made.SerializeToString(), reporter=reporter, partition=partition, written=written)
