@@ -30,7 +30,7 @@ class TrafficSettings(BaseModel):
     @field_validator("traffic_topic")
     @classmethod
     def _is_the_meshs_own(cls, topic: str) -> str:
-        return own_topic(topic)
+        return own_topic(topic, "mesh.traffic")
 
     @model_validator(mode="after")
     def _has_a_home(self) -> "TrafficSettings":
@@ -40,8 +40,8 @@ class TrafficSettings(BaseModel):
         return self
 
 
-def own_topic(topic: str) -> str:
+def own_topic(topic: str, beginning: str) -> str:
     """The topic's name; ValueError where clients could reach it through the mesh."""
     if not is_topic_name(topic) or not is_own_topic(topic):
-        raise ValueError(f"{topic!r} is no topic of the mesh's own: call it mesh.traffic, or something that begins so")
+        raise ValueError(f"{topic!r} is no topic of the mesh's own: call it {beginning}, or something that begins so")
     return topic

@@ -82,3 +82,10 @@ failed_conversions = Counter(
 )
 discovery_connected = Gauge("kafka_mesh_gateway_discovery_connected", "1 while a router is connected.")
 traffic = TrafficMetrics("gateway")
+unopened_audit_bytes = Gauge(
+    "kafka_mesh_gateway_unopened_audit_bytes", "Batches of audited topics whose records are not written down yet."
+)
+lost_audit_records = Counter(
+    "kafka_mesh_gateway_lost_audit_records",
+    "Records of audited topics that nobody was told of: no room, or the home cluster did not take them.",
+)

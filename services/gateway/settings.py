@@ -5,11 +5,12 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mesh.server_certificate import TlsFiles, load
 from mesh.settings import Address, AddressList, ServiceSettings, WordList
-from mesh.traffic.settings import TrafficSettings
+from mesh.topics import is_topic_name
+from mesh.traffic.settings import TrafficSettings, own_topic
 from services.gateway.downstream.mesh import ClientLimits
 from services.gateway.listeners import TLS_SCHEME, Listener, ListenList, listeners
 from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscription, Telemetry
@@ -73,6 +74,15 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
         default=300, ge=1, description="Clients whose metrics are shown at once; those heard of longest ago leave."
     )
 
+    audit_topics: WordList = Field(
+        default=(),
+        description="Topics whose records are audited when clients write them, with their keys and ids, never their "
+        "values; * stands for any characters.",
+    )
+    audit_records_topic: str = Field(
+        default="mesh.audit-records", description="Topic on the home cluster for what became of them."
+    )
+
     max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client.")
     max_requests_per_connection: int = Field(default=100, ge=1, description="Unanswered requests of one connection.")
     max_in_flight_mib: int = Field(default=512, ge=8, description="Requests that the process holds at once, in MiB.")
@@ -89,6 +99,25 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
     drain_timeout_s: float = Field(
         default=10.0, ge=0, description="How long clients' requests may take to end at a stop."
     )
+
+    @field_validator("audit_topics")
+    @classmethod
+    def _can_be_audited(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
+        for topic in topics:
+            if not is_topic_name(topic.replace("*", "x")):
+                raise ValueError(f"{topic!r} is no name of a topic, nor one with * in the place of some characters")
+        return topics
+
+    @field_validator("audit_records_topic")
+    @classmethod
+    def _is_the_meshs_own_too(cls, topic: str) -> str:
+        return own_topic(topic, "mesh.audit-records")
+
+    @model_validator(mode="after")
+    def _audit_has_a_home(self) -> Self:
+        if self.audit_topics and not self.home_bootstrap_servers:
+            raise ValueError("audit_topics: their audit records go to the home cluster; set home_bootstrap_servers")
+        return self
 
     @model_validator(mode="after")
     def _listeners_can_be_had(self) -> Self:

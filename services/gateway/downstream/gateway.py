@@ -4,6 +4,7 @@ import asyncio
 import time
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client import REGISTRY
@@ -24,6 +25,9 @@ from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.settings import GatewaySettings
 from services.gateway.upstream import security
 from services.gateway.upstream.clusters import Clusters
+
+if TYPE_CHECKING:
+    from services.gateway.downstream.audit_trail import AuditTrail
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +51,7 @@ class Gateway:
         telemetry = settings.telemetry
         self._traffic = Emission(settings, settings.name, "gateway", metrics.traffic)
         counts = self._traffic.counts
+        self._audit = _audit_trail(settings, self._conversions)
         self.mesh = Mesh(
             self._clusters,
             settings.mesh_id,
@@ -55,6 +60,7 @@ class Gateway:
             memory=Memory(
                 telemetry=telemetry,
                 traffic=None if counts is None else ClientTraffic(counts, time.perf_counter),
+                audit=None if self._audit is None else self._audit.clients,
             ),
         )
         self._exposed = TelemetryCollector(telemetry)
@@ -104,6 +110,8 @@ class Gateway:
             await listening.serve(partial(ClientConnection, self.mesh, self.connections))
         REGISTRY.register(self._exposed)
         self._traffic.start()
+        if self._audit is not None:
+            self._audit.start()
         self._lifecycle.ready()
 
     async def stop(self) -> None:
@@ -124,6 +132,8 @@ class Gateway:
             connection.abort("the gateway stops")
         if self._discovery is not None:
             self._discovery.follow_no_more()
+        if self._audit is not None:
+            await self._audit.stop()
         await self._conversions.stop()
         await self._clusters.stop()
         if self._discovery is not None:
@@ -132,6 +142,17 @@ class Gateway:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _audit_trail(settings: GatewaySettings, conversions: Conversions) -> "AuditTrail | None":
+    """Of what clients write to the topics that the settings name; None for none."""
+    if not settings.audit_topics:
+        return None
+    from mesh.home_cluster import HomeCluster  # with Kafka's client: only for those who need it
+    from services.gateway.downstream.audit_trail import AuditTrail
+
+    home = HomeCluster(settings.home_bootstrap_servers, settings.home_properties)
+    return AuditTrail(settings.audit_topics, home, settings.audit_records_topic, settings.name, conversions)
 
 
 async def _either(*events: asyncio.Event) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from mesh.routing import ANONYMOUS
+from services.gateway.requests.auditing.clients import ClientAudit
 from services.gateway.requests.groups.share_sessions import ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
 from services.gateway.requests.records.fetch_sessions import FetchSessions
@@ -140,6 +141,8 @@ class Memory:
     """What clients tell of themselves."""
     traffic: ClientTraffic | None = None
     """What flows is counted there; None: it is not."""
+    audit: ClientAudit | None = None
+    """What becomes of records of some topics is told there; None: of none."""
 
     @property
     def stores(self) -> Mapping[str, Bounded]:

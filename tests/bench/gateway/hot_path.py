@@ -1,21 +1,26 @@
 """CPU of our own code for one Produce with one leader, without sockets: `python -m tests.bench.gateway.hot_path`.
 
 Prints microseconds for each request: arrival, plan, call, answer, each as in the running gateway; what is missing are
-the system calls.
+the system calls. With its traffic counted, and without.
 """
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.traffic.counting import Counts
+from mesh.traffic.sketches import LatencySketch
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
+from services.gateway.requests.memory import Memory
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Call
 from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_names import TopicNames
+from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.connection import BrokerConnection, Settle
 from services.gateway.upstream.lanes import Lanes
@@ -51,8 +56,8 @@ class OneBroker(Clusters):
         self._connection.submit(call, call.api_key, client_id, settle)
 
 
-def measure(record_bytes: int) -> float:
-    """Microseconds for each request, the best of some rounds."""
+def measure(record_bytes: int, *, counted: bool) -> float:
+    """Microseconds for each request, the best of some rounds; `counted`: as part of the traffic."""
     request = ProduceRequest(
         None,
         -1,
@@ -66,7 +71,8 @@ def measure(record_bytes: int) -> float:
     upstream._ready = True
     knowledge = ClusterKnowledge("c1", {1: BrokerAddress(1, "bench", 1, None)}, down=None)
     knowledge.topics["apples"] = TopicKnowledge("apples", bytes(16), (1,))
-    mesh = Mesh(OneBroker(upstream, knowledge), "bench", ClientLimits())
+    traffic = ClientTraffic(Counts(LatencySketch, datetime.now(UTC)), time.perf_counter) if counted else None
+    mesh = Mesh(OneBroker(upstream, knowledge), "bench", ClientLimits(), memory=Memory(traffic=traffic))
     rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
     mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("bench:1",), 1)], [rule]))
     client = _deaf(ClientConnection(mesh, set(), Advertised("bench", 1)))
@@ -91,7 +97,8 @@ def _deaf(stream: Any) -> Any:
 
 async def main() -> None:
     for size in (200, 16_000):
-        print(f"{size:>6} B records: {measure(size):.1f} us for each request")
+        alone, counted = measure(size, counted=False), measure(size, counted=True)
+        print(f"{size:>6} B records: {alone:.1f} us for each request, {counted:.1f} us with its traffic counted")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ Theory of operation
 from collections.abc import Generator
 from typing import Any, TypeGuard
 
+from services.gateway.requests.auditing.batches import tell_audit
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted, locate
 from services.gateway.requests.plan import (
     CALL_TIMEOUT_S,
@@ -84,6 +85,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         mesh.session.producing.remove(produce)
     if counted is not None:
         counted.produced(produce, answer)
+    if mesh.memory.audit is not None:
+        tell_audit(mesh.memory.audit, produce, answer)
     return answer
 
 

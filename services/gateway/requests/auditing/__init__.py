@@ -1,0 +1,1 @@
+"""Audit of what clients write, for topics that an operator has named."""

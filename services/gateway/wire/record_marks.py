@@ -1,0 +1,59 @@
+"""What tells one record of a batch from another: its place, time, key and headers. Values are passed over."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from services.gateway.wire.batches import CRC_AT, HEADER_BYTES, BatchHeader, crc_is_right
+from services.gateway.wire.compression import Allowance, codec_of, decompress
+from services.gateway.wire.primitives import Buffer, WireError, read_varlong
+
+
+class RecordMarks(NamedTuple):
+    """Of one record, as its producer made it."""
+
+    offset: int
+    """From the batch's first."""
+    timestamp: int
+    key: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+def read_marks(buffer: Buffer, header: BatchHeader, allowance: Allowance) -> Iterator[RecordMarks]:
+    """Of the batch that `header` was read from `buffer` for. Raises `WireError` where its bytes are no records."""
+    if not crc_is_right(buffer, header):
+        raise WireError("batch.crc", header.start + CRC_AT, f"{header.crc:#x} is not that of its bytes")
+    packed = memoryview(buffer)[header.start + HEADER_BYTES : header.end]
+    body = decompress(codec_of(header.attributes), packed, allowance)
+    at, end = 0, len(body)
+    for _ in range(header.record_count):
+        length, at = read_varlong(body, at, end, "record.length")
+        stop = at + length
+        if length < 1 or stop > end:
+            raise WireError("record.length", at, f"{length}, {end - at} bytes left")
+        time, at = read_varlong(body, at + 1, stop, "record.timestamp")
+        offset, at = read_varlong(body, at, stop, "record.offset")
+        key, at = _bytes(body, at, stop, "record.key")
+        _, at = _span(body, at, stop, "record.value")
+        count, at = read_varlong(body, at, stop, "record.headers")
+        headers: list[tuple[bytes, bytes | None]] = []
+        for _ in range(count):
+            name, at = _bytes(body, at, stop, "record.header")
+            value, at = _bytes(body, at, stop, "record.header")
+            headers.append((name or b"", value))
+        yield RecordMarks(offset, header.base_timestamp + time, key, headers)
+        at = stop
+
+
+def _bytes(body: bytes, at: int, stop: int, field: str) -> tuple[bytes | None, int]:
+    start, end = _span(body, at, stop, field)
+    return (None if start < 0 else body[start:end]), end
+
+
+def _span(body: bytes, at: int, stop: int, field: str) -> tuple[int, int]:
+    """Where a field begins (-1 for null) and ends."""
+    length, start = read_varlong(body, at, stop, field)
+    if length == -1:
+        return -1, start
+    if not 0 <= length <= stop - start:
+        raise WireError(field, at, f"length {length}, {stop - start} bytes left")
+    return start, start + length
