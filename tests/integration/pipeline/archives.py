@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -102,12 +102,16 @@ def read_back(folder: Path) -> dict[Place, Content]:
     return {Place(row["topic"], row["partition"], row["offset"]): _content(row) for row in rows}
 
 
-def read_by_the_reader(folder: Path) -> dict[Place, Content]:
-    """What those find who copy records; in the order of their offsets, each once."""
+def read_by_the_reader(folder: Path | str) -> dict[Place, Content]:
+    """What those find who copy records."""
+    return dict(reading(folder))
+
+
+def reading(folder: Path | str) -> Iterator[tuple[Place, Content]]:
+    """Record by record, as those read who copy; in the order of their offsets, each once."""
     archived = FolderArchive(str(folder))
     extents = archived.extents(archived.topics())
     spans = [Span(topic, partition, log.start, log.end) for (topic, partition), log in extents.items()]
-    found: dict[Place, Content] = {}
     positions: dict[tuple[str, int], int] = {}
     with archived.origin.reader() as reader:
         for batch in reader.read(spans):
@@ -115,10 +119,9 @@ def read_by_the_reader(folder: Path) -> dict[Place, Content]:
                 partition = record.topic(), record.partition()
                 assert record.offset() >= positions.get(partition, 0), "in order, and each once"
                 positions[partition] = record.offset() + 1
-                found[Place(*partition, record.offset())] = Content(
-                    record.key(), record.value(), tuple(record.headers() or ()), record.timestamp()[1]
-                )
-    return found
+                headers = tuple(record.headers() or ())
+                content = Content(record.key(), record.value(), headers, record.timestamp()[1])
+                yield Place(*partition, record.offset()), content
 
 
 def places_in_file(path: Path) -> list[Place]:

@@ -44,10 +44,13 @@ def small_files(archive: Archive, orchard: Orchard) -> Archive:
 def test_days_become_one_sorted_file_each_and_go_on_to_be_archived(
     small_files: Archive, orchard: Orchard, rules: CompactionRules
 ) -> None:
-    from tests.integration.pipeline.archives import places_in_file
+    from tests.integration.pipeline.archives import places_in_file, reading
 
+    before_and_after = reading(small_files.folder)
+    first = next(before_and_after)
     written = small_files.run(orchard.topic, rules=rules)
     assert written.days_compacted == 2
+    assert dict([first, *before_and_after]) == orchard.records, "who has listed small files finds the large ones"
     assert small_files.records() == orchard.records
     assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=2"]
     in_order = places_in_file(small_files.files(YESTERDAY)[0])
@@ -61,13 +64,19 @@ def test_days_become_one_sorted_file_each_and_go_on_to_be_archived(
     assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=3"]
 
 
-def test_only_finished_days_are_touched(small_files: Archive, orchard: Orchard) -> None:
+def test_only_finished_days_are_touched_and_other_stores_are_read_alike(small_files: Archive, orchard: Orchard) -> None:
+    import fsspec
+
     from services.pipeline.archives.compaction import CompactionRules
+    from tests.integration.pipeline.archives import read_by_the_reader
 
     before = small_files.files(TODAY)
     small_files.run(orchard.topic, rules=CompactionRules(after=timedelta(0)))
     assert small_files.files(TODAY) == before
     assert len(small_files.files(YESTERDAY)) == 1
+    store = f"/{orchard.topic}"
+    fsspec.filesystem("memory").put(str(small_files.folder), store, recursive=True)
+    assert read_by_the_reader(f"memory:/{store}") == orchard.records
 
 
 def test_a_batch_that_may_be_written_again_is_left_alone(
