@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 
 from mesh.rpc import replays
 from services.pipeline.copying.lane import copy_lane
@@ -150,51 +150,40 @@ class Grove:
 
     def copies(self, topic: str | None = None) -> list[Copied]:
         """All that readers of committed records see, partition by partition, in order. They see it to the very end."""
-        return list(read_back(self.clusters[TARGET], topic or self.target))
+        return read_back(self.clusters[TARGET], topic or self.target)
 
 
-def read_back(properties: Mapping[str, str], topic: str, *, within_s: float = 60.0) -> Iterator[Copied]:
-    """Fails where an open transaction keeps the end from being read."""
+def read_back(properties: Mapping[str, str], topic: str, *, within_s: float = 60.0) -> list[Copied]:
+    """Fails where an open transaction keeps an end from being read."""
+    ends = log_ends(properties, topic)
     settings = {"group.id": "tests", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = Consumer({**properties, **settings, "auto.offset.reset": "error", "enable.auto.commit": False})
+    consumer: Any = Consumer({**properties, **settings, "auto.offset.reset": "error", "fetch.wait.max.ms": 50})
+    found: dict[int, list[Copied]] = {partition: [] for partition in ends}
+    at = dict.fromkeys(ends, 0)
     with closing(consumer):
-        partitions = sorted(consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
-        for partition in partitions:
-            yield from _partition(
-                consumer, TopicPartition(topic, partition, 0), high_watermark(properties, topic, partition), within_s
-            )
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+        while at != ends:
+            what = f"{topic} is readable up to {ends}, stands at {at}"
+            for message in wait_until(lambda: consumer.consume(1000, 0.05), what, within_s):
+                partition, error = message.partition(), message.error()
+                assert error is None or error.code() == KafkaError._PARTITION_EOF, error
+                at[partition] = message.offset() + (1 if error is None else 0)
+                if error is None:
+                    headers: Headers = tuple(message.headers() or ())
+                    content = Content(message.key(), message.value(), headers, message.timestamp()[1])
+                    found[partition].append(Copied(partition, content))
+    return [copy for partition in sorted(found) for copy in found[partition]]
 
 
-def high_watermark(
-    properties: Mapping[str, str], topic: str, partition: int, *, isolation: str = "read_uncommitted"
-) -> int:
-    """The end of the log, or with read_committed up to where no transaction is open."""
-    settings = {"group.id": "tests", "isolation.level": isolation}
-    with closing(Consumer({**properties, **settings})) as consumer:
-        _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
-        return int(high)
-
-
-def _partition(consumer: Any, place: TopicPartition, end: int, within_s: float) -> Iterator[Copied]:
-    consumer.assign([place])
-    at = 0
-
-    def more() -> list[Any]:
-        return cast("list[Any]", consumer.consume(1000, 0.2))
-
-    while at < end:
-        messages = wait_until(
-            more, f"{place.topic}/{place.partition} is readable up to {end}, stands at {at}", within_s
-        )
-        for message in messages:
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                at = max(at, message.offset())
-                continue
-            at = message.offset() + 1
-            headers: Headers = tuple(message.headers() or ())
-            content = Content(message.key(), message.value(), headers, message.timestamp()[1])
-            yield Copied(place.partition, content)
+def log_ends(properties: Mapping[str, str], topic: str, *, committed: bool = False) -> dict[int, int]:
+    """The end of each partition, or up to where no transaction is open."""
+    admin = AdminClient(dict(properties))
+    partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, partition): latest for partition in partitions}
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    found = admin.list_offsets(asked, isolation_level=isolation)
+    return {place.partition: future.result(TIMEOUT_S).offset for place, future in found.items()}
 
 
 def by_place(copies: Sequence[Copied]) -> dict[bytes, Content]:
