@@ -26,6 +26,10 @@ DIGITS = len("20261122")
 log = structlog.get_logger(__name__)
 
 
+class TableMissingError(Exception):
+    """The database has not been migrated, or not far enough."""
+
+
 @dataclass(slots=True)
 class DayPartitions:
     """The days of one table."""
@@ -65,11 +69,14 @@ class DayPartitions:
 
 def _days(connection: psycopg.Connection[tuple[object, ...]], table: str) -> set[date]:
     """Those that are attached."""
-    rows = connection.execute(
-        "select child.relname from pg_inherits join pg_class child on child.oid = inhrelid "
-        "where inhparent = cast(%s as regclass)",
-        (table,),
-    )
+    try:
+        rows = connection.execute(
+            "select child.relname from pg_inherits join pg_class child on child.oid = inhrelid "
+            "where inhparent = cast(%s as regclass)",
+            (table,),
+        )
+    except psycopg.errors.UndefinedTable as error:
+        raise TableMissingError(f"the database has no table {table}: run `kafka-mesh migrate`") from error
     suffixes = [str(name).removeprefix(f"{table}_") for (name,) in rows]
     return {date.fromisoformat(each) for each in suffixes if len(each) == DIGITS and each.isdecimal()}
 

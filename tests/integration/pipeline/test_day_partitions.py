@@ -97,3 +97,10 @@ def test_a_day_that_somebody_reads_stays_and_goes_the_next_time(
         reader.execute(f"select * from {days.table}".encode())
         assert days.drop_before(DAYS[1]) == 0
     assert days.drop_before(DAYS[1]) == 1
+
+
+def test_a_database_that_was_not_migrated_is_told_of(days: DayPartitions) -> None:
+    from services.pipeline.day_partitions import DayPartitions, TableMissingError
+
+    with pytest.raises(TableMissingError, match="no table audit_events: run `kafka-mesh migrate`"):
+        DayPartitions(days.database, "audit_events").make(DAYS)
