@@ -7,6 +7,7 @@ import click
 from services.pipeline.commands.archive import archive_command
 from services.pipeline.commands.audit import audit_command
 from services.pipeline.commands.executor import executor_command
+from services.pipeline.commands.prepare import prepare_command
 from services.pipeline.commands.profile import profile_command
 from services.pipeline.commands.replay import replay_command
 from services.pipeline.commands.restore import restore_command
@@ -26,6 +27,7 @@ def run_job() -> None:
 
 pipeline.add_command(serve_command)
 pipeline.add_command(executor_command)
+pipeline.add_command(prepare_command)
 run_job.add_command(archive_command)
 run_job.add_command(audit_command)
 run_job.add_command(profile_command)

@@ -7,6 +7,7 @@ both are always of one version (`shipping.py`).
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from services.pipeline import class_archive
 from services.pipeline.settings import PipelineSettings
 from services.pipeline.shipping import packed
 
@@ -41,11 +43,16 @@ class SessionError(Exception):
 
 def check_java() -> None:
     """SessionError unless the Java that Spark will take is new enough."""
+    find_java()
+
+
+def find_java() -> Path:
+    """The Java that Spark will take; SessionError unless it is new enough."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     major = _java_major(found) if found else None
-    if major is not None and major >= OLDEST_JAVA:
-        return
+    if found is not None and major is not None and major >= OLDEST_JAVA:
+        return Path(found)
     seen = "no java on PATH, no JAVA_HOME" if found is None else f"{found} is {major or 'none that runs'}"
     raise SessionError(
         f"Spark needs a Java {OLDEST_JAVA} or newer of the system ({seen}): install one, or set JAVA_HOME; "
@@ -53,6 +60,7 @@ def check_java() -> None:
     )
 
 
+@functools.cache
 def _java_major(command: str) -> int | None:
     try:
         run = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False)
@@ -64,7 +72,7 @@ def _java_major(command: str) -> int | None:
 
 def start_session(settings: PipelineSettings, name: str) -> SparkSession:
     """Starts Spark; the caller stops it."""
-    check_java()
+    java = find_java()
     from pyspark.sql import SparkSession
 
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call
@@ -74,7 +82,8 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(settings.master).appName(f"kafka-mesh-{name}")
-    session = builder.config(map=options_of(settings)).getOrCreate()
+    options = options_of(settings, class_archive.options_with(class_archive.archive_of(java)))
+    session = builder.config(map=options).getOrCreate()
     if settings.ship_package and not is_local(settings.master):
         session.sparkContext.addPyFile(str(packed()))
     return session
@@ -85,8 +94,9 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def options_of(settings: PipelineSettings) -> dict[str, str]:
-    """Spark's properties."""
+def options_of(settings: PipelineSettings, java_options: str = "") -> dict[str, str]:
+    """Spark's properties; `java_options` are the driver's, beside those of the settings."""
+    of_driver = " ".join(each for each in (STACK, LOGGING, java_options, settings.driver_java_options) if each)
     here = LOOPBACK if is_local(settings.master) else ""
     addresses = {
         "spark.driver.host": settings.driver_host or here,
@@ -94,7 +104,7 @@ def options_of(settings: PipelineSettings) -> dict[str, str]:
     }
     return {
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": f"{STACK} {LOGGING} {settings.driver_java_options}".strip(),
+        "spark.driver.extraJavaOptions": of_driver,
         "spark.python.authenticate.socketTimeout": WORKER_START,
         "spark.redaction.regex": SECRET_NAMES,
         "spark.ui.enabled": "false",

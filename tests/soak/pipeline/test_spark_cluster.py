@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
 from tests.fixtures.spark_cluster import SparkCluster
 from tests.fixtures.waiting import wait_until
+from tests.integration.pipeline.copies import TARGET, Grove, high_watermark
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
+from tests.soak.pipeline.test_audit_kills import AuditTopic
 
 RECORDS = 30_000
 BATCH_ROWS = 3_000
-JOB_S = 300.0
+RATE = 1_000  # records a second of a copy: it is to be in its midst when a worker is killed
+JOB_S = 400.0
 
 
 @pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     need_spark()
     cluster = SparkCluster(tmp_path_factory.mktemp("spark") / "cluster")
     try:
@@ -31,11 +37,18 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClu
         cluster.stop()
 
 
+@pytest.fixture
+def spark_cluster(started: SparkCluster) -> SparkCluster:
+    """With both workers, also after a test that killed one."""
+    started.start()
+    return started
+
+
 class Job:
     """A command of the pipeline that runs on the cluster."""
 
     def __init__(self, cluster: SparkCluster, log: Path, *arguments: str, **settings: str) -> None:
-        self._log = log
+        self._cluster, self._log = cluster, log
         further = {f"KAFKA_MESH_PIPELINE_{name.upper()}": value for name, value in settings.items()}
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -46,8 +59,14 @@ class Job:
                 stderr=output,
             )
 
-    def is_running(self) -> bool:
-        return self._process.poll() is None
+    def lose_a_worker_when(self, moment: Callable[[], bool], what: str) -> None:
+        def is_now() -> bool:
+            assert self._process.poll() is None, f"ended by itself:\n{self._log.read_text()[-3000:]}"
+            return moment()
+
+        wait_until(is_now, what, JOB_S)
+        assert self._cluster.is_working(0) and self._cluster.is_working(1)
+        self._cluster.kill_worker(1)
 
     def finish(self) -> str:
         assert self._process.wait(JOB_S) == 0, self._log.read_text()[-3000:]
@@ -58,29 +77,91 @@ class Job:
         self._process.wait()
 
 
-@pytest.mark.timeout(900)
-def test_an_archive_is_whole_when_a_worker_was_killed(
-    spark_cluster: SparkCluster, kafka_c1: KafkaCluster, topic: str, tmp_path: Path
+@pytest.fixture
+def orchard(kafka_c1: KafkaCluster, topic: str) -> Iterator[Orchard]:
+    made = Orchard(kafka_c1.bootstrap, topic)
+    made.create()
+    yield made
+    made.clear()
+
+
+@pytest.mark.timeout(1_200)
+def test_an_archive_is_whole(
+    spark_cluster: SparkCluster, kafka_c1: KafkaCluster, orchard: Orchard, tmp_path: Path
 ) -> None:
     from tests.integration.pipeline.archives import read_back
 
     folder = tmp_path / "archive"
-    orchard = Orchard(kafka_c1.bootstrap, topic)
-    orchard.create()
     orchard.grow(RECORDS)
-    to = ["archive", topic, "--to", str(folder), "--bootstrap", kafka_c1.bootstrap]
+    to = ["archive", orchard.topic, "--to", str(folder), "--bootstrap", kafka_c1.bootstrap]
     job = Job(spark_cluster, tmp_path / "job.log", *to, max_batch_rows=str(BATCH_ROWS))
-
-    def is_amid() -> bool:
-        assert job.is_running(), (tmp_path / "job.log").read_text()[-3000:]
-        return len(list(folder.glob("_checkpoint/commits/[0-9]*"))) >= 2
-
     try:
-        wait_until(is_amid, "two batches are written", JOB_S)
-        assert spark_cluster.is_working(0) and spark_cluster.is_working(1)
-        spark_cluster.kill_worker(1)
+        batches = folder / "_checkpoint" / "commits"
+        job.lose_a_worker_when(lambda: len(list(batches.glob("[0-9]*"))) >= 2, "two batches are written")
         assert f"{RECORDS} records" in job.finish()
         assert read_back(folder) == orchard.records
     finally:
         job.end()
-        orchard.clear()
+
+
+@pytest.mark.timeout(1_200)
+def test_a_copy_has_each_record_once(
+    spark_cluster: SparkCluster, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, orchard: Orchard, tmp_path: Path
+) -> None:
+    orchard.grow(RECORDS)
+    grove = Grove(kafka_c1.bootstrap, kafka_c2.bootstrap, orchard.topic)
+    grove.create_target()
+    clusters = ["--cluster", f"c1={kafka_c1.bootstrap}", "--cluster", f"c2={kafka_c2.bootstrap}"]
+    copy = ["replay", "--from", orchard.topic, "--to", grove.target, "--source-cluster", "c1", "--target-cluster", "c2"]
+    job = Job(spark_cluster, tmp_path / "job.log", *copy, *clusters, "--rate", str(RATE))
+
+    def copied() -> int:
+        return sum(high_watermark(grove.clusters[TARGET], grove.target, partition) for partition in range(3))
+
+    try:
+        job.lose_a_worker_when(lambda: copied() > RECORDS // 5, "a part is copied")
+        job.finish()
+        originals = {
+            f"c1/{place.topic}/{place.partition}/{place.offset}".encode(): content
+            for place, content in orchard.records.items()
+        }
+        copies = grove.copies()
+        assert len(copies) == RECORDS
+        assert {copy.header("mesh-replay-source"): copy.original for copy in copies} == originals
+    finally:
+        job.end()
+        grove.clear()
+
+
+@pytest.mark.timeout(1_200)
+def test_audit_events_are_there_once(
+    spark_cluster: SparkCluster, kafka_c1: KafkaCluster, topic: str, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    import pyarrow.dataset
+
+    database = postgres()
+    migrate(database)
+    events = AuditTopic(kafka_c1.bootstrap, topic)
+    events.tell(RECORDS)
+    folder = tmp_path / "audit"
+    job = Job(
+        spark_cluster, tmp_path / "job.log", "audit", "--to", str(folder), "--cluster", f"c1={kafka_c1.bootstrap}",
+        max_batch_rows=str(BATCH_ROWS), database_url=database, audit_topics=topic, audit_kept_days="3650",
+    )  # fmt: skip
+    try:
+        with psycopg.connect(database, autocommit=True) as connection:
+
+            def stored() -> int:
+                row = connection.execute("select count(*) from audit_events").fetchone()
+                return int(row[0]) if row else 0
+
+            job.lose_a_worker_when(lambda: stored() > RECORDS // 5, "a part is stored")
+            job.finish()
+            assert stored() == RECORDS
+        files = pyarrow.dataset.dataset(folder, format="parquet", partitioning="hive")
+        read = files.to_table(columns=["source_partition", "source_offset"]).to_pylist()
+        assert len(read) == RECORDS
+        assert {(row["source_partition"], row["source_offset"]) for row in read} == events.places()
+    finally:
+        job.end()
+        events.clear()

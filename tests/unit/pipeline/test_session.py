@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from services.pipeline import class_archive
 from services.pipeline.__main__ import pipeline
 from services.pipeline.commands import foreground
-from services.pipeline.session import SessionError, check_java, first_line, our_sentence
+from services.pipeline.session import SessionError, check_java, first_line, options_of, our_sentence
+from services.pipeline.settings import PipelineSettings
+from services.pipeline.shipping import packed
 
 
 def pretend_java(folder: Path, version: str) -> None:
@@ -60,3 +67,51 @@ def test_our_own_sentence_is_found_in_sparks_traces() -> None:
     assert our_sentence(SessionError("no java")) == "no java"
     assert our_sentence(RuntimeError("first\nsecond")) is None
     assert first_line(RuntimeError("first\nsecond")) == "first"
+
+
+def test_here_all_of_spark_stays_on_the_loopback_and_a_failed_task_has_a_second_try() -> None:
+    settings = PipelineSettings()
+    assert settings.master == "local[*,2]"
+    options = options_of(settings)
+    assert (options["spark.driver.host"], options["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
+
+
+def test_on_a_cluster_spark_finds_its_own_address_unless_it_is_told() -> None:
+    on_cluster = options_of(PipelineSettings(master="yarn"))
+    assert not {"spark.driver.host", "spark.driver.bindAddress"} & on_cluster.keys()
+    told = options_of(PipelineSettings(master="yarn", driver_host="driver.example", driver_bind_address="0.0.0.0"))
+    assert (told["spark.driver.host"], told["spark.driver.bindAddress"]) == ("driver.example", "0.0.0.0")
+
+
+def test_sparks_own_properties_go_before_ours() -> None:
+    properties = {"spark.executor.memory": "4g", "spark.sql.shuffle.partitions": "64"}
+    options = options_of(PipelineSettings(spark_properties=properties))
+    assert properties.items() <= options.items()
+
+
+def test_secrets_of_kafkas_clients_are_secrets_to_spark() -> None:
+    secret = re.compile(options_of(PipelineSettings())["spark.redaction.regex"])
+    names = ["sasl.password", "ssl.key.pem", "ssl.key.password", "sasl.oauthbearer.client.secret"]
+    assert all(secret.search(f"kafka.0.{name}") for name in [*names, "sasl.oauthbearer.config"])
+    assert not any(secret.search(f"kafka.0.{name}") for name in ["bootstrap.servers", "sasl.username", "topics"])
+
+
+def test_executors_get_what_their_tasks_import(tmp_path: Path) -> None:
+    with zipfile.ZipFile(packed()) as shipped:
+        names = set(shipped.namelist())
+        shipped.extractall(tmp_path)
+    assert {"mesh/__init__.py", "services/__init__.py", "services/pipeline/kafka_source.py"} <= names
+    assert not [name for name in names if name.startswith(("services/control", "services/gateway", "tests"))]
+    code = "import mesh.topics, services.pipeline.kafka_reading as reading; print(reading.__file__)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.strip().startswith(str(tmp_path))
+
+
+def test_the_archive_of_classes_is_used_where_it_has_been_made(tmp_path: Path) -> None:
+    archive = tmp_path / "spark.jsa"
+    assert class_archive.options_with(archive) == ""
+    archive.touch()
+    assert (
+        f"-XX:SharedArchiveFile={archive}"
+        in options_of(PipelineSettings(), class_archive.options_with(archive))["spark.driver.extraJavaOptions"].split()
+    )
