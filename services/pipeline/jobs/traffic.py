@@ -198,9 +198,7 @@ class _Run:
         if time.monotonic() - self._cleaned < CLEAN_EVERY_S and self._cleaned:
             return
         self._cleaned = time.monotonic()
-        gone = self._ledger.drop_days(self._keeping.begins(datetime.now(UTC).date()))
-        if gone:
-            log.info("traffic that was kept for long enough is gone", tables=gone)
+        self._ledger.drop_days(self._keeping.begins(datetime.now(UTC).date()))
 
     def _take_batch(self, logs: dict[str, TopicLog], looked: datetime) -> bool:
         """Whether there was anything to do."""

@@ -25,6 +25,7 @@ import pyarrow
 from psycopg import sql
 from pyspark.sql import DataFrame
 
+from services.pipeline.day_partitions import DayPartitions
 from services.pipeline.positions import Position, parse, render
 from services.pipeline.tables import Database, Table, copy_line, write_rows
 from services.pipeline.traffic.reports import NUMBERS, TEXTS
@@ -34,13 +35,12 @@ REMEMBERED = 20_000
 SERIES = Table("traffic_series", ("series",), ("series", *TEXTS, "reporter"))
 STEPS = {"minute": "traffic_minutes", "hour": "traffic_hours", "day": "traffic_days"}
 """From the finest to the coarsest."""
-DAILY = {step: table for step, table in STEPS.items() if step != "day"}
+DAILY = ("minute", "hour")
 """Those that have a table for each day."""
 ROW = ("series", "time", *NUMBERS, "latency")
 STOOD = tuple(f"stood_{name}" for name in (*NUMBERS, "latency"))
 ARROW_STOOD = [*((f"stood_{name}", pyarrow.int64()) for name in NUMBERS), ("stood_latency", pyarrow.binary())]
 INCOMING = sql.Identifier("incoming_traffic")
-DAY = timedelta(days=1)
 
 
 class LedgerError(Exception):
@@ -106,7 +106,7 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._made: set[str] = set()
+        self._days = {step: DayPartitions(database, STEPS[step]) for step in DAILY}
 
     def progress(self) -> Progress:
         """How far the tables are."""
@@ -138,39 +138,16 @@ class Ledger:
             return {str(row[0]) for row in rows}
 
     def make_days(self, days: Mapping[str, Collection[date]]) -> None:
-        """The tables that rows of these days of a step go to; it locks readers out for a moment, so each only once."""
-        wanted = {_name(table, day): (table, day) for step, table in DAILY.items() for day in days.get(step, ())}
-        with self._connected() as connection:
-            connection.autocommit = (
-                True  # who reads several tables in one transaction must not meet one that locks several
-            )
-            for name in sorted(wanted.keys() - self._made):
-                table, day = wanted[name]
-                connection.execute(
-                    sql.SQL("create table if not exists {} partition of {} for values from ({}) to ({})").format(
-                        sql.Identifier(name),
-                        sql.Identifier(table),
-                        sql.Literal(_midnight(day)),
-                        sql.Literal(_midnight(day + DAY)),
-                    )
-                )
-        self._made |= wanted.keys()
+        """The tables that rows of these days of a step go to."""
+        for step, partitions in self._days.items():
+            partitions.make(days.get(step, ()))
 
-    def drop_days(self, begins: Mapping[str, date]) -> list[str]:
-        """What is older than it is kept; the names of the tables that are gone."""
-        gone: list[str] = []
+    def drop_days(self, begins: Mapping[str, date]) -> None:
+        """What is older than it is kept."""
+        for step, partitions in self._days.items():
+            partitions.drop_before(begins[step])
         with self._connected() as connection:
-            connection.autocommit = True  # as above
             connection.execute("delete from traffic_days where time < %s", (_midnight(begins["day"]),))
-            for step, table in DAILY.items():
-                found = connection.execute(
-                    "select inhrelid::regclass::text from pg_inherits where inhparent = %s::regclass", (table,)
-                ).fetchall()
-                gone += sorted(name for (name,) in _any(found) if _day(name) < begins[step])
-            for name in gone:
-                connection.execute(sql.SQL("drop table {}").format(sql.Identifier(name)))
-        self._made -= set(gone)
-        return gone
 
     def write(self, rows: DataFrame, entry: Entry) -> None:
         """Sets the rows (columns of ROW, and `step`) and what the entry says. OvertakenError writes nothing.
@@ -323,14 +300,6 @@ def _go_on(cursor: psycopg.Cursor[Any], entry: Entry) -> None:
         {name: getattr(entry.counts, name) for name in names}
         | {"position": json.dumps(render(entry.position)), "until": entry.complete_until},
     )
-
-
-def _name(table: str, day: date) -> str:
-    return f"{table}_{day:%Y%m%d}"
-
-
-def _day(name: str) -> date:
-    return datetime.strptime(name[-8:], "%Y%m%d").replace(tzinfo=UTC).date()
 
 
 def _midnight(day: date) -> datetime:
