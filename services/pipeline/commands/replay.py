@@ -146,6 +146,7 @@ def carry_out(order: Order, settings: PipelineSettings, report: Report) -> repla
     from services.pipeline.archives.folder import FolderArchive
     from services.pipeline.jobs import replay
 
+    reads_archive = order.archive and order.replay.spec.topic.archive != replays.REPLAY_ARCHIVE_NEVER
     with ExitStack() as until_end:
 
         @functools.cache
@@ -155,7 +156,7 @@ def carry_out(order: Order, settings: PipelineSettings, report: Report) -> repla
         return replay.run(
             session,
             order,
-            FolderArchive(order.archive, settings.store_options) if order.archive else None,
+            FolderArchive(order.archive, settings.store_options) if reads_archive else None,
             report,
             stop_signal(),
             timeout_s=settings.request_timeout_s,

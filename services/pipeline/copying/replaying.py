@@ -31,6 +31,7 @@ from services.pipeline.copying.reading import Archive, Place
 from services.pipeline.copying.routes import group_of
 from services.pipeline.copying.tasks import Access, LaneTask, Part
 from services.pipeline.orders import Order
+from services.pipeline.positions import StreamError
 
 PROGRESS_S = 1.0
 """Between two reports."""
@@ -91,7 +92,7 @@ class Replaying:
                 return self._end(replays.REPLAY_STATE_FAILED, str(error))
             except CopyError as error:
                 return self._failed(str(error))
-            except SetbackError as error:
+            except (SetbackError, StreamError) as error:
                 log.warning("setback", replay=self._replay.name, reason=str(error))
                 reached = sum(each.position for each in self._told.values())
                 attempts = 1 if reached > best else attempts + 1
@@ -226,7 +227,7 @@ class Replaying:
             with ThreadPoolExecutor(SWEEPERS) as pool:
                 list(pool.map(lambda lane: self._sweep(*lane), sorted(lanes)))
             self._tell_notes(drawing.notes(notes, stable=True))
-        except (SetbackError, CopyError, KafkaException) as error:
+        except (SetbackError, StreamError, CopyError, KafkaException) as error:
             log.warning("not swept", replay=self._replay.name, reason=str(error))
             return "; what was just being written ends by itself within a minute"
         return ""
