@@ -10,7 +10,9 @@ import pytest
 from tests.fixtures.backend import Backend
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
+from tests.integration.control.world import topics_of
 from tests.integration.meshctl.conftest import Meshctl
+from tests.integration.meshctl.pipeline_member import PipelineMember
 from tests.integration.meshctl.test_operating import as_json
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started
 
@@ -95,3 +97,53 @@ def test_a_group_goes_on_elsewhere_while_its_members_stop(
     assert done["state"] == "REPLAY_STATE_DONE", done
     wait_until(lambda: not as_json(meshctl, "instances", "orders", "--open")["orders"], "its member goes on")
     assert len(instance.read_all(4)) == 4
+
+
+@pytest.fixture
+def copied(meshctl: Meshctl, orders: str, kafka_c1: KafkaCluster) -> str:
+    """A topic that the mesh has, with one beside it for its copies."""
+    registered = {each["spec"]["cluster_name"] for each in as_json(meshctl, "cluster", "list")["clusters"]}
+    if "home" not in registered:
+        meshctl("cluster", "register", "home", kafka_c1.bootstrap)
+    topic = f"{orders}-copied"
+    if topic not in topics_of(kafka_c1.bootstrap):
+        for name in (topic, f"{topic}-again"):
+            Kafka(kafka_c1.bootstrap).create(name, partitions=PARTITIONS)
+    meshctl("rule", "set", "--prefix", topic, "--to", "home")
+    return topic
+
+
+def test_a_topic_is_copied_cancelled_half_way_and_resumed(meshctl: Meshctl, control: str, copied: str) -> None:
+    copy = ("replay", "copy", "--from", copied, "--to", f"{copied}-again")
+    nobody = as_json(meshctl, *copy)
+    assert nobody["description"].startswith("waits for a pipeline: none follows its replays")
+    meshctl("replay", "cancel", nobody["name"])
+    with PipelineMember(control).following() as pipeline:
+        counted = meshctl(*copy, "--dry-run")
+        assert [copied, "0", "0", "100", "37"] in [line.split() for line in counted.stdout.splitlines()]
+        pipeline.holds = True
+        half = as_json(meshctl, *copy, "--filter", "key != 'x'", "--rate", "1000")
+        assert half["spec"]["topic"]["group"] == f"mesh-replay-{half['name'].removeprefix('replays/')}"
+        wait_until(lambda: as_json(meshctl, "replay", "show", half["name"])["totals"]["records"] == "100", "half of it")
+        assert "50% (100 records)" in meshctl("replay", "list").stdout
+        cancelled = as_json(meshctl, "replay", "cancel", half["name"], "--wait")
+        assert (cancelled["state"], cancelled["totals"]["offsets_done"]) == ("REPLAY_STATE_CANCELLED", "100")
+        pipeline.holds = False
+        resumed = meshctl("replay", "resume", half["name"], "--wait")
+        assert "done: 100% (200 records), all of it" in resumed.stdout
+        done = as_json(meshctl, "replay", "list", "-l", "1")["replays"][0]
+        assert done["spec"] == half["spec"]
+        assert done["reason"] == f"goes on with {half['name']}"
+        again = meshctl("replay", "resume", done["name"], check=False)
+        assert (again.returncode, "is done; start a new one" in again.stderr) == (1, True)
+    elsewhere = meshctl("replay", "copy", "--from", "roomo-plums", "--to", copied, check=False)
+    assert elsewhere.returncode == 2
+    assert "give --from-cluster to read it from a cluster all the same" in elsewhere.stderr
+
+
+def test_a_topic_is_profiled(meshctl: Meshctl, control: str, copied: str) -> None:
+    unknown = meshctl("topic", "profile", copied, "--last", check=False)
+    assert (unknown.returncode, "has not been looked at" in unknown.stderr) == (4, True)
+    with PipelineMember(control).following():
+        assert f"{copied} on home: all 10 records" in meshctl("topic", "profile", copied, "--whole").stdout
+    assert as_json(meshctl, "topic", "profile", copied, "--last")["records"] == "10"
