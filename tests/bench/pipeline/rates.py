@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
-from tests.bench.figures import Disturbance, Table, median, spread, watched
+from tests.bench.figures import Table, median, spread
 
 VALUE_BYTES = 200
 HEADERS: list[tuple[str, str | bytes | None]] = [("content-type", b"application/json"), ("trace", b"0af7651916cd43dd")]
@@ -81,6 +83,22 @@ def delete(records: Records) -> None:
         future.result(TIMEOUT_S)
 
 
+def _busy_s() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.system)
+
+
+def _used_s() -> float:
+    """CPU of this process and of all that it has started: Spark's JVM and its workers, also those that have ended."""
+    spent = 0.0
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            spent += times.user + times.system + times.children_user + times.children_system
+    return spent
+
+
 @dataclass(slots=True)
 class Rates:
     """What was measured in this run."""
@@ -88,17 +106,16 @@ class Rates:
     rates: dict[str, list[float]] = field(default_factory=dict)
     """Rows a second."""
     busy: dict[str, list[float]] = field(default_factory=dict)
-    """Cores that others kept busy meanwhile."""
+    """Cores that others kept busy meanwhile, Kafka among them."""
     notes: list[str] = field(default_factory=list)
 
     def measure(self, name: str, rows: int, run: Callable[[], object]) -> float:
         """Runs it once, and counts it as a round of `name`; rows a second."""
-        disturbance: Disturbance
-        with watched() as disturbance:
-            began = time.monotonic()
-            run()
-            took = time.monotonic() - began
-        self.add(name, rows / took, disturbance.cores)
+        began, busy, used = time.monotonic(), _busy_s(), _used_s()
+        run()
+        took = time.monotonic() - began
+        others = max(0.0, (_busy_s() - busy) - (_used_s() - used)) / took
+        self.add(name, rows / took, others)
         return rows / took
 
     def add(self, name: str, rate: float, cores: float = 0.0) -> None:
