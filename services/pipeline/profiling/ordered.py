@@ -6,6 +6,7 @@ Nothing is written anywhere, so whoever is started again with the same order beg
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -141,13 +142,14 @@ class Profiling:
             except Exception as error:  # noqa: BLE001  # raised again below, in the thread that waits
                 failures.append(error)
 
-        thread = threading.Thread(target=work, name="profile")
+        thread = threading.Thread(target=work, name="profile", daemon=True)
         thread.start()
         while thread.is_alive() and not self.stopping.is_set():
             thread.join(POLL_S)
-        if thread.is_alive():
-            self.looking.cancel()
-            thread.join(END_S)
+        deadline = time.monotonic() + END_S
+        while thread.is_alive() and time.monotonic() < deadline:
+            self.looking.cancel()  # again and again: the next job may just begin
+            thread.join(POLL_S)
         if self.stopping.is_set():
             return None
         if failures:

@@ -35,6 +35,8 @@ class SparkLooking:
         registry: RegistryAccess,
     ) -> None:
         self._session, self._clusters, self._settings, self._registry = session, clusters, settings, registry
+        self._running: SparkSession | None = None
+        self._is_cancelled = False
 
     def spans(self, asked: Asked) -> Sequence[Span]:
         found = self._source(asked).spans(asked.ranges)
@@ -45,6 +47,9 @@ class SparkLooking:
             return profiles.TopicProfile()
         session = self._session()
         session.sparkContext.setJobGroup(JOB_GROUP, f"profile of {asked.topic}", interruptOnCancel=True)
+        self._running = session
+        if self._is_cancelled:
+            raise StreamError("cancelled before Spark had started")
         try:
             return profile.run(self._source(asked).batch(session, ranges), self._registry)
         except (Py4JError, PySparkException) as error:
@@ -53,7 +58,9 @@ class SparkLooking:
             raise
 
     def cancel(self) -> None:
-        self._session().sparkContext.cancelJobGroup(JOB_GROUP)
+        self._is_cancelled = True
+        if self._running is not None:
+            self._running.sparkContext.cancelJobGroup(JOB_GROUP)
 
     def _source(self, asked: Asked) -> KafkaSource:
         if asked.cluster not in self._clusters:

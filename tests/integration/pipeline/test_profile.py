@@ -148,9 +148,3 @@ def test_a_sample_without_a_registry(spark: SparkSession, mixed: str, kafka_c1: 
     profile = look(spark, mixed, kafka_c1, sample=40).profile
     assert (profile.records, profile.is_sample) == (80, True)
     assert dict(profile.formats) == {"json": 20, "schema-registry": 30, "binary": 10, "null": 10, "text": 10}
-
-
-def test_what_people_read_of_an_empty_topic(spark: SparkSession, orchard: Orchard, kafka_c1: KafkaCluster) -> None:
-    from services.pipeline.commands.profile import lines
-
-    assert list(lines(look(spark, orchard.create(), kafka_c1).profile)) == ["fruit: 0 records"]

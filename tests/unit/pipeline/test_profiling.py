@@ -13,6 +13,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import profiles, replays
+from services.pipeline.commands.profile import lines
 from services.pipeline.positions import Span, StreamError
 from services.pipeline.profiling.formats import Format, NoSchemas, Schema, look
 from services.pipeline.profiling.ordered import Asked, Profiling
@@ -166,3 +167,25 @@ def test_who_is_told_to_stop_says_so_and_what_can_not_be_read_is_told() -> None:
     assert cancelled.state == replays.REPLAY_STATE_CANCELLED
     *_, failed = carried_out(Looking(failure=StreamError("apples/0 stands at offset 3")))
     assert (failed.state, failed.description) == (replays.REPLAY_STATE_FAILED, "apples/0 stands at offset 3")
+
+
+def test_what_people_read() -> None:
+    profile = profiles.TopicProfile(
+        topic="apples",
+        records=200,
+        is_sample=True,
+        null_keys=50,
+        distinct_keys=3,
+        top_key_share=0.5,
+        keys=profiles.ByteSizes(total=600, smallest=2, median=4, p99=6, largest=8),
+        formats={"json": 150, "text": 50},
+        fields=[profiles.FieldProfile(path="seller.id", types={"integer": 149, "null": 1}, null_rate=0.25)],
+    )
+    text = list(lines(profile))
+    assert text[0] == "apples: 200 records (a sample)"
+    assert "  keys: 600 bytes; 2 to 8, half up to 4, 99 % up to 6" in text
+    assert "  keys: about 3 different; the most frequent has 50.0%" in text
+    assert "  without key 25.0%, without value 0.0%" in text
+    assert "  formats: json 75.0%, text 25.0%" in text
+    assert text[-1] == "    seller.id: integer, null; missing in 25.0%"
+    assert list(lines(profiles.TopicProfile(topic="pears"))) == ["pears: 0 records"]
