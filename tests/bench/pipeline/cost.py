@@ -55,8 +55,8 @@ def audit_event(number: int) -> bytes:
     """As a sidecar writes it, of today: 300 B."""
     event = {
         "id": str(uuid.uuid4()), "serviceId": "shop-1", "auditType": "PRODUCER", "topic": "orders",
-        "partition": number % 12, "offset": number, "key": f"key-{number % 5000}", "correlationId": f"order-{number // 3}",
-        "auditStatus": "SUCCESS", "timestamp": int(time.time() * 1000) - number % 3_600_000,
+        "partition": number % 12, "offset": number, "key": f"key-{number % 5000}", "auditStatus": "SUCCESS",
+        "correlationId": f"order-{number // 3}", "timestamp": int(time.time() * 1000) - number % 3_600_000,
     }  # fmt: skip
     return json.dumps(event).encode()
 

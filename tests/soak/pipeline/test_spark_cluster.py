@@ -15,7 +15,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.spark_cluster import SparkCluster
 from tests.fixtures.waiting import wait_until
-from tests.integration.pipeline.copies import TARGET, Grove, high_watermark
+from tests.integration.pipeline.copies import TARGET, Grove, log_ends
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
 from tests.soak.pipeline.test_audit_kills import AuditTopic
@@ -116,7 +116,7 @@ def test_a_copy_has_each_record_once(
     job = Job(spark_cluster, tmp_path / "job.log", *copy, *clusters, "--rate", str(RATE))
 
     def copied() -> int:
-        return sum(high_watermark(grove.clusters[TARGET], grove.target, partition) for partition in range(3))
+        return sum(log_ends(grove.clusters[TARGET], grove.target).values())
 
     try:
         job.lose_a_worker_when(lambda: copied() > RECORDS // 5, "a part is copied")
