@@ -1,7 +1,8 @@
 """A stream for each cluster, side by side in one Spark session, for as long as the job runs.
 
 1. A stream that fails is started again, a little later each time, and goes on where its checkpoint says. The others
-   do not notice. What is the matter is told in PostgreSQL, where control finds it, and in the log.
+   do not notice. What is the matter is told in PostgreSQL, where control finds it, and in the log. They begin one after
+   the other, so that a small machine can start their processes in time.
 2. Clusters are asked for again and again: a new one gets a stream, one that is gone loses it.
 3. How far a stream is comes from its last batch; where the topics end is asked of their cluster, each on a thread of
    its own, so that one that does not answer keeps no other from telling.
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
 POLL_S = 0.3  # how soon an order to stop, and the end of a batch, are seen
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 LOOK_FOR_CLUSTERS_S = 30.0
-ATTEMPTS = 3
+ATTEMPTS = 5
 """In a row, of a stream that ends by itself, where it is not our own sentence that says why: a busy machine, PostgreSQL
 that starts again.
 """
+START_S = 15.0
+"""Streams begin one after the other, or after so long: Spark waits 10 s for a stream's Python process, no longer."""
 THREADS = 16
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -52,6 +55,7 @@ class Followed:
     begin: Callable[[Followed], StreamingQuery]
     """Starts its stream."""
     query: StreamingQuery | None = None
+    begun_at: float = float("-inf")
     failed: int = 0
     """In a row, without a batch between."""
     batches_then: int = 0
@@ -72,6 +76,12 @@ class Followed:
     looking: Future[Mapping[str, TopicLog]] | None = None
     looked: datetime = NEVER
     told_at: float = float("-inf")
+
+    @property
+    def is_beginning(self) -> bool:
+        """Its stream has not looked for the first time yet."""
+        is_young = time.monotonic() - self.begun_at < START_S
+        return is_young and self.query is not None and self.query.isActive and self.query.lastProgress is None
 
 
 class Following:
@@ -152,6 +162,9 @@ class Following:
                 each.query = None
         if each.query is not None or each.has_ended or time.monotonic() < each.retry_at:
             return
+        if any(other.is_beginning for other in self._followed.values()):
+            return
+        each.begun_at = time.monotonic()
         try:
             each.query = each.begin(each)
         except Exception as failure:  # noqa: BLE001  # whatever it is: one cluster's trouble is not another's

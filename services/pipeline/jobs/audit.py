@@ -23,15 +23,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import orjson
 import psycopg
-import pyarrow
 import structlog
-from google.protobuf.message import DecodeError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from mesh.rpc import admin
+from services.pipeline.auditing.calls import events_of_calls
 from services.pipeline.auditing.dead_letters import DeadLetters
 from services.pipeline.auditing.folders import CHECKPOINT, check_folder, cluster_folder, delete_days_before
 from services.pipeline.auditing.following import Followed, Following
@@ -79,7 +76,6 @@ MADE_AHEAD = 2
 """Days for which there is a table before their first event comes; see AHEAD."""
 UPKEEP_S = 3600.0
 """How often old days are looked for."""
-CALL_TYPE, CONTROL = "CONTROL", "control"
 
 log = structlog.get_logger(__name__)
 
@@ -146,35 +142,6 @@ def _problem() -> Column:
 
 def _says_something(member: str) -> Column:
     return f.coalesce(f.length(f"event.{member}") > 0, f.lit(False))
-
-
-def events_of_calls(calls: pyarrow.Array) -> pyarrow.Array:
-    """Control's own audit events (AuditEvent of admin.proto) as a sidecar would write them; null for what is none."""
-    return pyarrow.array([_event_of_call(each.as_py()) for each in calls], pyarrow.binary())
-
-
-def _event_of_call(call: bytes | None) -> bytes | None:
-    if call is None:
-        return None
-    try:
-        event = admin.AuditEvent.FromString(call)
-    except DecodeError:
-        return None
-    is_well = event.code == "OK"
-    shown = {
-        "id": event.audit_id,
-        "serviceId": CONTROL,
-        "auditType": CALL_TYPE,
-        "auditStatus": "SUCCESS" if is_well else "FAILURE",
-        "correlationId": event.request_id,
-        "traceId": event.trace_id,
-        "key": event.resource,
-        "stacktrace": "" if is_well else f"{event.code} {event.problem}",
-        "timestamp": event.time.ToMilliseconds(),
-        "actor": event.actor,
-        "method": event.method,
-    }
-    return orjson.dumps({name: value for name, value in shown.items() if value != ""})
 
 
 @dataclass(slots=True)
