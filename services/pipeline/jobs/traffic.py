@@ -51,6 +51,8 @@ LONGEST_TEXT = 500
 """Characters of a name; PostgreSQL's indexes take 2,700 bytes."""
 BATCH_REPORTS = 1_000
 """Reports of a batch, with hundreds of counters each: what memory holds."""
+MOST_IN_A_HASH = 20_000
+"""Sums of a task that are not sorted; each with its sketch has a kilobyte or two."""
 MOST_OVERTAKEN = 3
 """Times in a row that a batch is made anew: what a driver that was killed had begun may still arrive."""
 CLEAN_EVERY_S = 3_600.0
@@ -172,8 +174,8 @@ class _Run:
 
     def until_told(self, every: timedelta | None) -> RolledUp:
         began = time.monotonic()
-        # a hash of sketches does not fall back to sorting after 128 of them: a batch has some 10,000, of some 100 bytes
-        self._session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "100000")
+        # sketches are sorted when a task has more series than that; by default after 128, which takes twice as long
+        self._session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", str(MOST_IN_A_HASH))
         logs, looked = self._look()
         while not self._stopping.is_set():
             self._clean()
@@ -219,16 +221,14 @@ class _Run:
         return True
 
     def _next(self, position: Position, logs: dict[str, TopicLog]) -> Position:
+        accepted = self._source.accept_loss
         try:
-            return advance(position, logs, max_rows=BATCH_REPORTS, accept_loss=self._source.accept_loss)
+            return advance(position, logs, max_rows=BATCH_REPORTS, accept_loss=accepted, accept_replaced=accepted)
         except TopicReplacedError as error:
-            if not self._source.accept_loss:
-                raise TrafficError(
-                    f"{', '.join(self._source.topics)} is not the topic that was read so far ({error}); what of that "
-                    "one was not counted is lost: go on with the new one with --accept-loss"
-                ) from error
-            log.warning("a new topic is read from its start", topics=self._source.topics, reason=str(error))
-            return advance({}, logs, max_rows=BATCH_REPORTS, accept_loss=True)
+            raise TrafficError(
+                f"{', '.join(self._source.topics)} is not the topic that was read so far ({error}); what of that one "
+                "was not counted is lost: go on with the new one with --accept-loss"
+            ) from error
 
     def _write(
         self,

@@ -49,7 +49,7 @@ ARROW_SCHEMA = pyarrow.schema(
         ("counters", pyarrow.list_(ARROW_COUNTER)),
     ]
 )
-REPORTS_AT_ONCE = 100  # in an Arrow batch, a megabyte or some: each holds hundreds of counters
+REPORTS_AT_ONCE = 20  # in an Arrow batch: each holds hundreds of counters, 1 MB at most
 MICROSECONDS = 1_000_000
 
 

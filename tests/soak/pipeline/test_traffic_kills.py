@@ -56,8 +56,11 @@ def test_killed_in_mid_write_and_between_batches(
         return int(tables.progress().get("batch", 0))
 
     def is_writing() -> bool:
-        found = watching.execute(f"select 1 from pg_stat_activity where datname = current_database() and {WRITING}")
-        return found.fetchone() is not None and written() >= before
+        found = watching.execute(
+            "select exists (select from pg_stat_activity "
+            f"where datname = current_database() and {WRITING}) from pg_sleep(0.01)"
+        )
+        return found.fetchone() == (True,)
 
     def has_written() -> bool:
         return written() > before
