@@ -1,0 +1,198 @@
+"""The audit job is killed with all its processes while PostgreSQL takes its rows: no event is lost or doubled, neither
+in the table nor in Parquet, by the ends of the logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
+
+from services.control.store.migrate import migrate
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipeline.toolchain import need_spark
+
+EVENTS = 30_000
+"""In each cluster at first, and some more after each kill."""
+MORE = 2_000
+BATCH_ROWS = 5_000
+KILLS = 5
+PARTITIONS = 3
+START_S = 900.0
+STOP_S = 60.0
+KAFKA_S = 60.0
+WRITING = """
+select count(*) from pg_stat_activity
+where datname = current_database() and application_name = 'kafka-mesh pipeline' and state = 'active'
+    and (query ilike 'copy %' or query ilike 'insert into "audit_events"%')
+"""
+
+
+class AuditTopic:
+    """The audit topic of one cluster."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in self._admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+            future.result(KAFKA_S)
+
+    def tell(self, events: int) -> None:
+        """Returns when all are acknowledged."""
+        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 20, "enable.idempotence": True})
+        for number in range(events):
+            event = {
+                "id": str(uuid.uuid4()), "serviceId": "shop-1", "auditType": "PRODUCER", "topic": "orders",
+                "partition": number % 12, "offset": number, "correlationId": str(uuid.uuid4()), "key": f"key-{number}",
+                "auditStatus": "SUCCESS", "timestamp": 1_000 * (1_795_300_000 + number % 80_000),
+            }  # fmt: skip
+            producer.produce(self._topic, json.dumps(event), partition=number % PARTITIONS)
+            producer.poll(0)
+        assert producer.flush(KAFKA_S) == 0
+
+    def places(self) -> set[tuple[int, int]]:
+        """All partitions and offsets, by the ends of their logs."""
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "none"})
+        try:
+            ends = [
+                consumer.get_watermark_offsets(TopicPartition(self._topic, number), KAFKA_S)[1]
+                for number in range(PARTITIONS)
+            ]
+        finally:
+            consumer.close()
+        return {(number, offset) for number, end in enumerate(ends) for offset in range(end)}
+
+    def clear(self) -> None:
+        for future in self._admin.delete_topics([self._topic]).values():
+            future.result(KAFKA_S)
+
+
+class Job:
+    """`kafka-mesh pipeline run audit` as a process group of its own."""
+
+    def __init__(self, clusters: dict[str, str], topic: str, database: str, folder: Path) -> None:
+        self._log = folder.with_suffix(".log")
+        told = [word for name, servers in clusters.items() for word in ("--cluster", f"{name}={servers}")]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "services.pipeline", "run", "audit", "--to", str(folder), *told],
+                env=os.environ
+                | {
+                    "KAFKA_MESH_PIPELINE_MAX_BATCH_ROWS": str(BATCH_ROWS),
+                    "KAFKA_MESH_PIPELINE_DATABASE_URL": database,
+                    "KAFKA_MESH_PIPELINE_AUDIT_TOPICS": topic,
+                    "KAFKA_MESH_PIPELINE_AUDIT_KEPT_DAYS": "3650",
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill_when(self, moment: Callable[[], bool], what: str) -> None:
+        def is_now() -> bool:
+            assert self._process.poll() is None, f"ended by itself:\n{self._log.read_text()[-3000:]}"
+            return moment()
+
+        try:
+            wait_until(is_now, what, START_S)
+        finally:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(STOP_S)
+
+    def finish(self) -> None:
+        assert self._process.wait(START_S + STOP_S) == 0, self._log.read_text()[-3000:]
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    url = postgres()
+    migrate(url)
+    return url
+
+
+@pytest.fixture
+def topics(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str) -> Iterator[dict[str, AuditTopic]]:
+    made = {name: AuditTopic(each.bootstrap, topic) for name, each in (("c1", kafka_c1), ("c2", kafka_c2))}
+    yield made
+    for each in made.values():
+        each.clear()
+
+
+@pytest.mark.timeout(7_200)
+def test_killed_in_mid_write(
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    topics: dict[str, AuditTopic],
+    topic: str,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    need_spark()
+    folder = tmp_path / "audit"
+    clusters = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
+    for each in topics.values():
+        each.tell(EVENTS)
+
+    def batches() -> int:
+        return sum(each.name.isdecimal() for each in folder.glob("cluster=*/_checkpoint/commits/*"))
+
+    with psycopg.connect(database, autocommit=True) as connection:
+
+        def is_writing() -> bool:
+            return batches() > before and _count(connection, WRITING) > 0
+
+        written_at_kills = []
+        for _ in range(KILLS):
+            before = batches()
+            Job(clusters, topic, database, folder).kill_when(is_writing, "PostgreSQL takes rows")
+            wait_until(lambda: _count(connection, WRITING) == 0, "PostgreSQL has noticed", STOP_S)
+            written_at_kills.append(_count(connection, "select count(*) from audit_events"))
+            for each in topics.values():
+                each.tell(MORE)
+        Job(clusters, topic, database, folder).finish()
+        in_table: dict[str, tuple[int, int]] = {
+            name: (rows, ids)
+            for name, rows, ids in connection.execute(
+                "select cluster_name, count(*), count(distinct event_id) from audit_events group by 1"
+            )
+        }
+    in_files = _files(folder)
+    print(
+        f"rows at the kills: {written_at_kills}; at the end: {in_table}, Parquet {len(in_files)}, batches {batches()}"
+    )
+    for name, each in topics.items():
+        places = each.places()
+        assert len(places) == EVENTS + KILLS * MORE
+        assert in_table[name] == (len(places), len(places))
+        read = [(row["source_partition"], row["source_offset"]) for row in in_files if row["cluster"] == name]
+        assert len(read) == len(places)
+        assert set(read) == places
+
+
+def _count(connection: psycopg.Connection[Any], query: str) -> int:
+    row = connection.execute(query.encode()).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _files(folder: Path) -> list[dict[str, Any]]:
+    """As any reader of Parquet finds them."""
+    import pyarrow.dataset
+
+    found = pyarrow.dataset.dataset(folder, format="parquet", partitioning="hive")
+    rows: list[dict[str, Any]] = found.to_table(columns=["cluster", "source_partition", "source_offset"]).to_pylist()
+    return rows
