@@ -199,6 +199,16 @@ def connection_properties(producer: Mapping[str, str], consumer: Mapping[str, st
     return {name: value for name, value in {**consumer, **producer}.items() if shapes_connections(name)}
 
 
+def served_home_properties(properties: dict[str, str]) -> dict[str, str]:
+    """Of the home cluster, where services write directly; UnservedSecurityError names the one that can't be served."""
+    for name in sorted(properties):
+        if not shapes_connections(name):  # a misspelt security.protocol would mean: none
+            raise UnservedSecurityError(name, "is no property of a connection (security.protocol, sasl.*, ssl.*)")
+    if isinstance(ConnectionSecurity.of(properties).login, KerberosLogin):
+        raise UnservedSecurityError(MECHANISM_NAMES[0], "GSSAPI is not served for the home cluster; use another")
+    return properties
+
+
 def _choice(said: Mapping[str, str], name: str, choices: Mapping[str, T], default: T) -> T:
     value = said.get(name)
     if value is None:

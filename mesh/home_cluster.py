@@ -13,13 +13,6 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
 
-from mesh.connection_security import (
-    MECHANISM_NAMES,
-    ConnectionSecurity,
-    KerberosLogin,
-    UnservedSecurityError,
-    shapes_connections,
-)
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 
 REQUEST_S = 5.0
@@ -90,13 +83,3 @@ class HomeCluster:
 
     def __str__(self) -> str:
         return f"home cluster {','.join(self.bootstrap_servers)}"
-
-
-def served_home_properties(properties: dict[str, str]) -> dict[str, str]:
-    """The properties, if they can be served; UnservedSecurityError names the one that can't."""
-    for name in sorted(properties):
-        if not shapes_connections(name):  # a misspelt security.protocol would mean: none
-            raise UnservedSecurityError(name, "is no property of a connection (security.protocol, sasl.*, ssl.*)")
-    if isinstance(ConnectionSecurity.of(properties).login, KerberosLogin):
-        raise UnservedSecurityError(MECHANISM_NAMES[0], "GSSAPI is not served for the home cluster; use another")
-    return properties

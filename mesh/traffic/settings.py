@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from mesh.connection_security import served_home_properties
 from mesh.settings import AddressList
 from mesh.topics import is_own_topic, is_topic_name
 
@@ -23,9 +24,7 @@ class TrafficSettings(BaseModel):
     @field_validator("home_properties")
     @classmethod
     def _are_served(cls, properties: dict[str, str]) -> dict[str, str]:
-        from mesh.home_cluster import served_home_properties  # with Kafka's client, which is needed only for this
-
-        return served_home_properties(properties) if properties else properties
+        return served_home_properties(properties)
 
     @field_validator("traffic_topic")
     @classmethod

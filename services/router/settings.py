@@ -7,13 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from mesh.connection_security import (
-    MECHANISM_NAMES,
-    ConnectionSecurity,
-    KerberosLogin,
-    UnservedSecurityError,
-    shapes_connections,
-)
+from mesh.connection_security import ConnectionSecurity, served_home_properties
 from mesh.settings import Address, AddressList, ServiceSettings, host_port
 from services.router.forwarding.registry_access import RegistryAccess
 
@@ -54,13 +48,7 @@ class RouterSettings(ServiceSettings, service="router"):
     @field_validator("home_properties")
     @classmethod
     def _is_served(cls, properties: dict[str, str]) -> dict[str, str]:
-        for name in sorted(properties):
-            if not shapes_connections(name):  # a misspelt security.protocol would mean: none
-                raise UnservedSecurityError(name, "is no property of a connection (security.protocol, sasl.*, ssl.*)")
-        login = ConnectionSecurity.of(properties).login
-        if isinstance(login, KerberosLogin):
-            raise UnservedSecurityError(MECHANISM_NAMES[0], "GSSAPI is not served for the home cluster; use another")
-        return properties
+        return served_home_properties(properties)
 
     @property
     def home_security(self) -> ConnectionSecurity:

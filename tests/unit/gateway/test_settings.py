@@ -68,6 +68,15 @@ def test_ports_and_hosts_of_nodes(monkeypatch: pytest.MonkeyPatch, tls: dict[str
         ({"node_ports": "101=5 102=5"}, "names a node or a port twice"),
         ({"listen": "h:1,h:2", "node_ports": "-,1-3"}, "name port 1 of h twice"),
         ({"listen": "h:5", "node_ports": "4-6"}, "name port 5 of h twice"),
+        (
+            {"home_bootstrap_servers": "h:1", "home_properties": {"security.protocoll": "ssl"}},
+            "is no property of",
+        ),
+        ({"home_properties": {"security.protocol": "ssl"}}, "of use with home_bootstrap_servers alone"),
+        ({"home_bootstrap_servers": "h:1", "traffic_topic": "orders"}, "'orders' is no topic of the mesh's own"),
+        ({"audit_topics": "orders"}, "set home_bootstrap_servers"),
+        ({"home_bootstrap_servers": "h:1", "audit_topics": "or ders"}, "'or ders' is no name of a topic"),
+        ({"home_bootstrap_servers": "h:1", "audit_records_topic": "x"}, "call it mesh.audit-records"),
     ],
 )
 def test_what_can_not_be_is_said_at_the_start(wrong: dict[str, Any], said: str) -> None:

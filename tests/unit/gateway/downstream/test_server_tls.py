@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from mesh import server_certificate
 from mesh.server_certificate import TlsFiles
-from services.gateway.downstream.server_tls import ServerTls
+from services.gateway.downstream.server_tls import ServerTls, subject_of
 from tests.fixtures.certificates import Authority, Signed
 
 HOST = "101.kafka.example.com"
@@ -31,6 +31,7 @@ class Stage:
     tls: ServerTls
     port: int = 0
     hosts: list[str] = field(default_factory=list)
+    subjects: list[str] = field(default_factory=list)
 
     async def name_shown(self, client: Signed | None = None, host: str = HOST) -> str:
         """The name in the certificate that a client is shown, when it has been let in."""
@@ -65,6 +66,7 @@ async def staged(folder: Path, *, client_ca: bool) -> AsyncIterator[Stage]:
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         stage.hosts.append(stage.tls.host_asked_for(writer.transport))
+        stage.subjects.append(subject_of(writer.transport))
         writer.write(b"hi")
 
     server = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=stage.tls.context)
@@ -122,6 +124,16 @@ async def test_without_a_certificate_of_its_own_a_client_is_not_let_in_and_count
     assert handshakes() == (begun + 1, done)
     assert await lets_in(mutual_stage, mutual_stage.authority.sign("client"))
     assert handshakes() == (begun + 2, done + 1)
+
+
+async def test_a_client_that_has_shown_a_certificate_is_known_by_its_subject(mutual_stage: Stage) -> None:
+    assert await lets_in(mutual_stage, mutual_stage.authority.sign("client"))
+    assert mutual_stage.subjects == ["CN=client"]
+
+
+async def test_a_client_without_a_certificate_is_nobody(stage: Stage) -> None:
+    await stage.name_shown()
+    assert stage.subjects == [""]
 
 
 def handshakes() -> tuple[float, float]:
