@@ -31,14 +31,23 @@ def record_audit_topic() -> str:
 
 
 @pytest.fixture(scope="module")
+def control_database(postgres: PostgresServer) -> str:
+    """The URL of control's database."""
+    return postgres()
+
+
+@pytest.fixture(scope="module")
 def control(
-    kafka_c1: KafkaCluster, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory, record_audit_topic: str
+    kafka_c1: KafkaCluster,
+    control_database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    record_audit_topic: str,
 ) -> Iterator[str]:
     """The address of a control whose home cluster is c1."""
     port = free_block(2)
     folder = tmp_path_factory.mktemp("control")
-    database, log = postgres(), folder / "control.log"
-    with_database = os.environ | {"KAFKA_MESH_CONTROL_DATABASE_URL": database}
+    log = folder / "control.log"
+    with_database = os.environ | {"KAFKA_MESH_CONTROL_DATABASE_URL": control_database}
     environment = with_database | {
         "KAFKA_MESH_CONTROL_HOME_BOOTSTRAP_SERVERS": kafka_c1.bootstrap,
         "KAFKA_MESH_CONTROL_EVENTS_TOPIC": f"mesh.events-{folder.name}-{port}",
