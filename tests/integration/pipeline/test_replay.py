@@ -13,10 +13,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from kafka.partitioner.default import murmur2
 
 from mesh.rpc import record_rules, replays
+from services.pipeline.copying.drawing import Drawing
 from services.pipeline.copying.errors import SetbackError
 from services.pipeline.copying.lane import copy_lane
 from services.pipeline.copying.reading import Place
 from services.pipeline.copying.tasks import Access, LaneTask
+from services.pipeline.orders import Order
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.pipeline.copies import (
     SLOTS,
@@ -262,6 +264,37 @@ def test_a_group_that_has_forgotten_is_no_reason_to_begin_anew(grove: Grove, orc
     ended = grove.run(order)
     assert ended.state == "FAILED"
     assert f"has forgotten how far {orchard.topic}/0 is" in ended.description
+    assert grove.copies() == []
+
+
+def left_open(grove: Grove, order: Order) -> list[Producer]:
+    """As a driver leaves it that is killed: the plan is written, and each lane has a transaction open."""
+    plan = Drawing(order.replay, grove.clusters, None, InThreads().slots, TIMEOUT_S).draw()
+    producers = []
+    for (_, partition), part in plan.parts.items():
+        lane = {"transactional.id": f"{order.replay.spec.topic.group}.lane-{part.note.lane}"}
+        producer = Producer({"bootstrap.servers": grove.clusters[TARGET]["bootstrap.servers"], **lane})
+        producer.init_transactions(TIMEOUT_S)
+        producer.begin_transaction()
+        producer.produce(grove.target, b"of no one", partition=partition)
+        assert producer.flush(TIMEOUT_S) == 0
+        producers.append(producer)
+    return producers
+
+
+def test_what_a_killed_driver_left_open_is_put_away_by_one_that_only_cancels(grove: Grove, orchard: Orchard) -> None:
+    orchard.create()
+    orchard.grow(30)
+    grove.create_target()
+    order = grove.order(orchard.topic)
+    order.replay.cancelling = True
+    assert grove.run(order).state == "CANCELLED"  # it had not begun at all
+
+    _producers = left_open(grove, order)
+    assert set(log_ends(grove.clusters[TARGET], grove.target, committed=True).values()) == {0}
+    assert set(log_ends(grove.clusters[TARGET], grove.target).values()) == {1}
+    ended = grove.run(order)
+    assert (ended.state, ended.records) == ("CANCELLED", 0), ended.description
     assert grove.copies() == []
 
 
