@@ -192,7 +192,8 @@ async def test_a_replay_is_watched_until_it_ends(world: World, s1: Member) -> No
             seen.append(each)
             if each.partitions and each.state == RUNNING:
                 await s1.reports(replay, DONE, part(1000, 1000))
-    assert [each.partitions[0].position for each in seen if each.partitions] == [10, 1000]
+    positions = [each.partitions[0].position for each in seen if each.partitions]
+    assert list(dict.fromkeys(positions)) == [10, 1000]  # how far it is may be seen before its end is in the log
     assert [each.state for each in seen][-1] == DONE
     unknown = world.replays.WatchReplay(replays.WatchReplayRequest(name="replays/none"), timeout=CALL)
     await refused(unknown.read(), grpc.StatusCode.NOT_FOUND, "never started, or so old that only the log tells of it")
