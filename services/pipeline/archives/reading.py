@@ -37,7 +37,8 @@ from services.pipeline.archives.stores import Store
 from services.pipeline.copying.reading import Batch, Headers
 from services.pipeline.positions import RecordsLostError, Span
 
-ROWS = 1_000  # handed out at once
+ROWS = 1_000  # handed out at once, or fewer that are large
+BATCH_BYTES = 8 << 20
 BUFFER_BYTES = 1 << 20  # of each column that is read
 FAILURES = 20  # between one record and the next; after each the archive is listed anew
 CREATE_TIME = 1  # the kind of time; which it was is not archived
@@ -155,11 +156,13 @@ class ArchiveReader:
 
     def _from(self, span: Span, position: int) -> Iterator[Batch]:
         records: list[ArchivedRecord] = []
+        size = 0
         for stretch in self._stretches(Span(span.topic, span.partition, position, span.end)):
             records += stretch
-            if len(records) >= ROWS:
+            size += sum(len(each.value() or b"") for each in stretch)
+            if len(records) >= ROWS or size >= BATCH_BYTES:
                 yield Batch(span.topic, span.partition, records, records[-1].offset() + 1)
-                records = []
+                records, size = [], 0
         if records:
             yield Batch(span.topic, span.partition, records, records[-1].offset() + 1)
 

@@ -22,7 +22,8 @@ from services.pipeline.positions import Span
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Place
 
-JOIN_S = 30.0
+HOLDS_S = 100.0
+JOIN_S = 60.0
 OFTEN = timedelta(milliseconds=100)
 
 
@@ -45,7 +46,11 @@ class Archive:
         return archive.run(self._session, source, str(self.folder), rules=rules)
 
     def run_until(
-        self, condition: Callable[[], bool], *topics: str, every: timedelta | None = OFTEN
+        self,
+        condition: Callable[[], bool],
+        *topics: str,
+        every: timedelta | None = OFTEN,
+        rules: CompactionRules | None = None,
     ) -> archive.Written:
         """A run, continuous unless `every` is None, that is told to stop when `condition` holds."""
         stopping = threading.Event()
@@ -53,12 +58,22 @@ class Archive:
 
         def work() -> None:
             source = self._source(topics, 10_000, False)
-            written.append(archive.run(self._session, source, str(self.folder), every=every, stopping=stopping))
+            written.append(
+                archive.run(
+                    self._session,
+                    source,
+                    str(self.folder),
+                    every=every,
+                    stopping=stopping,
+                    rules=rules,
+                    compact_every=OFTEN,
+                )
+            )
 
         thread = threading.Thread(target=work)
         thread.start()
         try:
-            wait_until(condition, "the archive holds what it should")
+            wait_until(condition, "the archive holds what it should", HOLDS_S)
         finally:
             stopping.set()
             thread.join(JOIN_S)

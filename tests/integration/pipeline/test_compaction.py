@@ -64,6 +64,28 @@ def test_days_become_one_sorted_file_each_and_go_on_to_be_archived(
     assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=3"]
 
 
+def test_a_continuous_archive_compacts_by_itself(archive: Archive, orchard: Orchard, rules: CompactionRules) -> None:
+    orchard.create()
+    orchard.grow(60)
+
+    def is_compacted() -> bool:
+        plans = list(archive.folder.glob("_compaction/*/*/plan.json"))
+        return len(plans) == 2 and not list(archive.folder.glob(STAGED_FILES))
+
+    written = archive.run_until(is_compacted, orchard.topic, rules=rules)
+    assert written.days_compacted == 2
+    assert len(archive.files(YESTERDAY)) == len(archive.files(TODAY)) == 1
+    assert archive.records() == orchard.records
+
+
+def test_days_are_worth_it_that_have_twice_the_files_that_they_need(rules: CompactionRules) -> None:
+    megabyte = 1 << 20
+    assert rules.is_worth_while([megabyte, megabyte])
+    assert not rules.is_worth_while([megabyte])
+    assert not rules.is_worth_while([256 * megabyte] * 3 + [megabyte])
+    assert rules.is_worth_while([256 * megabyte] * 3 + [megabyte] * 5)
+
+
 def test_only_finished_days_are_touched_and_other_stores_are_read_alike(small_files: Archive, orchard: Orchard) -> None:
     import fsspec
 
