@@ -116,7 +116,7 @@ def test_what_became_of_a_record_is_in_postgres(project: Project) -> None:
     """By way of the sidecar's audit topic and the pipeline's job, whose Spark may still be starting."""
 
     def events() -> list[str]:
-        query = "select distinct service_id from audit_events where topic = 'apples' and audit_status = 'S'"
+        query = "select distinct service_id from audit_events where topic = 'apples' and audit_status = 'SUCCESS'"
         return project.run("exec", "-T", "postgres", "psql", "-U", "mesh", "-tAc", query).split()
 
     eventually(events, lambda seen: "sidecar-1" in seen, SPARK_TIMEOUT_S)
