@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.routing import RoutingTable
@@ -55,7 +55,8 @@ def create_topic() -> Iterator[CreateTopic]:
 
 def _leads_all(admin: AdminClient, topic: str, partitions: int) -> bool:
     """Whether the broker leads them: metadata says so before, and what comes without acks till then is lost."""
-    ends = admin.list_offsets({TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)})
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    ends = admin.list_offsets({TopicPartition(topic, p): latest for p in range(partitions)})
     return all(end.exception(30) is None for end in ends.values())
 
 

@@ -13,8 +13,9 @@ from services.gateway.wire.messages import (
     ProduceResponse,
 )
 from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
-from tests.unit.gateway.downstream.test_order import produce, until, written
+from tests.unit.gateway.downstream.test_order import produce, written
 
 
 def clusters_replaced(table: RoutingTable, *clusters: UpstreamCluster) -> RoutingTable:

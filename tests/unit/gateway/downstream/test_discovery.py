@@ -17,8 +17,9 @@ from services.gateway.downstream.discovery import Discovery
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import MetadataRequest, MetadataResponse, ProduceResponse
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
-from tests.unit.gateway.downstream.test_order import gated, produce, until, written
+from tests.unit.gateway.downstream.test_order import gated, produce, written
 
 HELD, APPLIED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED
 
@@ -89,7 +90,7 @@ async def router(stage: Stage, tmp_path: Path) -> AsyncIterator[ScriptedRouter]:
             "g1", "127.0.0.1:1", ("127.0.0.1:1", address), tmp_path, stage.gateway.mesh, stage.gateway.connections
         )
         task = asyncio.create_task(watch.run())
-        await until(lambda: scripted.said, 15)
+        await until(lambda: scripted.said, within_s=15)
         yield scripted
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -261,7 +262,7 @@ async def test_a_table_is_tried_by_some_clients_and_how_their_requests_end_is_to
     def canaries() -> list[admin.RequestCounts]:
         return [said.clients.canary_requests for said in router.said if said.clients.canary_requests.answered]
 
-    await until(canaries, 15)
+    await until(canaries, within_s=15)
     router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
     await until(lambda: router.acks[1:])
     assert router.acks[1:] == [(2, APPLIED)]

@@ -16,8 +16,9 @@ from services.gateway.wire.messages import (
 )
 from services.gateway.wire.messages.metadata import MetadataResponseTopic
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
-from tests.unit.gateway.downstream.test_order import gated, produce, until, written
+from tests.unit.gateway.downstream.test_order import gated, produce, written
 
 
 def by_id(topic_id: bytes) -> Request:

@@ -11,9 +11,10 @@ from services.gateway.downstream import discovery as watch_module
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.routers import CONNECT_TIMEOUT_S, NoRouterError, Routers
 from services.gateway.wire.apis import ApiKey
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_discovery import APPLIED, HELD, ScriptedRouter, serving
-from tests.unit.gateway.downstream.test_order import produce, until, written
+from tests.unit.gateway.downstream.test_order import produce, written
 
 NOBODY = "127.0.0.1:1"
 
@@ -36,7 +37,7 @@ async def two(stage: Stage, tmp_path: Path) -> AsyncIterator[tuple[ScriptedRoute
         watch = Discovery("g1", "127.0.0.1:1", tuple(addresses), tmp_path, mesh, stage.gateway.connections)
         first.apply(mesh.table)
         task = asyncio.create_task(watch.run())
-        await until(lambda: first.acks, 15)
+        await until(lambda: first.acks, within_s=15)
         yield first, second
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

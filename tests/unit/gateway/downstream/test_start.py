@@ -16,8 +16,8 @@ from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
 from services.gateway.settings import GatewaySettings
 from tests.fixtures.ports import free_block
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.test_discovery import ScriptedRouter, serving
-from tests.unit.gateway.downstream.test_order import until
 
 START_S = 15.0
 
@@ -45,10 +45,10 @@ async def test_it_serves_nobody_before_its_router_has_said_what_is_in_force(
     monkeypatch.setattr(starting, "FIRST_WORD_S", 60.0)  # a busy machine makes the test slower, not wrong
     router = ScriptedRouter()
     async with serving(router) as address, started(tmp_path, address) as (gateway, lifecycle):
-        await until(lambda: router.said, START_S)
+        await until(lambda: router.said, within_s=START_S)
         assert (router.said[0].hello.revision, lifecycle.is_ready) == (1, False)
         router.apply(RoutingTable(2))
-        await until(lambda: lifecycle.is_ready, START_S)
+        await until(lambda: lifecycle.is_ready, within_s=START_S)
         assert gateway.mesh.table.revision == 2
 
 
@@ -57,7 +57,7 @@ async def test_without_any_router_it_serves_under_the_table_on_disk(
 ) -> None:
     monkeypatch.setattr(starting, "FIRST_WORD_S", 60.0)
     async with started(tmp_path, "127.0.0.1:1") as (gateway, lifecycle):
-        await until(lambda: lifecycle.is_ready, START_S)
+        await until(lambda: lifecycle.is_ready, within_s=START_S)
         assert gateway.mesh.table.revision == 1
 
 
@@ -67,5 +67,5 @@ async def test_a_router_that_says_nothing_is_not_waited_for_long(
     monkeypatch.setattr(starting, "FIRST_WORD_S", 0.2)
     router = ScriptedRouter()
     async with serving(router) as address, started(tmp_path, address) as (gateway, lifecycle):
-        await until(lambda: lifecycle.is_ready, START_S)
+        await until(lambda: lifecycle.is_ready, within_s=START_S)
         assert gateway.mesh.table.revision == 1
