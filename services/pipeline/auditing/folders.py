@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import structlog
 
-from services.pipeline.positions import StreamError
+from services.pipeline.archives.hadoop import HadoopFolder
+from services.pipeline.archives.layout import CHECKPOINT, position_of
+from services.pipeline.positions import Position, StreamError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHECKPOINT = "_checkpoint"  # readers pass by what begins with an underscore
-DAY_FOLDERS = "day=*"
+DAY = "day="
 
 log = structlog.get_logger(__name__)
 
@@ -23,38 +24,39 @@ class FolderError(StreamError):
     """The events can't be written there."""
 
 
-def cluster_folder(folder: str, cluster: str) -> str:
-    return f"{folder.rstrip('/')}/cluster={quote(cluster, safe='')}"
+class ClusterFolder:
+    """Of one cluster."""
 
+    def __init__(self, session: SparkSession, folder: str, cluster: str) -> None:
+        self._files = HadoopFolder(session, f"{folder.rstrip('/')}/cluster={quote(cluster, safe='')}")
 
-def check_folder(session: SparkSession, folder: str) -> None:
-    """FolderError when there are days and no checkpoint: batch 0 would replace batch 0."""
-    files, path = _files(session, folder)
-    if _glob(session, files, path, DAY_FOLDERS) and not files.exists(_path(session, path, CHECKPOINT)):
-        raise FolderError(
-            f"{folder} holds days but no {CHECKPOINT}: what was read for it is unknown; "
-            f"bring {CHECKPOINT} back, or move the days elsewhere"
-        )
+    @property
+    def path(self) -> str:
+        return self._files.root
+
+    @property
+    def checkpoint(self) -> str:
+        return f"{self.path}/{CHECKPOINT}"
+
+    def check(self) -> None:
+        """FolderError when there are days and no checkpoint: batch 0 would replace batch 0."""
+        if self._files.matching(f"{DAY}*") and not self._files.exists(CHECKPOINT):
+            raise FolderError(
+                f"{self.path} holds days but no {CHECKPOINT}: what was read for it is unknown; "
+                f"bring {CHECKPOINT} back, or move the days elsewhere"
+            )
+
+    def position(self) -> Position:
+        """Where the stream stands, by the last batch that is noted as done."""
+        commits = (path.rpartition("/")[2] for path in self._files.matching(f"{CHECKPOINT}/commits/*"))
+        done = [int(name) for name in commits if name.isdecimal()]
+        return position_of(self._files.read(f"{CHECKPOINT}/offsets/{max(done)}")) if done else {}
 
 
 def delete_days_before(session: SparkSession, folder: str, first: date) -> None:
     """Of all clusters."""
-    files, path = _files(session, folder)
-    for found in _glob(session, files, path, f"cluster=*/{DAY_FOLDERS}"):
-        day = found.getPath().getName().removeprefix("day=")
-        if day < first.isoformat():
-            files.delete(found.getPath(), True)
-            log.info("old day deleted", folder=found.getPath().toString())
-
-
-def _files(session: SparkSession, folder: str) -> tuple[Any, Any]:
-    path = session._jvm.org.apache.hadoop.fs.Path(folder)
-    return path.getFileSystem(session._jsc.hadoopConfiguration()), path
-
-
-def _path(session: SparkSession, parent: Any, child: str) -> Any:
-    return session._jvm.org.apache.hadoop.fs.Path(parent, child)
-
-
-def _glob(session: SparkSession, files: Any, path: Any, pattern: str) -> list[Any]:
-    return list(files.globStatus(_path(session, path, pattern)) or ())
+    files = HadoopFolder(session, folder)
+    for found in files.matching(f"cluster=*/{DAY}*"):
+        if found.rpartition(DAY)[2] < first.isoformat():
+            files.delete(found)
+            log.info("old day deleted", folder=f"{files.root}/{found}")

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +23,7 @@ import structlog
 
 from services.pipeline.auditing.progress import Place, ProgressTable, partition_states
 from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.positions import Position, StreamError, TopicLog, parse
+from services.pipeline.positions import Position, StreamError, TopicLog
 from services.pipeline.session import first_line, our_sentence
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ that starts again.
 """
 START_S = 15.0
 """Streams begin one after the other, or after so long: Spark waits 10 s for a stream's Python process, no longer."""
+BEGINNINGS = ("Initializing", "Getting offsets")
+"""How Spark says that a stream has not looked yet."""
 THREADS = 16
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -54,6 +55,8 @@ class Followed:
     source: KafkaSource
     begin: Callable[[Followed], StreamingQuery]
     """Starts its stream."""
+    read_position: Callable[[], Position]
+    """Where it stands."""
     query: StreamingQuery | None = None
     begun_at: float = float("-inf")
     failed: int = 0
@@ -78,10 +81,14 @@ class Followed:
     told_at: float = float("-inf")
 
     @property
+    def has_looked(self) -> bool:
+        """Its stream has found out what there is to read, or that there is nothing."""
+        return self.query is not None and not str(self.query.status["message"]).startswith(BEGINNINGS)
+
+    @property
     def is_beginning(self) -> bool:
-        """Its stream has not looked for the first time yet."""
         is_young = time.monotonic() - self.begun_at < START_S
-        return is_young and self.query is not None and self.query.isActive and self.query.lastProgress is None
+        return is_young and self.query is not None and self.query.isActive and not self.has_looked
 
 
 class Following:
@@ -201,6 +208,8 @@ class Following:
         except StreamError as error:
             logs, away = {}, str(error)
         self._read_position(each)
+        if each.query is not None and each.query.isActive and each.has_looked:
+            each.problem = ""
         newest = {(f"{each.name}/{topic}", number): when for (topic, number), when in each.newest.items()}
         states = partition_states(each.position, logs, each.looked, newest)
         shown = {(topic.partition("/")[2], number): state for (topic, number), state in states.items()}
@@ -216,11 +225,7 @@ class Following:
                 self._tell_of(each, each.looking)
 
     def _read_position(self, each: Followed) -> None:
-        progress = each.query.lastProgress if each.query is not None else None
-        if progress is None or not (end := progress.sources[0].endOffset):
-            return
-        each.problem = ""  # it has looked at least once since it failed
-        before, each.position = each.position, parse(json.loads(end))
+        before, each.position = each.position, each.read_position()
         for topic in before.keys() & each.position.keys():
             if before[topic].topic_id != each.position[topic].topic_id:
                 log.warning("a topic was created again; it is read from its start", cluster=each.name, topic=topic)

@@ -30,7 +30,7 @@ from pyspark.sql import functions as f
 
 from services.pipeline.auditing.calls import events_of_calls
 from services.pipeline.auditing.dead_letters import DeadLetters
-from services.pipeline.auditing.folders import CHECKPOINT, check_folder, cluster_folder, delete_days_before
+from services.pipeline.auditing.folders import ClusterFolder, delete_days_before
 from services.pipeline.auditing.following import Followed, Following
 from services.pipeline.auditing.progress import ProgressTable
 from services.pipeline.auditing.settings import AuditSettings
@@ -74,6 +74,8 @@ AHEAD = timedelta(days=1)
 """How far clocks may be ahead of Kafka's."""
 MADE_AHEAD = 2
 """Days for which there is a table before their first event comes; see AHEAD."""
+PATIENCE = {"reconnect.backoff.ms": "1000", "log_level": "2"}
+"""A cluster that is away is looked for once a second, and librdkafka does not write each time: one place tells it."""
 UPKEEP_S = 3600.0
 """How often old days are looked for."""
 
@@ -270,12 +272,12 @@ def _followed(
     topics = settings.audit_topics
     if cluster.home:
         topics += (*settings.audit_home_topics, settings.audit_calls_topic)
-    folder = cluster_folder(plan.folder, cluster.name)
+    folder = ClusterFolder(session, plan.folder, cluster.name)
     sinks = AuditSinks(
         database=plan.database,
         days=days,
         kept_days=settings.audit_kept_days,
-        folder=folder,
+        folder=folder.path,
         dead_letters=DeadLetters(
             cluster.name, cluster.properties, settings.audit_malformed_suffix, plan.source.request_timeout_s
         ),
@@ -283,14 +285,14 @@ def _followed(
     source = replace(
         plan.source,
         topics=tuple(sorted(set(topics))),
-        clusters={cluster.name: cluster.properties},
+        clusters={cluster.name: PATIENCE | dict(cluster.properties)},
         skip_absent=True,
         accept_replaced=True,
     )
     calls_topic = settings.audit_calls_topic if cluster.home else ""
 
     def begin(each: Followed) -> StreamingQuery:
-        check_folder(session, folder)
+        folder.check()
 
         def write(records: DataFrame, batch: int) -> None:
             written = sinks.write(events_of(records, cluster.name, calls_topic=calls_topic), batch)
@@ -306,12 +308,12 @@ def _followed(
             source.stream(session)
             .writeStream.queryName(f"audit of {cluster.name}")
             .foreachBatch(write)
-            .option("checkpointLocation", f"{folder}/{CHECKPOINT}")
+            .option("checkpointLocation", folder.checkpoint)
             .trigger(**trigger)
             .start()
         )
 
-    return Followed(cluster.name, source, begin)
+    return Followed(cluster.name, source, begin, folder.position)
 
 
 class Upkeep:
