@@ -86,7 +86,7 @@ def kill_archiving(folder: Path, log: Path, orchard: Orchard, bootstrap: str) ->
 
 
 def kill_restoring(folder: Path, log: Path, orchard: Orchard, grove: Grove) -> None:
-    from tests.integration.pipeline.copies import TARGET, high_watermark
+    from tests.integration.pipeline.copies import TARGET, log_ends
 
     grove.create_target()
     target = grove.clusters[TARGET]
@@ -94,7 +94,7 @@ def kill_restoring(folder: Path, log: Path, orchard: Orchard, grove: Grove) -> N
     cluster = ("--cluster", f"{TARGET}={target['bootstrap.servers']}", "--group", grove.name)
 
     def written() -> int:
-        return sum(high_watermark(target, grove.target, partition) for partition in range(3))
+        return sum(log_ends(target, grove.target).values())
 
     for _ in range(2):
         before = written()
