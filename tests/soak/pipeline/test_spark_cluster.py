@@ -20,7 +20,7 @@ from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
 from tests.soak.pipeline.test_audit_kills import AuditTopic
 
-RECORDS = 30_000
+RECORDS = 12_000
 BATCH_ROWS = 3_000
 RATE = 1_000  # records a second of a copy: it is to be in its midst when a worker is killed
 JOB_S = 1_500.0
@@ -147,6 +147,7 @@ def test_audit_events_are_there_once(
     job = Job(
         spark_cluster, tmp_path / "job.log", "audit", "--to", str(folder), "--cluster", f"c1={kafka_c1.bootstrap}",
         max_batch_rows=str(BATCH_ROWS), database_url=database, audit_topics=topic, audit_kept_days="3650",
+        audit_home_topics=f"{topic}-own", audit_calls_topic=f"{topic}-calls",  # and not those of a mesh that is there
     )  # fmt: skip
     try:
         with psycopg.connect(database, autocommit=True) as connection:
