@@ -23,7 +23,7 @@ SERVICES = {"control", "router", "gateway", "sidecar", "pipeline", "postgres", "
 STEPS = {"migrate", "example"}
 HEAL_TIMEOUT_S = 120.0
 RECORD_TIMEOUT_S = 60.0
-SPARK_TIMEOUT_S = 300.0
+SPARK_TIMEOUT_S = 600.0  # on a machine that does much else; two sessions start beside it
 POLL_S = 0.25
 T = TypeVar("T")
 
