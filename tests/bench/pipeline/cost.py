@@ -107,7 +107,12 @@ def cost_of_audit(kafka: str, postgres: str, records: int, folder: Path) -> Cost
             try:
                 seconds, peak = run(
                     ["audit", "--to", str(folder / "audit"), "--cluster", f"c1={kafka}"],
-                    {"DATABASE_URL": database, "AUDIT_TOPICS": topic.topic},
+                    {
+                        "DATABASE_URL": database,
+                        "AUDIT_TOPICS": topic.topic,
+                        "AUDIT_HOME_TOPICS": f"{topic.topic}-own",  # and not those of a mesh that is there
+                        "AUDIT_CALLS_TOPIC": f"{topic.topic}-calls",
+                    },
                     folder / "audit.log",
                 )
             finally:
