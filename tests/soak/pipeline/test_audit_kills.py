@@ -95,6 +95,8 @@ class Job:
                     "KAFKA_MESH_PIPELINE_MAX_BATCH_ROWS": str(BATCH_ROWS),
                     "KAFKA_MESH_PIPELINE_DATABASE_URL": database,
                     "KAFKA_MESH_PIPELINE_AUDIT_TOPICS": topic,
+                    "KAFKA_MESH_PIPELINE_AUDIT_HOME_TOPICS": f"{topic}-records",
+                    "KAFKA_MESH_PIPELINE_AUDIT_CALLS_TOPIC": f"{topic}-calls",
                     "KAFKA_MESH_PIPELINE_AUDIT_KEPT_DAYS": "3650",
                 },
                 stdin=subprocess.DEVNULL,
