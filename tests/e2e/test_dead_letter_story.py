@@ -21,7 +21,6 @@ pytestmark = pytest.mark.timeout(240)
 
 WITHIN_S = 60.0
 SIDECAR = "shop-1"
-AUDIT_TOPIC = "sidecar-audit"
 MAX_RETRIES = 2
 BUG = "KeyError: 'total'"
 ORDERS = {"order-1": "well-1", "order-7": "bad-7", "order-8": "bad-8", "order-9": "well-9"}
@@ -91,11 +90,9 @@ class Shop:
 @pytest.fixture
 def c1(mesh: Mesh, apples: str) -> Iterator[Side]:
     side = Side("c1", mesh.cluster("c1"))
-    for topic in (apples, f"{apples}.dlq", AUDIT_TOPIC):
+    for topic in (apples, f"{apples}.dlq"):
         side.create(topic)
-    mesh.meshctl("rule", "add", "--topic", AUDIT_TOPIC, "--to", "c1", "--first")
     yield side
-    mesh.meshctl("rule", "remove", "--topic", AUDIT_TOPIC)
     side.clean()
 
 
