@@ -1,4 +1,5 @@
-"""The whole suite as pytest runs side by side, each with its own servers and ports: the tests mostly wait.
+"""The whole suite as pytest runs side by side, each with its own servers and ports: the tests mostly wait. Spark's come
+when these have ended: they work.
 
 The output of the last run is shown as it comes, that of the others when they are done. Ends with the worst exit code;
 at an interrupt all runs are stopped.
@@ -33,7 +34,7 @@ PARTS = (
     Part(
         (
             "integration/router",
-            *(f"integration/{rest}" for rest in ("contract", "local", "local_clients", "meshctl", "pipeline")),
+            *(f"integration/{rest}" for rest in ("contract", "local", "local_clients", "meshctl")),
         ),
         "20000-22999",
     ),
@@ -42,6 +43,8 @@ PARTS = (
     Part(("e2e", "compose", "chaos"), "29000-31999"),  # what measures patience comes last
 )
 """Of about the same length."""
+AFTERWARDS = Part(("integration/pipeline", "e2e/pipeline"), "20000-22999")
+"""Spark gives each Python process that it starts 10 s to answer, whatever its settings: it has the cores to itself."""
 ELSEWHERE = ("bench", "soak")
 """`make bench`, `make soak`."""
 
@@ -59,6 +62,8 @@ def main() -> int:
             for run, output in zip(runs, outputs, strict=False):
                 run.wait()
                 sys.stdout.write(output.read_text(errors="replace"))
+            runs.append(_started(AFTERWARDS, None))
+            runs[-1].wait()
         except KeyboardInterrupt:
             return _interrupted(runs)
     codes = [abs(int(run.returncode)) for run in runs]
@@ -67,6 +72,8 @@ def main() -> int:
 
 def _started(part: Part, output: Path | None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pytest", "--durations=20", *(str(HERE / folder) for folder in part.folders)]
+    if part is not AFTERWARDS:
+        command += [f"--ignore={HERE / folder}" for folder in AFTERWARDS.folders]
     environment = {**os.environ, PORTS: part.ports}
     keep_bytecode(environment)
     if output is None:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from local.example import create_topics
@@ -135,7 +136,12 @@ async def cancel(world: World, name: str) -> None:
 
 async def until_is(world: World, name: str, state: replays.ReplayState.ValueType, *, positions: list[int]) -> None:
     async def is_so() -> bool:
-        replay = await seen(world, name)
+        try:
+            replay = await seen(world, name)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNAVAILABLE:  # control has just come back
+                return False
+            raise
         return replay.state == state and [each.position for each in replay.partitions] == positions
 
     await until(is_so, f"{name} is {replays.ReplayState.Name(state)} at {positions}", within=COMES_S)

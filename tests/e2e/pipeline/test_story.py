@@ -1,0 +1,146 @@
+"""The story of the pipeline: a record goes through sidecar, gateway and backend, and control tells its whole life; its
+topic is copied to the other cluster, cancelled half-way, and resumed: each record is there once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fixtures.backend import Backend
+from tests.fixtures.meshes import Mesh
+from tests.fixtures.record_rules import Copy, Side
+from tests.fixtures.sidecar_under_kills import SidecarProcess
+from tests.fixtures.waiting import wait_unless, wait_until
+from tests.integration.pipeline.toolchain import QUICK_JVM, need_spark
+
+pytestmark = pytest.mark.timeout(600)
+
+WITHIN_S = 180.0
+"""A Spark of its own begins for each job, on a machine that has other things to do."""
+SIDECAR, GATEWAY = "shop-1", "gateway-1"
+RECORDS, PARTITIONS = 600, 3
+SLOWLY = 60
+"""Records a second: a cancel finds the copy half-way."""
+SOURCE_HEADER = "mesh-replay-source"
+
+
+@pytest.fixture
+def shop_mesh(mesh_factory: Callable[..., Mesh], apples: str, monkeypatch: pytest.MonkeyPatch) -> Mesh:
+    """A mesh as `make run` starts it where Spark can run; its gateway audits the topic of the shop, too."""
+    need_spark()
+    monkeypatch.setenv("KAFKA_MESH_PIPELINE_DRIVER_JAVA_OPTIONS", QUICK_JVM)
+    monkeypatch.setenv("KAFKA_MESH_PIPELINE_TRIGGER_INTERVAL_S", "1")
+    monkeypatch.setenv("KAFKA_MESH_GATEWAY_AUDIT_TOPICS", apples)
+    return mesh_factory("--pipeline")
+
+
+class Shop:
+    """A service with its sidecar, in a mesh that an operator looks after."""
+
+    def __init__(self, mesh: Mesh, topic: str, sidecar: SidecarProcess, backend: Backend) -> None:
+        self.mesh, self.topic = mesh, topic
+        self._sidecar, self._backend = sidecar, backend
+        self.source = Side("c1", mesh.cluster("c1"))
+        self.target = Side("c2", mesh.cluster("c2"))
+
+    def sells(self, count: int) -> None:
+        """So many orders, each with an id of its own; the backend has all of them when it returns."""
+        records = [
+            {"key": f"customer-{n % 7}", "value": {"order": n}, "correlationId": f"order-{n}"} for n in range(count)
+        ]
+        answer = httpx.post(
+            f"{self._sidecar.address}/producers/{self.topic}",
+            json={"keyFormat": "string", "valueFormat": "json", "records": records},
+            timeout=WITHIN_S,
+        )
+        assert answer.status_code == 200, answer.text
+        self._backend.wait_for_records(count, WITHIN_S)
+
+    def trail(self, correlation_id: str) -> list[tuple[str, str, str]]:
+        """What control tells of a record: who had it, as what, how that ended."""
+        told = json.loads(self.mesh.meshctl("audit", "trail", "--correlation-id", correlation_id, "-o", "json").stdout)
+        return sorted((each["service_id"], each["audit_type"], each["audit_status"]) for each in told["events"])
+
+    def replay(self, name: str) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.mesh.meshctl("replay", "show", name, "-o", "json").stdout)
+        return told
+
+    def begins(self, *arguments: str) -> str:
+        """The name of the replay that a command begins."""
+        name: str = json.loads(self.mesh.meshctl("replay", *arguments, "-o", "json").stdout)["name"]
+        return name
+
+    def copies(self, topic: str) -> list[Copy]:
+        """Those that are committed by now."""
+        return self.target.read(topic) if self.target.partitions(topic) else []
+
+    def ends(self, name: str, state: str) -> None:
+        def obstacle() -> str | None:
+            found = self.replay(name)
+            return None if found["state"] == state else f"{found['state']}: {found.get('description', '')}"
+
+        wait_unless(obstacle, f"{name} ends as {state}", WITHIN_S)
+
+
+@pytest.fixture
+def shop(shop_mesh: Mesh, apples: str, group: str, tmp_path: Path) -> Iterator[Shop]:
+    with Backend().running() as backend:
+        sidecar = SidecarProcess(
+            tmp_path,
+            shop_mesh.gateway,
+            name=SIDECAR,
+            control_address=shop_mesh.control,
+            reactive_topics=apples,
+            reactive_group=group,
+            backend_url=backend.host_url,
+            audit_target="topic",
+        )
+        made = Shop(shop_mesh, apples, sidecar, backend)
+        made.source.create(apples, PARTITIONS)
+        with sidecar.running():
+            yield made
+
+
+def test_a_records_life_is_told_and_its_topic_copied_cancelled_and_resumed(shop: Shop) -> None:
+    shop.sells(RECORDS)
+
+    # who had it, from the table that the pipeline fills
+    life = [
+        (GATEWAY, "PRODUCER", "SUCCESS"),
+        (SIDECAR, "PRODUCER", "SUCCESS"),
+        (SIDECAR, "REACTIVE_CONSUMER", "SUCCESS"),
+    ]
+    for order in (0, RECORDS - 1):
+        wait_unless(
+            lambda id_=f"order-{order}": None if (told := shop.trail(id_)) == life else f"so far {told}",  # type: ignore[misc]
+            f"the life of order {order}",
+            WITHIN_S,
+        )
+
+    # copied to the other cluster, slowly, and cancelled half-way
+    copied = shop.target.create(f"{shop.topic}-again", PARTITIONS)
+    to_there = ("--from", shop.topic, "--to", copied, "--to-cluster", "c2")
+    first = shop.begins("copy", *to_there, "--rate", str(SLOWLY), "--reason", "a second look")
+    wait_until(lambda: shop.copies(copied), "the copy has begun", WITHIN_S)
+    shop.mesh.meshctl("replay", "cancel", first, "--reason", "not today")
+    shop.ends(first, "REPLAY_STATE_CANCELLED")
+    half = shop.copies(copied)
+    assert 0 < len(half) < RECORDS
+
+    # resumed, it goes on there: each record once, in its order, as it was
+    second = shop.begins("resume", first)
+    shop.ends(second, "REPLAY_STATE_DONE")
+    originals, copies = shop.source.read(shop.topic), shop.copies(copied)
+    assert len(copies) == len(originals) == RECORDS
+    assert [each for each in copies if each in half] == half, "what was copied before stayed as it was"
+    for original, copy in zip(originals, copies, strict=True):
+        headers = dict(copy.headers)
+        assert headers.pop(SOURCE_HEADER) == f"c1/{shop.topic}/{original.partition}/{original.offset}".encode()
+        assert (copy.partition, copy.key, copy.value) == (original.partition, original.key, original.value)
+        assert copy.timestamp == original.timestamp
+        assert headers == dict(original.headers)
