@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import structlog
 
+from mesh.pauses import pause
 from services.pipeline.auditing.progress import Place, ProgressTable, partition_states
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.positions import Position, StreamError, TopicLog
@@ -181,13 +182,13 @@ class Following:
         each.failed = each.failed + 1 if each.batches == each.batches_then else 0
         each.batches_then = each.batches
         each.query = None
-        pause = min(FIRST_PAUSE_S * 2**each.failed, LONGEST_PAUSE_S)
-        each.retry_at = time.monotonic() + pause
+        pause_s = pause(each.failed + 1, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        each.retry_at = time.monotonic() + pause_s
         ours = our_sentence(failure)
         each.problem = ours or first_line(failure)
         each.has_ended = not self._goes_on and (ours is not None or each.failed == ATTEMPTS)
         each.told_at = float("-inf")
-        log.warning("a stream has failed", cluster=each.name, reason=each.problem, again_in_seconds=pause)
+        log.warning("a stream has failed", cluster=each.name, reason=each.problem, again_in_seconds=round(pause_s, 1))
 
     def _tell(self, each: Followed) -> None:
         """When it is time, and the cluster has said where its topics end."""

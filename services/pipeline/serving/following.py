@@ -18,12 +18,12 @@ from collections.abc import Callable
 import grpc
 import structlog
 
+from mesh.pauses import pause
 from mesh.rpc import replays
 from services.pipeline.serving import metrics
 from services.pipeline.serving.carrying import Carrying, Wish
 from services.pipeline.serving.link import ControlLink
 from services.pipeline.serving.reports import Reports, is_end
-from services.pipeline.serving.restarts import pause
 
 HOLD_SECONDS = 8.0
 HOLD_STOP_SECONDS = 5.0

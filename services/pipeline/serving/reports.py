@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable
 import grpc
 import structlog
 
+from mesh.pauses import pause
 from mesh.rpc import replays
 from services.pipeline.serving import metrics
-from services.pipeline.serving.restarts import pause
 
 REPORT_SECONDS = 1.0
 FIRST_PAUSE_SECONDS = 0.2

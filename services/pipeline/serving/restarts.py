@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-MAX_DOUBLINGS = 30
-"""More would be no longer than any bound; a power of an endless count would overflow."""
-
-
-def pause(failures: int, first_s: float, longest_s: float) -> float:
-    """Seconds: twice as long with each failure in a row, and not the same for all who wait for one thing."""
-    return min(first_s * 2.0 ** min(failures - 1, MAX_DOUBLINGS), longest_s) * random.uniform(0.5, 1)
+from mesh.pauses import pause
 
 
 @dataclass(slots=True)

@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable
 import grpc
 import structlog
 
+from mesh.pauses import pause
 from mesh.rpc import events
 from services.sidecar import metrics
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.outcomes import Outcomes
 from services.sidecar.orders import Orders
-from services.sidecar.pauses import pause
 
 MAX_OPEN = 200
 """Orders at a time; control gives a sidecar half as many."""

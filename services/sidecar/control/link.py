@@ -17,6 +17,7 @@ import grpc
 import structlog
 
 from mesh import VERSION
+from mesh.pauses import pause
 from mesh.rpc import admin, events, instances
 from services.sidecar import metrics
 from services.sidecar.consuming.instance import ConsumerInstance
@@ -26,7 +27,6 @@ from services.sidecar.consuming.records import EndCause, InstanceId, InstanceSta
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.messages import instance_message, kept_instance, resource_name, status_message
 from services.sidecar.control.self_acting import SelfActing, self_acting_message
-from services.sidecar.pauses import pause
 
 BEAT_SECONDS = 3.0
 FIRST_PAUSE_SECONDS = 2.0

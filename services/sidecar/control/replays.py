@@ -15,13 +15,13 @@ import uuid
 import grpc
 import structlog
 
+from mesh.pauses import pause
 from mesh.rpc import replays
 from services.sidecar.control.connection import Connection
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.job import Job, JobSpec, PartitionProgress, RefusedError
 from services.sidecar.jobs.jobs import Jobs
 from services.sidecar.jobs.messages import NAME_PREFIX, job_of, report, spec_message
-from services.sidecar.pauses import pause
 
 REPORT_SECONDS = 1.0
 HOLD_SECONDS = 8.0

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import structlog
 
+from mesh.pauses import pause
 from services.sidecar import metrics
 from services.sidecar.dead_letters.record import dead_letter
 from services.sidecar.delivering.records import Outcome, Settlement, Verdict
-from services.sidecar.pauses import pause
 from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.producing.records import Failed, Outgoing
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from mesh.pauses import pause
 from services.sidecar.auditing.events import AuditType, produced
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader, offsets_of
@@ -24,7 +25,6 @@ from services.sidecar.consuming.records import Commit
 from services.sidecar.delivering.records import ReplyRecord
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.job import PartitionProgress, RefusedError
-from services.sidecar.pauses import pause
 from services.sidecar.producing.records import Delivery, DeliveryError, Failed, Outgoing
 from services.sidecar.producing.transactional_client import (
     Elsewhere,

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from mesh.pauses import pause
 from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditType, settled
 from services.sidecar.auditing.trail import OFF, AuditTrail
@@ -31,7 +32,6 @@ from services.sidecar.jobs.job import Job, PartitionProgress, RefusedError, ToTo
 from services.sidecar.jobs.ledger import Ledger, Send
 from services.sidecar.jobs.pace import Pace
 from services.sidecar.jobs.planning import plan
-from services.sidecar.pauses import pause
 from services.sidecar.side_by_side import side_by_side
 
 READ_SECONDS = 0.5

@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from mesh.pauses import pause
 from services.sidecar import metrics
 from services.sidecar.ksqldb.client import (
     TOKENS_ENABLED,
@@ -26,7 +27,6 @@ from services.sidecar.ksqldb.client import (
 )
 from services.sidecar.ksqldb.frames import BrokenStreamError, ContinuationToken, Header, KsqldbError, Row
 from services.sidecar.ksqldb.rows import RowFormat, body_of
-from services.sidecar.pauses import pause
 
 LONGEST_ASKED_PAUSE = 300.0
 """Seconds that a backend may ask to be left in peace."""

@@ -14,6 +14,7 @@ from itertools import groupby
 
 import structlog
 
+from mesh.pauses import pause
 from services.sidecar import metrics, topic_metrics
 from services.sidecar.auditing.events import settled
 from services.sidecar.auditing.trail import AuditTrail
@@ -21,7 +22,6 @@ from services.sidecar.consuming.records import Partition
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.records import Batch, Deliverable, Outcome, RawRecord, ReplyRecord, Settlement, Verdict
 from services.sidecar.delivering.settling import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, NotSettledError
-from services.sidecar.pauses import pause
 from services.sidecar.reactive.lanes import held_by
 from services.sidecar.reactive.way import Way
 from services.sidecar.schemas.schema import RegistryUnavailableError

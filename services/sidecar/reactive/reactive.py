@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from mesh.pauses import pause
 from services.sidecar import metrics, topic_metrics
 from services.sidecar.consuming.records import (
     Commit,
@@ -33,7 +34,6 @@ from services.sidecar.consuming.records import (
 from services.sidecar.delivering.records import RawRecord
 from services.sidecar.delivering.settling import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from services.sidecar.faults import Fault, FaultKind, invalid
-from services.sidecar.pauses import pause
 from services.sidecar.reactive.courier import Courier
 from services.sidecar.reactive.kept import NOTHING_ORDERED, Kept
 from services.sidecar.reactive.options import Change, Delivery, ReactiveOptions

@@ -20,11 +20,11 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaException
 
+from mesh.pauses import pause
 from services.sidecar import metrics
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.faults import Fault
 from services.sidecar.formats.reading import RecordReader
-from services.sidecar.pauses import pause
 from services.sidecar.producing.serializing import Serializer
 from services.sidecar.streams.backend import Backend
 from services.sidecar.streams.following import Follower, StorePlace

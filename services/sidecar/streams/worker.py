@@ -25,6 +25,7 @@ from typing import Any
 import structlog
 from confluent_kafka import KafkaException, Message, TopicPartition
 
+from mesh.pauses import pause
 from services.sidecar import metrics
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import raw_record
@@ -33,7 +34,6 @@ from services.sidecar.delivering.reading import unreadable
 from services.sidecar.delivering.records import Verdict
 from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.formats.reading import RecordReader
-from services.sidecar.pauses import pause
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
     GroupOffsets,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.sidecar.pauses import pause
+from mesh.pauses import pause
 
 
 @pytest.mark.parametrize(("failures", "longest"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 3.0), (1_000_000, 3.0)])
