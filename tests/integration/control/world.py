@@ -31,6 +31,7 @@ from mesh.rpc import (
 from mesh.rpc.server import open_channel
 from services.control.process import Control
 from services.control.settings import ControlSettings
+from tests.fixtures import waiting
 
 WITHIN = 20.0
 """Seconds that a condition may take on a busy machine."""
@@ -39,15 +40,7 @@ CALL = 30.0
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, within: float = WITHIN) -> None:
     """Waits for `condition`, within a bound."""
-    try:
-        async with asyncio.timeout(within):
-            while True:
-                met = condition()
-                if met if isinstance(met, bool) else await met:
-                    return
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise AssertionError(f"not within {within:g} s: {what}") from None
+    await waiting.until(condition, what, within)
 
 
 async def refused(call: Awaitable[object], code: grpc.StatusCode, *texts: str) -> grpc.aio.AioRpcError:
