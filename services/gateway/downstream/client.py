@@ -24,6 +24,7 @@ from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.server_tls import subject_of
+from services.gateway.downstream.straight import StraightProduce, StraightWay
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.failures import is_failure
@@ -90,7 +91,9 @@ class ClientConnection(FrameStream):
         self._advertised = advertised
         self._asked_node = asked_node
         self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
-        self._slots: deque[_Slot] = deque()
+        self._straight = StraightWay(self, mesh, self.session, self._follower, self._lanes)
+        self._now = asyncio.get_running_loop().time
+        self._slots: deque[_Slot | StraightProduce] = deque()
         self._serial: deque[_Slot] = deque()
         """ONE_BY_ONE requests that have not started."""
         self._serial_running: _Slot | None = None
@@ -125,6 +128,8 @@ class ClientConnection(FrameStream):
         _bytes_in.inc(len(frame))
         if self._draining is not None:
             return
+        if self.session.roads and self._goes_straight(frame):
+            return
         header = parse_request_header(frame, SIZE_BYTES, len(frame))
         if header.client_id is not None:
             self.session.client_id = header.client_id
@@ -148,6 +153,18 @@ class ClientConnection(FrameStream):
         self._pump()
         self._update_reading()
 
+    def _goes_straight(self, frame: memoryview) -> bool:
+        """Whether this is a Produce like an earlier one, and on its way."""
+        if self._pipelined or self._pipelined_asking is not None or self._mesh.hold is not None:
+            return False
+        produce = self._straight.begun(frame, self._now())
+        if produce is None:
+            return False
+        self._slots.append(produce)
+        if len(self._slots) >= self._mesh.limits.max_requests:
+            self._update_reading()
+        return True
+
     def _refuse(self, header: RequestHeader, served: VersionRange | None) -> None:
         """An API or version that we do not serve."""
         api = api_name(header.api_key) if header.api_key in COUNTED_KEYS else "unknown"
@@ -156,7 +173,7 @@ class ClientConnection(FrameStream):
         if header.api_key == ApiKey.API_VERSIONS:
             slot = _Slot(header, None, None, 0)
             self._slots.append(slot)
-            self._answered(slot, unsupported_version(self._view(header)))
+            self._answered(slot, unsupported_version(self.view(header)))
             return
         log.warning(
             "closing a connection: request not served",
@@ -203,7 +220,7 @@ class ClientConnection(FrameStream):
         self._held = False
         self._pump()
 
-    def _view(self, header: RequestHeader) -> MeshView:
+    def view(self, header: RequestHeader) -> MeshView:
         return self._mesh.view(self.session, self._advertised, self._follower.view(header.client_id))
 
     def _start(self, slot: _Slot) -> None:
@@ -236,7 +253,7 @@ class ClientConnection(FrameStream):
         self._mesh.budget.add(-slot.held_bytes)
         slot.held_bytes = 0
         slot.request = None
-        self._count(slot, answer)
+        self._count(slot.header.api_key, slot.header.api_version, answer)
         if self.is_open:
             self._fill(slot, answer)
             self._flush_slots()
@@ -250,7 +267,21 @@ class ClientConnection(FrameStream):
             self._pump()
             self._close_lanes_when_done()
 
-    def _fill(self, slot: _Slot, answer: Answer) -> None:
+    def straight_ended(self, produce: StraightProduce, answer: Answer) -> None:
+        self._count(ApiKey.PRODUCE, produce.road.version, answer)
+        if self.is_open:
+            self._fill(produce, answer)
+            self._flush_slots()
+        if self.is_open:
+            if self._pipelined or self._serial:
+                self._pump()
+            if self._pause_reason is not None:
+                self._update_reading()
+        elif produce in self._slots:
+            self._slots.remove(produce)
+            self._close_lanes_when_done()
+
+    def _fill(self, slot: "_Slot | StraightProduce", answer: Answer) -> None:
         slot.done = True
         header = slot.header
         try:
@@ -288,7 +319,7 @@ class ClientConnection(FrameStream):
         if self._draining is not None and not self._slots:
             self.close(self._draining)
 
-    def _count(self, slot: _Slot, answer: Answer) -> None:
+    def _count(self, api_key: int, version: int, answer: Answer) -> None:
         if not self.is_open:
             outcome = "abandoned"
         elif isinstance(answer, NoAnswer):
@@ -297,10 +328,10 @@ class ClientConnection(FrameStream):
             outcome = "closed"
         else:
             outcome = "answered"
-        key = (slot.header.api_key, slot.header.api_version, outcome)
+        key = (api_key, version, outcome)
         counter = _request_counters.get(key)
         if counter is None:
-            counter = metrics.requests.labels(api_name(key[0]), str(key[1]), outcome)
+            counter = metrics.requests.labels(api_name(api_key), str(version), outcome)
             _request_counters[key] = counter
         counter.inc()
         trial = self._mesh.tables.trial
@@ -394,7 +425,7 @@ class ClientConnection(FrameStream):
         self._mesh.budget.leave(self)
         self._serial.clear()
         for slot in self._slots:
-            if not slot.produces:
+            if isinstance(slot, _Slot) and not slot.produces:
                 if slot.exchange is not None and not slot.exchange.ended:
                     slot.exchange.abandon()
                 self._mesh.budget.add(-slot.held_bytes)

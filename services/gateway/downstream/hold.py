@@ -23,7 +23,8 @@ NameOf = Callable[[bytes, RoutingTable], str | None]
 class Started(NamedTuple):
     """A Produce, and who sent it."""
 
-    request: Request
+    what: Request | str
+    """The request, or the one topic that it names."""
     client: ClientIdentity
 
 
@@ -49,9 +50,14 @@ class Hold:
         names = (topic.name or self._name_of(topic.topic_id, before) for topic in scan.topics)
         return any(name is None or _moves(name, before, after) for name in names)
 
+    def _moves_some(self, what: Request | str, client: ClientIdentity) -> bool:
+        if isinstance(what, Request):
+            return self.concerns(what, client)
+        return _moves(what, self.before.for_client(client), self.after.for_client(client))
+
     def drain(self, started: Mapping[object, Started]) -> None:
         """Begin: these Produce requests are on their way."""
-        self._draining = {who for who, (request, client) in started.items() if self.concerns(request, client)}
+        self._draining = {who for who, (what, client) in started.items() if self._moves_some(what, client)}
         self._check()
 
     def answered(self, who: object) -> None:

@@ -19,6 +19,7 @@ from services.gateway.requests.records.producer_memory import (
     Refusals,
     Seams,
 )
+from services.gateway.requests.records.roads import Roads
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
@@ -194,6 +195,7 @@ class Session:
     uses: Uses = field(default_factory=Uses)
     producing: list[OnItsWay] = field(default_factory=list)
     """In the order in which they came."""
+    roads: Roads = field(default_factory=Roads)
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
     """By cluster and broker id."""

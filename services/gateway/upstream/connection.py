@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from services.gateway import metrics
 from services.gateway.frame_stream import FrameStream
@@ -53,6 +53,21 @@ class ConnectionEndedError(Exception):
     """The connection ended while something of our own waited for an answer."""
 
 
+class Awaiting(Protocol):
+    """Whoever waits for an answer. Exactly one of the two is called, once."""
+
+    correlation_id: int
+    deadline: float
+
+    @property
+    def api_key(self) -> int: ...
+
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        """Raises WireError for what can't be read, before anybody is told of it."""
+
+    def failed(self, outcome: Unreachable) -> None: ...
+
+
 @dataclass(slots=True)
 class _Pending:
     correlation_id: int
@@ -61,12 +76,19 @@ class _Pending:
     deadline: float
     settle: Settle
 
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        header = parse_response_header(frame, SIZE_BYTES, len(frame), self.api_key, self.version)
+        self.settle(RawResponse(frame, header.body_offset, self.version), owned)
+
+    def failed(self, outcome: Unreachable) -> None:
+        self.settle(outcome, True)
+
 
 class _Waiting(NamedTuple):
     """A request that was submitted while the connection was not up, and who waits for its answer, if there is one."""
 
     pieces: tuple[Buffer, ...]
-    pending: _Pending | None
+    pending: Awaiting | None
 
 
 class BrokerConnection(FrameStream):
@@ -90,7 +112,7 @@ class BrokerConnection(FrameStream):
         self._max_in_flight = max_in_flight
         self._loop = asyncio.get_running_loop()
         self._keyring = keyring
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[Awaiting] = deque()
         """Sent and not answered."""
         self._waiting: deque[_Waiting] = deque()
         self._ready = False
@@ -173,7 +195,22 @@ class BrokerConnection(FrameStream):
         if pending is None:
             settle(Sent(), True)
 
-    def _out(self, pending: _Pending | None, *pieces: Buffer) -> None:
+    @property
+    def takes_more(self) -> bool:
+        """Whether `pass_on` may be called now."""
+        return self._ready and len(self._pending) < self._max_in_flight
+
+    def pass_on(self, frame: memoryview, awaiting: Awaiting) -> None:
+        """Send a client's request as it lies there, which it does until this read is done (see `FrameStream`)."""
+        self._next_id = awaiting.correlation_id = self._next_id % MAX_CORRELATION_ID + 1
+        patch_correlation_id(frame, SIZE_BYTES + CORRELATION_OFFSET, awaiting.correlation_id)
+        if self._timer is None or awaiting.deadline < self._timer_at:
+            self._watch(awaiting.deadline)
+        self._pending.append(awaiting)
+        self._sent_bytes.inc(len(frame))
+        self.send(frame)
+
+    def _out(self, pending: Awaiting | None, *pieces: Buffer) -> None:
         if not self._ready:
             self._waiting.append(_Waiting(pieces, pending))
             return
@@ -306,10 +343,12 @@ class BrokerConnection(FrameStream):
         if not self._pending or self._pending[0].correlation_id != correlation_id:
             self._fail(f"{self.address} answered request {correlation_id}, which was not the next", "malformed")
             return
-        pending = self._pending[0]
-        header = parse_response_header(frame, SIZE_BYTES, len(frame), pending.api_key, pending.version)
-        self._pending.popleft()
-        pending.settle(RawResponse(frame, header.body_offset, pending.version), owned)
+        pending = self._pending.popleft()
+        try:
+            pending.answered(frame, owned)
+        except WireError:
+            self._pending.appendleft(pending)
+            raise
         if self._retired is not None:
             self._maybe_retire()
 
@@ -366,7 +405,7 @@ class BrokerConnection(FrameStream):
         ):
             if kind is not None:
                 self._count(kind)
-            item.settle(Unreachable(self.cluster, reason, never_sent), True)
+            item.failed(Unreachable(self.cluster, reason, never_sent))
         if self.on_congestion is not None:
             self.on_congestion(False)
         if self.on_broken is not None and kind is not None:

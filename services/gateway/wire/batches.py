@@ -97,6 +97,14 @@ def read_batch_header(buffer: Buffer, start: int, end: int) -> BatchHeader:
     return header
 
 
+def read_kept_header(header: bytes) -> BatchHeader | None:
+    """The header of a batch of which nothing else was kept; None for what is no batch of magic 2."""
+    if len(header) < HEADER_BYTES:
+        return None
+    found = BatchHeader(0, *_HEADER.unpack_from(header))
+    return found if found.magic == 2 else None
+
+
 def batches(buffer: Buffer, start: int, end: int) -> Iterator[BatchHeader]:
     """The batches of a Produce's records field, which holds whole ones alone."""
     while start < end:

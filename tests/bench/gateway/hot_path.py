@@ -17,13 +17,13 @@ from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.nodes import Advertised
-from services.gateway.requests.plan import Call
+from services.gateway.requests.plan import Call, Lane
 from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_names import TopicNames
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.connection import BrokerConnection, Settle
-from services.gateway.upstream.lanes import Lanes
+from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, encode_response
 from services.gateway.wire.messages import ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.produce import (
@@ -50,6 +50,9 @@ class OneBroker(Clusters):
     def follow(self, table: RoutingTable) -> None:
         """One cluster, always."""
 
+    def incarnation(self, cluster: str) -> int:
+        return 1
+
     def submit(
         self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle, names: TopicNames | None = None
     ) -> None:
@@ -71,11 +74,13 @@ def measure(record_bytes: int, *, counted: bool) -> float:
     upstream._ready = True
     knowledge = ClusterKnowledge("c1", {1: BrokerAddress(1, "bench", 1, None)}, down=None)
     knowledge.topics["apples"] = TopicKnowledge("apples", bytes(16), (1,))
+    knowledge.versions = {key: handler.versions for key, handler in HANDLERS.items()}
     traffic = ClientTraffic(Counts(LatencySketch, datetime.now(UTC)), time.perf_counter) if counted else None
     mesh = Mesh(OneBroker(upstream, knowledge), "bench", ClientLimits(), memory=Memory(traffic=traffic))
     rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
     mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("bench:1",), 1)], [rule]))
     client = _deaf(ClientConnection(mesh, set(), Advertised("bench", 1)))
+    client._lanes.connections[LaneKey(1, 1, Lane.PRODUCE)] = upstream
     best = float("inf")
     for _ in range(ROUNDS):
         began = time.process_time()

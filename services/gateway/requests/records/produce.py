@@ -56,7 +56,9 @@ from services.gateway.requests.records.produce_order import (
     note_batch,
     partitions_of,
 )
+from services.gateway.requests.records.roads import Road
 from services.gateway.requests.records.seams import is_open, look_behind
+from services.gateway.requests.records.straight_road import kept_batch, road_of
 from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.transactions.records import admit, bearable
@@ -107,6 +109,8 @@ def _carried(produce: Producing) -> Plan:
             return NoAnswer()
         passing = _passing(produce, outcome)
         if passing is not None:
+            if passing is outcome:  # also the version is the client's
+                _remember_road(produce, sole)
             return passing
         parts = list(partitions_of(scan))
         for wanted in parts:
@@ -121,6 +125,23 @@ def _carried(produce: Producing) -> Plan:
     finally:
         for key in crossing:
             mesh.memory.passages.leave(key, produce)
+
+
+def _remember_road(produce: Producing, place: Place) -> None:
+    road = road_of(produce.request, produce.mesh, produce.scan, place)
+    if road is not None:
+        produce.mesh.session.roads.learn(road)
+
+
+def ended_astray(request: Request, mesh: MeshView, road: Road, header: bytes, outcome: Outcome) -> Plan:
+    """What becomes of a request that took a straight road and was not simply stored. `header`: of its batch; of
+    `request` itself nothing is left but its own header."""
+    produce = Producing(request, mesh, road.scan)
+    batch = kept_batch(header)
+    if batch is not None:
+        produce.batches[road.topic, road.partition] = batch
+    yield from _take(produce, road.place, list(partitions_of(road.scan)), outcome)
+    return _answer(produce)
 
 
 def _in_parts(produce: Producing) -> Plan:

@@ -15,9 +15,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mesh.traffic.counting import bounded
+from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
 from services.gateway.requests.traffic.clients import ClientTraffic
-from services.gateway.wire.apis import api_name
+from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import count_records
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import ProduceResponse
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from services.gateway.requests.records.fetch_poll import Found
     from services.gateway.requests.records.fetch_sessions import Slot
     from services.gateway.requests.records.produce_order import Producing
+    from services.gateway.requests.records.roads import Road
     from services.gateway.wire.messages.share_fetch import PartitionData
 
 TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -105,6 +107,26 @@ class CountedCall:
                 records = sum(each.last_offset - each.first_offset + 1 for each in part.acquired_records)
                 sums.add(slot.topic, records, len(part.records or b""), int(part.error_code != 0))
         sums.tell(self)
+
+
+def is_taken(answer: Answer) -> bool:
+    """Whether the answer to a batch says that it is stored."""
+    if not isinstance(answer, ProduceResponse):
+        return False
+    return all(part.error_code in TAKEN for topic in answer.responses for part in topic.partition_responses)
+
+
+def count_straight(
+    traffic: ClientTraffic, session: Session, road: "Road", began: float, records: int, size: int, failed: bool
+) -> None:
+    """A Produce that took a straight road, from `began` till now."""
+    who = road.counted_as
+    if who is None:
+        rule = f"rules/{road.route.rule.rule_id}"
+        client = bounded(road.client_id or "")
+        api = _name_of(ApiKey.PRODUCE)
+        who = road.counted_as = (client, session.shown_principal, road.topic, rule, road.place.cluster, api)
+    traffic.counts.count(who, (traffic.clock() - began) * 1000, records, size, failed)
 
 
 class _Sums:

@@ -1,0 +1,218 @@
+"""Produce requests of one client that go straight on: see `requests.records.straight_road`, which knows which ones may.
+
+One `StraightProduce` stands for such a request from its arrival to its answer, wherever somebody waits for it: among
+the slots of its client's connection, among what its broker's connection has sent, and among what a hold waits for.
+"""
+
+from typing import NamedTuple, Protocol
+
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.hold import Started
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.tables import Follower
+from services.gateway.requests.memory import Session
+from services.gateway.requests.plan import CALL_TIMEOUT_S, Answer, Lane, MeshView, RawResponse, Request, Unreachable
+from services.gateway.requests.records.produce import ended_astray
+from services.gateway.requests.records.roads import Road
+from services.gateway.requests.traffic.calls import count_straight, is_taken
+from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.lanes import LaneKey, Lanes
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.batches import HEADER_BYTES, count_records
+from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, parse_response_header
+from services.gateway.wire.primitives import INT32, Buffer
+
+CLIENTS_ID_AT = SIZE_BYTES + 4
+"""Where the correlation id stands in a request."""
+_NOTHING = memoryview(b"")
+
+
+class Client(Protocol):
+    """The connection of the client whose requests these are."""
+
+    def view(self, header: RequestHeader) -> MeshView: ...
+
+    def straight_ended(self, produce: "StraightProduce", answer: Answer) -> None:
+        """An answer that is a RawResponse may lie in a receive buffer."""
+
+
+class StraightProduce:
+    """See above."""
+
+    __slots__ = (
+        "_way",
+        "answer",
+        "batch_header",
+        "began",
+        "clients_id",
+        "close",
+        "correlation_id",
+        "deadline",
+        "done",
+        "records",
+        "road",
+        "size",
+    )
+    api_key = ApiKey.PRODUCE
+    produces = True
+
+    def __init__(self, way: "StraightWay", road: Road, clients_id: int, batch_header: bytes, deadline: float) -> None:
+        self._way = way
+        self.road = road
+        self.clients_id = clients_id
+        """The correlation id that the client waits for ..."""
+        self.correlation_id = 0
+        """... and that of the request to the broker."""
+        self.batch_header = batch_header
+        self.deadline = deadline
+        self.records = self.size = 0
+        self.began = 0.0
+        self.done = False
+        self.answer: list[Buffer] | None = None
+        self.close: str | None = None
+
+    @property
+    def header(self) -> RequestHeader:
+        road = self.road
+        return RequestHeader(ApiKey.PRODUCE, road.version, self.clients_id, road.client_id, 0)
+
+    # --- for the broker's connection -----------------------------------------------------------------------------
+
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        road = self.road
+        if road.is_stored(frame):
+            self._way.stored(self, RawResponse(frame, 0, road.version))
+            return
+        header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, road.version)
+        kept = frame if owned else memoryview(bytearray(frame))
+        self._way.astray(self, RawResponse(kept, header.body_offset, road.version))
+
+    def failed(self, outcome: Unreachable) -> None:
+        self._way.astray(self, outcome)
+
+    # --- for other Produce requests of the client ----------------------------------------------------------------
+
+    @property
+    def sole(self) -> tuple[str, int]:
+        return self.road.place
+
+    def sent_to(self, topic: str, partition: int) -> tuple[str, int] | None:
+        road = self.road
+        return road.place if topic == road.topic and partition == road.partition else None
+
+
+class Look(NamedTuple):
+    """What a look at a road has found; it counts as long as tables and clusters are these."""
+
+    edition: int
+    """Of the tables."""
+    known: object
+    """All clusters."""
+    connection: BrokerConnection
+    started: Started
+    timeout_s: float
+
+
+class StraightWay:
+    """Of one client connection."""
+
+    __slots__ = ("_client", "_follower", "_lanes", "_mesh", "_session")
+
+    def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
+        self._client = client
+        self._mesh = mesh
+        self._session = session
+        self._follower = follower
+        self._lanes = lanes
+
+    def begun(self, frame: memoryview, now: float) -> StraightProduce | None:
+        """The request, if it may go straight on: then it is on its way. None: its plan has to look at it."""
+        mesh, session = self._mesh, self._session
+        road = session.roads.find(frame)
+        if road is None:
+            return None
+        look: Look | None = road.look
+        if look is None or look.edition != mesh.tables.edition or look.known is not mesh.clusters.known:
+            look = road.look = self._look(road)
+            if look is None:
+                return None
+        connection = look.connection
+        if not connection.takes_more:
+            road.look = None  # it may have ended: then another one is in its place
+            return None
+        memory = mesh.memory
+        if not road.leads_on(memory, now) or self._overtakes(road):
+            return None
+        found = road.records(frame)
+        if found is None:
+            return None
+        start, stop = found
+        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
+        header = bytes(frame[start : start + HEADER_BYTES])
+        produce = StraightProduce(self, road, clients_id, header, now + look.timeout_s)
+        if memory.traffic is not None:
+            produce.began = memory.traffic.clock()
+            produce.records = count_records(frame, start, stop)
+            produce.size = stop - start
+        connection.pass_on(frame, produce)
+        session.producing.append(produce)
+        mesh.producing[produce] = look.started
+        return produce
+
+    def _look(self, road: Road) -> Look | None:
+        """Whether the road is one by what is in force now, and where it begins."""
+        clusters, tables = self._mesh.clusters, self._mesh.tables
+        cluster, broker_id = road.place
+        served = clusters.served.get(ApiKey.PRODUCE, ())
+        spoken = road.knowledge.versions.get(ApiKey.PRODUCE, ())
+        if (
+            self._follower.view(road.client_id).table is not road.table
+            or clusters.known.get(cluster) is not road.knowledge
+            or road.version not in served
+            or road.version not in spoken
+        ):
+            self._session.roads.leave(road)
+            return None
+        connection = self._lanes.get(LaneKey(clusters.incarnation(cluster), broker_id, Lane.PRODUCE))
+        if connection is None or tables.trial is not None:  # while a table is tried, every answer is looked at
+            return None
+        timeout_s = max(0, road.scan.timeout_ms) / 1000 + CALL_TIMEOUT_S
+        started = Started(road.topic, self._follower.client)
+        return Look(tables.edition, clusters.known, connection, started, timeout_s)
+
+    def _overtakes(self, road: Road) -> bool:
+        """As `Producing.overtakes`."""
+        place = road.place
+        for other in self._session.producing:
+            if other.sole != place and other.sent_to(road.topic, road.partition) not in (None, place):
+                return True
+        return False
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def stored(self, produce: StraightProduce, answer: RawResponse) -> None:
+        self._ended(produce, answer, failed=False)
+
+    def astray(self, produce: StraightProduce, outcome: RawResponse | Unreachable) -> None:
+        """A plan says what the client hears."""
+        header = produce.header
+        request = Request(header, _NOTHING)
+        plan = ended_astray(request, self._client.view(header), produce.road, produce.batch_header, outcome)
+        exchange = Exchange(
+            plan,
+            self._mesh.clusters,
+            self._mesh.conversions,
+            self._lanes,
+            header.client_id,
+            lambda _, answer: self._ended(produce, answer, failed=not is_taken(answer)),
+        )
+        exchange.start()
+
+    def _ended(self, produce: StraightProduce, answer: Answer, *, failed: bool) -> None:
+        self._session.producing.remove(produce)
+        self._mesh.produce_ended(produce)
+        traffic = self._mesh.memory.traffic
+        if traffic is not None:
+            records, size = (0, 0) if failed else (produce.records, produce.size)
+            count_straight(traffic, self._session, produce.road, produce.began, records, size, failed)
+        self._client.straight_ended(produce, answer)

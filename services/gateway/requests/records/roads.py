@@ -1,0 +1,144 @@
+"""What a connection remembers of Produce requests that may go straight on (`straight_road`). No I/O, all bounded."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mesh.routing import Route, RoutingTable
+from mesh.traffic.counting import Key
+from services.gateway.requests.knowledge import ClusterKnowledge, TopicKnowledge
+from services.gateway.requests.records.producer_memory import SeamKey
+from services.gateway.wire.apis import ApiKey, flexible_since
+from services.gateway.wire.frames import SIZE_BYTES
+from services.gateway.wire.primitives import INT32, WireError, read_uvarint
+from services.gateway.wire.scanner import ProduceScan
+
+if TYPE_CHECKING:
+    from services.gateway.requests.memory import Memory
+    from services.gateway.requests.placement import Place
+
+ROADS_REMEMBERED: Final = 200
+"""Of one connection: partitions that its client writes to. About 1 KB each."""
+LENGTHS_REMEMBERED: Final = 8
+"""Of heads: a client that writes to topics with names of more lengths takes the straight road with some of them."""
+HEAD_AT: Final = SIZE_BYTES + 8
+"""Behind size, API key, version and correlation id."""
+FLEXIBLE: Final = flexible_since(ApiKey.PRODUCE) or 0
+NO_TAGS: Final = b"\x00\x00\x00"
+"""Of the partition, the topic, and the request."""
+_THROTTLE_BYTES: Final = 4
+
+
+@dataclass(slots=True, eq=False)
+class Road:
+    """Where requests of one head go."""
+
+    head: bytes
+    version: int
+    client_id: str | None
+    scan: ProduceScan
+    """Of the first one: it tells topic, partition, acks and time-out."""
+    place: "Place"
+    table: RoutingTable
+    knowledge: ClusterKnowledge
+    known: TopicKnowledge
+    """What was known of the topic: another object as soon as it is told of again."""
+    seam: SeamKey | None
+    """What the topic may have left behind where it lived before."""
+    route: Route
+    stored: bytes
+    """What an answer begins with, behind its correlation id, if the batch is stored ..."""
+    numbers: int
+    """... so many bytes of numbers follow ..."""
+    rest: bytes
+    """... then this, the throttle time, and the tags of the response where there are any."""
+    counted_as: Key | None = None
+    """In the traffic of clients."""
+    look: Any = None
+    """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
+
+    @property
+    def topic(self) -> str:
+        return self.scan.topics[0].name
+
+    @property
+    def partition(self) -> int:
+        return self.scan.topics[0].partitions[0].partition
+
+    @property
+    def key_and_version(self) -> int:
+        return ApiKey.PRODUCE << 16 | self.version
+
+    def leads_on(self, memory: "Memory", now: float) -> bool:
+        """Whether the request's plan would still send it there, as far as leaders and earlier batches tell."""
+        knowledge, name = self.knowledge, self.known.name
+        if knowledge.down is not None or knowledge.topics.get(name) is not self.known or name in knowledge.stale:
+            return False
+        if memory.refusals:
+            return False
+        seam = self.seam
+        return seam is None or not (memory.doubts or memory.passages or not memory.seams.is_closed(seam, now))
+
+    def records(self, frame: memoryview) -> tuple[int, int] | None:
+        """Where the records of such a request lie; None if anything stands behind them that its plan should see."""
+        at, end = HEAD_AT + len(self.head), len(frame)
+        if self.version >= FLEXIBLE:
+            try:
+                length, start = read_uvarint(frame, at, end, "Produce.records")
+            except WireError:
+                return None
+            stop = start + length - 1
+            return (start, stop) if length and bytes(frame[stop:]) == NO_TAGS else None
+        start = at + INT32.size
+        if end <= start or INT32.unpack_from(frame, at)[0] != end - start:
+            return None
+        return start, end
+
+    def is_stored(self, frame: memoryview) -> bool:
+        """Whether this response says that the batch is stored, and nothing else."""
+        stored, at = self.stored, SIZE_BYTES + INT32.size
+        rest_at = at + len(stored) + self.numbers
+        rest = self.rest
+        throttle_at = rest_at + len(rest)
+        tagged = self.version >= FLEXIBLE
+        return (
+            len(frame) == throttle_at + _THROTTLE_BYTES + tagged
+            and frame[at : at + len(stored)] == stored
+            and frame[rest_at:throttle_at] == rest
+            and not (tagged and frame[-1])
+        )
+
+
+class Roads:
+    """Those of one connection, by their heads."""
+
+    __slots__ = ("_by_head", "_lengths")
+
+    def __init__(self) -> None:
+        self._by_head: dict[bytes, Road] = {}
+        self._lengths: list[int] = []
+        """Ends of heads."""
+
+    def find(self, frame: memoryview) -> Road | None:
+        """The road of a request, which is in `frame` as a whole, if one like it has passed."""
+        for end in self._lengths:
+            road = self._by_head.get(bytes(frame[HEAD_AT:end]))
+            if road is not None:
+                return road if INT32.unpack_from(frame, SIZE_BYTES)[0] == road.key_and_version else None
+        return None
+
+    def learn(self, road: Road) -> None:
+        end = HEAD_AT + len(road.head)
+        if end not in self._lengths:
+            if len(self._lengths) >= LENGTHS_REMEMBERED:
+                return
+            self._lengths.append(end)
+        if len(self._by_head) >= ROADS_REMEMBERED and road.head not in self._by_head:
+            del self._by_head[next(iter(self._by_head))]
+        self._by_head[road.head] = road
+
+    def leave(self, road: Road) -> None:
+        """It leads there no more."""
+        self._by_head.pop(road.head, None)
+
+    def __len__(self) -> int:
+        return len(self._by_head)

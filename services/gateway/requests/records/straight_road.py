@@ -1,0 +1,78 @@
+"""The straight road: a Produce whose like has passed before goes on without being opened.
+
+Theory of operation
+1. Nearly every Produce of a connection is like an earlier one: all that stands before its records is the same, byte for
+   byte (its *head*: client.id, acks, time-out, topic, partition). When one has passed as it came, with one batch for
+   one partition, the connection remembers its head, and where it went: a `Road`.
+2. A later one with this head takes that road while nothing has changed that its plan would look at. Who knows of a
+   change replaces objects (tables, clusters, topics), so comparing these is enough.
+3. Of the answer only the numbers may differ from what a stored batch gets. With any other, or with none, the request
+   goes on as its plan would have (`produce.ended_astray`); of its records the header of the batch was kept for that.
+"""
+
+from typing import Final
+
+from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.placement import Place
+from services.gateway.requests.plan import MeshView, Request
+from services.gateway.requests.records.roads import FLEXIBLE, HEAD_AT, NO_TAGS, Road
+from services.gateway.requests.records.seams import seam_of
+from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, read_kept_header
+from services.gateway.wire.primitives import INT32, write_compact_string, write_string
+from services.gateway.wire.scanner import ProduceScan
+
+_STORED_FLEXIBLE: Final = b"\x01\x00\x00\x00"
+"""No record errors, no message, no tags of the partition and the topic."""
+_STORED_8: Final = b"\x00\x00\x00\x00\xff\xff"
+"""No record errors, no message."""
+
+
+def road_of(request: Request, mesh: MeshView, scan: ProduceScan, place: Place) -> Road | None:
+    """The road that this request has taken, with all of it, as it came; None if later ones need a look."""
+    if len(scan.topics) != 1 or scan.transactional_id is not None or scan.acks == 0:
+        return None
+    (topic,) = scan.topics
+    if len(topic.partitions) != 1:
+        return None
+    (partition,) = topic.partitions
+    audit, frame = mesh.memory.audit, request.frame
+    route, knowledge = mesh.table.route(topic.name), mesh.clusters[place.cluster]
+    flexible = scan.version >= FLEXIBLE
+    if (
+        (audit is not None and topic.name in audit.topics)
+        or route is None
+        or route.visit != 1
+        or not isinstance(knowledge, ClusterKnowledge)  # topics have other names there
+        or partition.records_end - partition.records_start < HEADER_BYTES
+        or (flexible and bytes(frame[partition.records_end :]) != NO_TAGS)
+    ):
+        return None
+    known = knowledge.topics.get(topic.name)
+    if known is None:
+        return None
+    head_end = partition.start + INT32.size
+    before = route.before
+    stored = bytearray(b"\x00\x02" if flexible else INT32.pack(1))
+    (write_compact_string if flexible else write_string)(stored, topic.name, "Produce.topic")
+    stored += (b"\x02" if flexible else INT32.pack(1)) + INT32.pack(partition.partition) + b"\x00\x00"
+    return Road(
+        bytes(frame[HEAD_AT:head_end]),
+        scan.version,
+        request.header.client_id,
+        scan,
+        place,
+        mesh.table,
+        knowledge,
+        known,
+        None if before is None else seam_of(topic.name, partition.partition, route, before),
+        route,
+        bytes(stored),
+        16 if scan.version < 5 else 24,
+        _STORED_FLEXIBLE if flexible else _STORED_8 if scan.version == 8 else b"",
+    )
+
+
+def kept_batch(header: bytes) -> BatchHeader | None:
+    """The batch of which this was kept, if its producer numbers its batches."""
+    batch = read_kept_header(header)
+    return batch if batch is not None and batch.is_idempotent else None

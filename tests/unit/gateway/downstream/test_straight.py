@@ -1,0 +1,309 @@
+"""A Produce like an earlier one goes straight on: nobody can tell it from one whose plan was looked at."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from services.gateway.downstream import client as client_module
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.requests.records.roads import LENGTHS_REMEMBERED, ROADS_REMEMBERED
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.frames import RequestHeader, encode_request
+from services.gateway.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from services.gateway.wire.messages.metadata import MetadataResponsePartition
+from services.gateway.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    TopicProduceData,
+)
+from tests.fixtures.waiting import until
+from tests.unit.gateway.downstream.conftest import Stage
+from tests.unit.gateway.downstream.raw_client import RawClient
+from tests.unit.gateway.downstream.test_order import gated, produce, written
+from tests.unit.gateway.wire.records import batch
+
+Planned = Callable[[], int]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
+    """How many requests went by a plan so far."""
+    plans = 0
+
+    class Counted(Exchange):
+        def start(self) -> None:
+            nonlocal plans
+            plans += 1
+            super().start()
+
+    monkeypatch.setattr(client_module, "Exchange", Counted)
+    return lambda: plans
+
+
+async def warm(stage: Stage, topic: str = "apples", partition: int = 0) -> RawClient:
+    """A client two of whose requests have passed: at the first one the leader was not known."""
+    for there in (stage.c1, stage.c2):
+        there.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    client = await stage.connect()
+    for _ in range(2):
+        await client.ask(produce(topic, partition=partition), 9, ProduceResponse)
+    for there in (stage.c1, stage.c2):
+        there.received.clear()
+    return client
+
+
+def numbered(sequence: int, topic: str = "apples") -> ProduceRequest:
+    """Of an idempotent producer."""
+    records = batch(b"%d" % sequence, producer_id=7, epoch=0, sequence=sequence)
+    return ProduceRequest(None, -1, 1000, [TopicProduceData(topic, partition_data=[PartitionProduceData(0, records)])])
+
+
+def code_of(answer: ProduceResponse) -> int:
+    return answer.responses[0].partition_responses[0].error_code
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+async def test_requests_and_answers_pass_byte_for_byte(version: int, stage: Stage, planned: Planned) -> None:
+    offset = 0
+
+    def stored(header: object, message: ProduceRequest) -> ProduceResponse:
+        nonlocal offset
+        offset += 1
+        answer = written(message)
+        part = answer.responses[0].partition_responses[0]
+        part.base_offset, part.log_append_time_ms, part.log_start_offset = offset, 2, 3 if version >= 5 else -1
+        return replace(answer, throttle_time_ms=11)
+
+    stage.c1.scripts[ApiKey.PRODUCE] = stored
+    client = await stage.connect()
+    sent = [produce("apples", bytes(size)) for size in (5, 9, 200, 20_000, 70_000)]
+    for message in sent:
+        client.send(message, version)
+    answers = [await client.answer(ProduceResponse) for _ in sent]
+    assert [answer.responses[0].partition_responses[0].base_offset for answer in answers] == [1, 2, 3, 4, 5]
+    assert {answer.throttle_time_ms for answer in answers} == {11}
+    bodies = [encode_request(message, version, 0, "raw") for message in sent]
+    received = [
+        body for (header, _), body in zip(stage.c1.received, stage.c1.bodies, strict=True) if not header.api_key
+    ]
+    assert [body[-len(there) :] for body, there in zip(bodies, received, strict=True)] == received
+    assert {header.client_id for header, _ in stage.c1.received if header.api_key == ApiKey.PRODUCE} == {"raw"}
+    before = planned()
+    await client.ask(sent[0], version, ProduceResponse)
+    assert planned() == before
+
+
+async def test_answers_leave_in_the_order_of_the_requests(stage: Stage, planned: Planned) -> None:
+    client = await warm(stage)
+    for _ in range(2):
+        await client.ask(produce("bananas"), 9, ProduceResponse)
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    before = planned()
+    for topic in ("apples", "bananas", "apples"):
+        client.send(produce(topic), 9)
+    client.send(ApiVersionsRequest(), 0)
+    await until(lambda: len(stage.c2.requests(ApiKey.PRODUCE)) == 3)  # not held up by c1
+    gate.set()
+    for topic in ("apples", "bananas", "apples"):
+        assert (await client.answer(ProduceResponse)).responses[0].name == topic
+    assert (await client.answer(ApiVersionsResponse)).error_code == 0
+    assert planned() == before + 1, "ApiVersions alone"
+    assert not stage.gateway.mesh.producing
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.MESSAGE_TOO_LARGE),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ],
+)
+async def test_an_error_is_told_as_ever(said: ErrorCode, heard: ErrorCode, stage: Stage) -> None:
+    client = await warm(stage)
+
+    def refused(header: object, message: ProduceRequest) -> ProduceResponse:
+        answer = written(message)
+        answer.responses[0].partition_responses[0].error_code = said
+        return answer
+
+    await client.ask(numbered(0), 9, ProduceResponse)
+    stage.c1.scripts[ApiKey.PRODUCE] = refused
+    assert code_of(await client.ask(numbered(1), 9, ProduceResponse)) == heard
+
+
+async def test_after_a_refused_batch_later_ones_wait_for_it_to_come_back(stage: Stage) -> None:
+    client = await warm(stage)
+    await client.ask(numbered(0), 9, ProduceResponse)
+
+    def not_leader(header: object, message: ProduceRequest) -> ProduceResponse:
+        stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+        answer = written(message)
+        answer.responses[0].partition_responses[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return answer
+
+    stage.c1.scripts[ApiKey.PRODUCE] = not_leader
+    assert code_of(await client.ask(numbered(1), 9, ProduceResponse))
+    assert code_of(await client.ask(numbered(2), 9, ProduceResponse)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(await client.ask(numbered(1), 9, ProduceResponse)) == 0
+    assert code_of(await client.ask(numbered(2), 9, ProduceResponse)) == 0
+
+
+async def test_an_answer_with_a_message_reaches_the_client(stage: Stage) -> None:
+    client = await warm(stage)
+
+    def explained(header: object, message: ProduceRequest) -> ProduceResponse:
+        answer = written(message)
+        part = answer.responses[0].partition_responses[0]
+        part.error_code = ErrorCode.INVALID_RECORD
+        part.record_errors, part.error_message = [BatchIndexAndErrorMessage(0, "no key")], "bad records"
+        return answer
+
+    stage.c1.scripts[ApiKey.PRODUCE] = explained
+    part = (await client.ask(produce("apples"), 9, ProduceResponse)).responses[0].partition_responses[0]
+    assert (part.error_message, part.record_errors[0].batch_index_error_message) == ("bad records", "no key")
+
+
+async def test_a_batch_whose_answer_was_lost_may_be_stored(stage: Stage) -> None:
+    client = await warm(stage)
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    client.send(numbered(0), 9)
+    client.send(numbered(1), 9)
+    (connection,) = stage.gateway.connections
+    await until(lambda: connection.unanswered == 2)
+    for there in list(stage.c1.connections):
+        there.transport.abort()
+    heard = [code_of(await client.answer(ProduceResponse)) for _ in range(2)]
+    assert heard == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND] * 2
+    assert len(stage.gateway.mesh.memory.doubts) == 1
+    gate.set()
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    for sequence in range(3):
+        assert code_of(await client.ask(numbered(sequence), 9, ProduceResponse)) == 0
+
+
+async def test_a_hold_waits_for_it_and_what_comes_then_goes_to_the_new_cluster(stage: Stage) -> None:
+    client = await warm(stage)
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    client.send(produce("apples", b"old"), 9)
+    await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
+    after = stage.table(2, apples="c2", bananas="c2")
+    hold = stage.gateway.mesh.begin_hold(after)
+    client.send(produce("apples", b"new"), 9)
+    assert not hold.complete.is_set()
+    gate.set()
+    async with asyncio.timeout(5):
+        await hold.complete.wait()
+    stage.gateway.mesh.end_hold(after)
+    for _ in range(2):
+        assert code_of(await client.answer(ProduceResponse)) == 0
+    assert [bytes(m.topic_data[0].partition_data[0].records)[61:] for m in stage.c2.requests(ApiKey.PRODUCE)] == [
+        b"new"
+    ]
+
+
+async def test_a_hold_of_another_topic_does_not_wait_for_it(stage: Stage) -> None:
+    client = await warm(stage)
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    client.send(produce("apples"), 9)
+    await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
+    assert stage.gateway.mesh.begin_hold(stage.table(2, apples="c1", bananas="c1")).complete.is_set()
+    stage.gateway.mesh.end_hold()
+    gate.set()
+    await client.answer(ProduceResponse)
+
+
+async def test_a_table_in_force_counts_for_the_next_request(stage: Stage) -> None:
+    client = await warm(stage)
+    stage.gateway.mesh.run_table(stage.table(2, apples="c2", bananas="c2"))
+    await client.ask(produce("apples"), 9, ProduceResponse)
+    assert [len(there.requests(ApiKey.PRODUCE)) for there in (stage.c1, stage.c2)] == [0, 1]
+
+
+async def test_a_rule_that_is_gone_counts_for_the_next_request(stage: Stage) -> None:
+    client = await warm(stage)
+    stage.gateway.mesh.run_table(stage.table(2, bananas="c2"))
+    assert code_of(await client.ask(produce("apples"), 9, ProduceResponse)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_leader_in_doubt_is_asked_for(stage: Stage, planned: Planned) -> None:
+    client = await warm(stage)
+    stage.gateway.mesh.clusters.known["c1"].doubt(["apples"])
+    asked, before = len(stage.c1.requests(ApiKey.METADATA)), planned()
+    assert code_of(await client.ask(produce("apples"), 9, ProduceResponse)) == 0
+    assert (len(stage.c1.requests(ApiKey.METADATA)), planned()) == (asked + 1, before + 1)
+
+
+async def test_a_partition_without_a_leader_is_not_written_to(stage: Stage) -> None:
+    client = await warm(stage)
+    told = stage.c1.metadata
+
+    def leaderless(header: RequestHeader, message: object) -> MetadataResponse:
+        answer = told(message)  # type: ignore[arg-type]
+        for topic in answer.topics:
+            topic.partitions = [MetadataResponsePartition(5, part.partition_index, -1) for part in topic.partitions]
+        return answer
+
+    stage.c1.scripts[ApiKey.METADATA] = leaderless
+    stage.gateway.mesh.clusters.known["c1"].doubt(["apples"])
+    assert code_of(await client.ask(produce("apples"), 9, ProduceResponse)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_what_a_client_produced_before_it_left_is_waited_for(stage: Stage) -> None:
+    client = await warm(stage)
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    client.send(produce("apples"), 9)
+    await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
+    client.close()
+    await until(lambda: not stage.gateway.connections)
+    assert stage.gateway.mesh.producing
+    gate.set()
+    await until(lambda: not stage.gateway.mesh.producing)
+
+
+async def test_clients_of_one_connection_are_told_apart(stage: Stage) -> None:
+    client = await warm(stage)
+    await client.ask(produce("apples"), 9, ProduceResponse, client_id="other")
+    for name in ("raw", "other", None, "raw"):
+        await client.ask(produce("apples"), 9, ProduceResponse, client_id=name)
+    names = [header.client_id for header, _ in stage.c1.received if header.api_key == ApiKey.PRODUCE]
+    assert names == ["other", "raw", "other", None, "raw"]
+
+
+async def test_another_version_is_looked_at(stage: Stage, planned: Planned) -> None:
+    client = await warm(stage)
+    before = planned()
+    await client.ask(produce("apples"), 10, ProduceResponse)
+    assert planned() == before + 1
+
+
+async def test_what_lies_about_its_length_is_looked_at(stage: Stage) -> None:
+    client = await warm(stage)
+    frame = bytearray(encode_request(produce("apples"), 9, 2, "raw"))
+    frame[-1] = 1  # a tag is promised
+    client.send_bytes(bytes(frame))
+    assert await client.closed() == b""
+
+
+async def test_a_connection_remembers_no_more_than_so_many_roads(stage: Stage) -> None:
+    client = await warm(stage)
+    for number in range(LENGTHS_REMEMBERED + 3):
+        await client.ask(produce("apples"), 9, ProduceResponse, client_id="x" * (10 + number))
+    for number in range(ROADS_REMEMBERED + 3):
+        await client.ask(produce("apples"), 9, ProduceResponse, client_id=f"{number:03}")
+    (connection,) = stage.gateway.connections
+    assert len(connection.session.roads) == ROADS_REMEMBERED
