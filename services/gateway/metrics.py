@@ -3,8 +3,9 @@
 from prometheus_client import Counter, Gauge, Histogram
 
 from mesh.traffic.metrics import TrafficMetrics
+from services.gateway.counting import Counts
 
-requests = Counter(
+requests = Counts(
     "kafka_mesh_gateway_requests",
     "Requests of clients by what became of them: answered, no_answer (acks 0), closed, abandoned (client gone).",
     ["api", "version", "outcome"],
@@ -22,7 +23,7 @@ tls_handshakes = Counter(
 )
 client_connections = Gauge("kafka_mesh_gateway_client_connections", "Open client connections.")
 malformed_frames = Counter("kafka_mesh_gateway_malformed_frames", "Client connections closed for what they sent.")
-client_bytes = Counter(
+client_bytes = Counts(
     "kafka_mesh_gateway_client_bytes", "Bytes of frames from (in) and to (out) clients.", ["direction"]
 )
 in_flight_bytes = Gauge(
@@ -33,10 +34,10 @@ paused_connections = Counter(
     "Times that reading from a client was stopped, by why: requests, bytes (of the process), answers, upstream.",
     ["reason"],
 )
-upstream_bytes = Counter(
+upstream_bytes = Counts(
     "kafka_mesh_gateway_upstream_bytes", "Bytes of frames to (out) and from (in) clusters.", ["cluster", "direction"]
 )
-upstream_calls = Counter("kafka_mesh_gateway_upstream_calls", "Requests sent to clusters.", ["cluster", "api"])
+upstream_calls = Counts("kafka_mesh_gateway_upstream_calls", "Requests sent to clusters.", ["cluster", "api"])
 upstream_errors = Counter(
     "kafka_mesh_gateway_upstream_errors",
     "Calls that got no answer, by why: down, connect, security, lost, timeout, version, full, malformed.",

@@ -16,9 +16,9 @@ from collections import deque
 from dataclasses import dataclass
 
 import structlog
-from prometheus_client import Counter
 
 from services.gateway import metrics
+from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.listening import AskedNode
@@ -125,7 +125,7 @@ class ClientConnection(FrameStream):
         metrics.client_connections.inc()
 
     def frame_received(self, frame: memoryview, owned: bool) -> None:
-        _bytes_in.inc(len(frame))
+        _bytes_in.total += len(frame)
         if self._draining is not None:
             return
         if self.session.roads and self._goes_straight(frame):
@@ -314,7 +314,7 @@ class ClientConnection(FrameStream):
                 self.close(slot.close)
                 return
             if slot.answer is not None:
-                _bytes_out.inc(sum(map(len, slot.answer)))
+                _bytes_out.total += sum(map(len, slot.answer))
                 self.send(*slot.answer)
         if self._draining is not None and not self._slots:
             self.close(self._draining)
@@ -333,7 +333,7 @@ class ClientConnection(FrameStream):
         if counter is None:
             counter = metrics.requests.labels(api_name(api_key), str(version), outcome)
             _request_counters[key] = counter
-        counter.inc()
+        counter.total += 1
         trial = self._mesh.tables.trial
         if trial is not None:
             (trial.tried if self._follower.tries else trial.others).count(is_failure(answer))
@@ -449,4 +449,4 @@ class ClientConnection(FrameStream):
 
 _bytes_in = metrics.client_bytes.labels("in")
 _bytes_out = metrics.client_bytes.labels("out")
-_request_counters: dict[tuple[int, int, str], Counter] = {}
+_request_counters: dict[tuple[int, int, str], Count] = {}

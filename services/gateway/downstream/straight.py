@@ -6,6 +6,8 @@ the slots of its client's connection, among what its broker's connection has sen
 
 from typing import NamedTuple, Protocol
 
+from services.gateway import metrics
+from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.hold import Started
 from services.gateway.downstream.mesh import Mesh
@@ -17,7 +19,7 @@ from services.gateway.requests.records.roads import Road
 from services.gateway.requests.traffic.calls import count_straight, is_taken
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
-from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import HEADER_BYTES, count_records
 from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, parse_response_header
 from services.gateway.wire.primitives import INT32, Buffer
@@ -109,6 +111,7 @@ class Look(NamedTuple):
     known: object
     """All clusters."""
     connection: BrokerConnection
+    calls: Count
     started: Started
     timeout_s: float
 
@@ -154,6 +157,7 @@ class StraightWay:
             produce.began = memory.traffic.clock()
             produce.records = count_records(frame, start, stop)
             produce.size = stop - start
+        look.calls.total += 1
         connection.pass_on(frame, produce)
         session.producing.append(produce)
         mesh.producing[produce] = look.started
@@ -178,7 +182,8 @@ class StraightWay:
             return None
         timeout_s = max(0, road.scan.timeout_ms) / 1000 + CALL_TIMEOUT_S
         started = Started(road.topic, self._follower.client)
-        return Look(tables.edition, clusters.known, connection, started, timeout_s)
+        calls = metrics.upstream_calls.labels(cluster, api_name(ApiKey.PRODUCE))
+        return Look(tables.edition, clusters.known, connection, calls, started, timeout_s)
 
     def _overtakes(self, road: Road) -> bool:
         """As `Producing.overtakes`."""

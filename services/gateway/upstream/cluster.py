@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from prometheus_client import Counter
-
 from mesh.routing import UpstreamCluster
 from services.gateway import metrics
+from services.gateway.counting import Count
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.plan import (
     AnyBroker,
@@ -60,7 +59,7 @@ class Cluster:
         self._coordinators = Coordinators(
             self.knowledge, lambda call, done: self._own(call, FindCoordinatorResponse, done)
         )
-        self._call_counters: dict[int, Counter] = {}
+        self._call_counters: dict[int, Count] = {}
         self._visiting: asyncio.Task[None] | None = None
 
     @property
@@ -141,7 +140,7 @@ class Cluster:
         counter = self._call_counters.get(api_key)
         if counter is None:
             counter = self._call_counters[api_key] = metrics.upstream_calls.labels(self.name, api_name(api_key))
-        counter.inc()
+        counter.total += 1
         if call.no_answer:
             lanes.unheard.add(connection)
         connection.submit(call, api_key, client_id, settle)

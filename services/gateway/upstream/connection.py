@@ -207,7 +207,7 @@ class BrokerConnection(FrameStream):
         if self._timer is None or awaiting.deadline < self._timer_at:
             self._watch(awaiting.deadline)
         self._pending.append(awaiting)
-        self._sent_bytes.inc(len(frame))
+        self._sent_bytes.total += len(frame)
         self.send(frame)
 
     def _out(self, pending: Awaiting | None, *pieces: Buffer) -> None:
@@ -216,7 +216,7 @@ class BrokerConnection(FrameStream):
             return
         if pending is not None:
             self._pending.append(pending)
-        self._sent_bytes.inc(sum(map(len, pieces)))
+        self._sent_bytes.total += sum(map(len, pieces))
         self.send(*pieces)
 
     def _up(self) -> None:
@@ -226,7 +226,7 @@ class BrokerConnection(FrameStream):
         self._pending.extend(item.pending for item in waiting if item.pending is not None)
         pieces = [piece for item in waiting for piece in item.pieces]
         if pieces:
-            self._sent_bytes.inc(sum(map(len, pieces)))
+            self._sent_bytes.total += sum(map(len, pieces))
             self.send(*pieces)
         self._maybe_retire()
 
@@ -267,7 +267,7 @@ class BrokerConnection(FrameStream):
         self._pending.append(_Pending(correlation_id, api_key_of(step.message), step.version, deadline, settle))
         self._watch(deadline)
         frame = encode_request(step.message, step.version, correlation_id, OUR_CLIENT_ID)
-        self._sent_bytes.inc(len(frame))
+        self._sent_bytes.total += len(frame)
         self.send(frame)
         answer = await told
         try:
@@ -338,7 +338,7 @@ class BrokerConnection(FrameStream):
 
     def frame_received(self, frame: memoryview, owned: bool) -> None:
         self._heard = True
-        self._received_bytes.inc(len(frame))
+        self._received_bytes.total += len(frame)
         (correlation_id,) = INT32.unpack_from(frame, SIZE_BYTES)
         if not self._pending or self._pending[0].correlation_id != correlation_id:
             self._fail(f"{self.address} answered request {correlation_id}, which was not the next", "malformed")

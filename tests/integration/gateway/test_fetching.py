@@ -105,8 +105,7 @@ def count(records: bytes) -> int:
 
 
 def upstream_bytes(direction: str) -> float:
-    counters = (metrics.upstream_bytes.labels(cluster, direction) for cluster in ("c1", "c2"))
-    return sum(float(counter._value.get()) for counter in counters)
+    return sum(metrics.upstream_bytes.labels(cluster, direction).total for cluster in ("c1", "c2"))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from services.gateway import metrics
 from services.gateway.downstream import client as client_module
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.records.roads import LENGTHS_REMEMBERED, ROADS_REMEMBERED
@@ -282,6 +283,20 @@ async def test_clients_of_one_connection_are_told_apart(stage: Stage) -> None:
         await client.ask(produce("apples"), 9, ProduceResponse, client_id=name)
     names = [header.client_id for header, _ in stage.c1.received if header.api_key == ApiKey.PRODUCE]
     assert names == ["other", "raw", "other", None, "raw"]
+
+
+async def test_it_is_counted_as_ever(stage: Stage) -> None:
+    client = await warm(stage)
+    counts = (
+        metrics.requests.labels("Produce", "9", "answered"),
+        metrics.upstream_calls.labels("c1", "Produce"),
+        metrics.client_bytes.labels("in"),
+        metrics.upstream_bytes.labels("c1", "out"),
+    )
+    before = [count.total for count in counts]
+    await client.ask(produce("apples"), 9, ProduceResponse)
+    size = len(encode_request(produce("apples"), 9, 1, "raw"))
+    assert [count.total - was for count, was in zip(counts, before, strict=True)] == [1, 1, size, size]
 
 
 async def test_another_version_is_looked_at(stage: Stage, planned: Planned) -> None:
