@@ -15,6 +15,7 @@ from services.gateway.requests.records.producer_memory import (
     DOUBT_SECONDS,
     DOUBTS_REMEMBERED,
     BatchKey,
+    Doubt,
     Passages,
     Refusals,
     Seams,
@@ -72,6 +73,12 @@ class BoundedCache(Generic[K, V]):
         if len(self._entries) > self.capacity:
             self._entries.popitem(last=False)
 
+    def replace(self, key: K, value: V) -> None:
+        """Another value for an entry that is there, which gets no older and no younger by that."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries[key] = (entry[0], value)
+
     def any(self, now: float) -> bool:
         """Whether an entry still counts; those that no longer do leave."""
         while self._entries:
@@ -118,7 +125,9 @@ class Memory:
     """Groups that were refused for good, and whose log line was written a moment ago."""
     seams: Seams = field(default_factory=Seams)
     passages: Passages = field(default_factory=Passages)
-    doubts: BoundedCache[BatchKey, bool] = field(default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS))
+    doubts: BoundedCache[BatchKey, Doubt] = field(
+        default_factory=lambda: BoundedCache(DOUBTS_REMEMBERED, DOUBT_SECONDS)
+    )
     """Producers, by partition, one of whose batches was sent and got no answer."""
     refusals: Refusals = field(default_factory=Refusals)
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)

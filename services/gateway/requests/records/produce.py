@@ -50,14 +50,14 @@ from services.gateway.requests.records.produce_order import (
     Producing,
     Slot,
     admitted,
-    doubted,
+    come_back,
     enter_seams,
     not_overtaking,
     note_batch,
     partitions_of,
 )
 from services.gateway.requests.records.roads import Road
-from services.gateway.requests.records.seams import is_open, look_behind
+from services.gateway.requests.records.seams import is_open, look_behind, look_further_back
 from services.gateway.requests.records.straight_road import kept_batch, road_of
 from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
@@ -148,8 +148,10 @@ def _in_parts(produce: Producing) -> Plan:
     """The request partition by partition."""
     scan, mesh = produce.scan, produce.mesh
     if scan.acks != 0:
+        back = come_back(produce)
         slots = [(wanted.topic, wanted.partition) for wanted in partitions_of(scan)]
-        yield from look_behind(mesh, slots, doubted(produce))
+        yield from look_behind(mesh, [slot for slot in slots if slot not in produce.unsettled], back.last)
+        yield from look_further_back(back.further, mesh)
     located = yield from locate(mesh, admitted(produce))
     for wanted, error in located.homeless:
         produce.refuse((wanted.topic, wanted.partition), error)

@@ -7,10 +7,11 @@ before it is then refused for ever. So whatever a batch must follow has to be an
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from mesh.routing import Stay
 from services.gateway.requests.memory import OnItsWay
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
 from services.gateway.requests.plan import MeshView, Request
-from services.gateway.requests.records.producer_memory import BatchKey, Refusals
+from services.gateway.requests.records.producer_memory import SETTLED_SECONDS, BatchKey, Doubt, Refusals
 from services.gateway.requests.records.seams import Verdict, is_open, judged
 from services.gateway.requests.transactions.records import Closed
 from services.gateway.wire.batches import BatchHeader
@@ -39,6 +40,10 @@ class Producing:
     """Topics of the request, but not of the scan: nobody knows their ids."""
     batches: dict[Slot, BatchHeader] = field(default_factory=dict)
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
+    unsettled: set[Slot] = field(default_factory=set)
+    """Partitions whose last cluster may not have worked off yet what it was sent."""
+    unsent: set[Slot] = field(default_factory=set)
+    """What was sent back without having been sent on."""
     closed: Closed = field(default_factory=dict)
     """Topics that the request's transaction may not write to."""
     sole: Place | None = None
@@ -78,10 +83,25 @@ class Producing:
     def not_written(self, slot: Slot) -> None:
         batch = self.batches.get(slot)
         if batch is not None:
-            if self.results[slot].error_code == MAYBE_WRITTEN:
-                self.mesh.memory.doubts.put(batch_key(slot, batch), True, self.mesh.now)
+            if self.results[slot].error_code == MAYBE_WRITTEN and slot not in self.unsent:
+                self._doubt(slot, batch)
             answered_by = self.mesh.now + max(0, self.scan.timeout_ms) / 1000
             self.refusals.refuse(batch_key(slot, batch), batch.base_sequence, answered_by)
+
+    def _doubt(self, slot: Slot, batch: BatchHeader) -> None:
+        stay, doubts, key = stay_of(slot[0], self.mesh), self.mesh.memory.doubts, batch_key(slot, batch)
+        if stay is not None:
+            before = doubts.get(key, self.mesh.now)
+            sequence = batch.base_sequence if before is None else max(before.sequence, batch.base_sequence)
+            doubts.put(key, Doubt(stay, self.mesh.now, sequence), self.mesh.now)
+
+    def send_back(self, slot: Slot) -> None:
+        """A batch that must not be sent now. One that was, and got no answer, may be written all the same."""
+        batch = self.batches[slot]
+        doubt = self.mesh.memory.doubts.get(batch_key(slot, batch), self.mesh.now)
+        self.unsent.add(slot)
+        in_doubt = doubt is not None and batch.base_sequence <= doubt.sequence
+        self.refuse(slot, MAYBE_WRITTEN if in_doubt else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def batch_key(slot: Slot, batch: BatchHeader) -> BatchKey:
@@ -115,25 +135,26 @@ def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
         batch = note_batch(produce, wanted)
         if wanted.topic in produce.closed:
             produce.refuse(slot, produce.closed[wanted.topic])
-        elif batch is not None and not _admits(produce, slot, batch):
-            produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif batch is not None and (error := _at_seam(produce, slot, batch)):
-            produce.refuse(slot, error)
-        else:
+        elif batch is None:
             yield wanted
+        elif slot in produce.unsettled or not _admits(produce, slot, batch):
+            produce.send_back(slot)
+        else:
+            match _at_seam(produce, slot, batch):
+                case Verdict.PASSES:
+                    yield wanted
+                case Verdict.REPEAT:
+                    produce.refuse(slot, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+                case Verdict.TOO_EARLY:
+                    produce.send_back(slot)
 
 
-def _at_seam(produce: Producing, slot: Slot, batch: BatchHeader) -> ErrorCode | None:
-    """Why a batch may not pass the seam of a topic that has moved."""
+def _at_seam(produce: Producing, slot: Slot, batch: BatchHeader) -> Verdict:
+    """Whether a batch may pass the seam of a topic that has moved."""
     key, session = batch_key(slot, batch), produce.mesh.session
     if produce.mesh.memory.passages.is_overtaking(key, batch.base_sequence, session):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    match judged(*slot, batch, produce.mesh):
-        case Verdict.REPEAT:
-            return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-        case Verdict.TOO_EARLY:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return None
+        return Verdict.TOO_EARLY
+    return judged(*slot, batch, produce.mesh)
 
 
 def not_overtaking(produce: Producing, located: Mapping[Place, list[Wanted[Item]]]) -> dict[Place, list[Wanted[Item]]]:
@@ -143,7 +164,7 @@ def not_overtaking(produce: Producing, located: Mapping[Place, list[Wanted[Item]
         for wanted in parts:
             slot = (wanted.topic, wanted.partition)
             if slot in produce.batches and produce.overtakes(*slot, place):
-                produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                produce.send_back(slot)
             else:
                 produce.places[slot] = place
                 places.setdefault(place, []).append(wanted)
@@ -155,17 +176,44 @@ def _admits(produce: Producing, slot: Slot, batch: BatchHeader) -> bool:
     return produce.refusals.admits(batch_key(slot, batch), batch.base_sequence, records, produce.mesh.now)
 
 
-def doubted(produce: Producing) -> set[Slot]:
-    """Partitions whose producer comes back after a batch without an answer; from here on it is in no doubt."""
-    doubts = produce.mesh.memory.doubts
-    found: set[Slot] = set()
-    for wanted in partitions_of(produce.scan) if doubts.any(produce.mesh.now) else ():
+@dataclass(slots=True)
+class Back:
+    """Producers that come back after batches without an answer."""
+
+    last: set[Slot] = field(default_factory=set)
+    """Their partitions, where the topic's last stay is to be asked again, ..."""
+    further: dict[BatchKey, Doubt] = field(default_factory=dict)
+    """... and where an earlier one is."""
+
+
+def come_back(produce: Producing) -> Back:
+    """Who comes back for the first time. Has the topic moved meanwhile, and it is too soon for anybody to tell, their
+    partitions are `unsettled`."""
+    mesh, doubts = produce.mesh, produce.mesh.memory.doubts
+    found = Back()
+    for wanted in partitions_of(produce.scan) if doubts.any(mesh.now) else ():
         slot = (wanted.topic, wanted.partition)
         batch = note_batch(produce, wanted)
-        if batch is not None and doubts.get(batch_key(slot, batch), produce.mesh.now):
-            doubts.drop(batch_key(slot, batch))
-            found.add(slot)
+        key = None if batch is None else batch_key(slot, batch)
+        doubt = None if key is None else doubts.get(key, mesh.now)
+        route = mesh.table.route(wanted.topic)
+        if key is None or doubt is None or doubt.looked_for or route is None:
+            continue
+        stayed = doubt.stay == stay_of(wanted.topic, mesh)
+        if mesh.now < doubt.since + SETTLED_SECONDS and not stayed:
+            produce.unsettled.add(slot)
+        elif stayed or doubt.stay == route.before:
+            doubts.replace(key, doubt._replace(looked_for=True))
+            found.last.add(slot)
+        else:
+            found.further[key] = doubt
     return found
+
+
+def stay_of(topic: str, mesh: MeshView) -> Stay | None:
+    """Where the topic lives now."""
+    route = mesh.table.route(topic)
+    return None if route is None else Stay(route.cluster, route.visit, route.upstream_topic)
 
 
 def note_batch(produce: Producing, wanted: Wanted[Item]) -> BatchHeader | None:

@@ -19,6 +19,25 @@ DOUBT_SECONDS = 150.0
 """Clients give a record up after 120 s by default."""
 
 
+SETTLED_SECONDS = 3.0
+"""A batch whose connection broke may still wait in its broker's socket or queue. So long afterwards nobody believes a
+broker that it has not come: busy ones took a second to work it off."""
+
+
+class Doubt(NamedTuple):
+    """Batches of one producer, for one partition, that were sent and got no answer."""
+
+    stay: Stay
+    """Where the topic lived when the last of them was sent."""
+    since: float
+    sequence: int
+    """The highest of them: of the last one's first record."""
+    looked_for: bool = False
+    """Whether the producer has come back since, and whoever may have them was asked ..."""
+    stored: "LastWrite | None" = None
+    """... and what that has of the producer, if the topic has lived elsewhere since it left there."""
+
+
 class LastWrite(NamedTuple):
     """The newest batch of a producer that a partition remembers."""
 

@@ -9,7 +9,8 @@ Theory of operation
 2. A batch that is not newer is a repeat. It is answered with DUPLICATE_SEQUENCE_NUMBER and not sent: idempotent
    producers take that for what it is, success (protocol-ideas 8).
 3. A batch without an answer may reach its broker late, after others have asked. So the gateway that sent it asks again
-   when the producer comes back.
+   when the producer comes back, and sends it back until some seconds have passed since (`SETTLED_SECONDS`). It asks the
+   cluster that it sent the batch to: the topic may have moved on from its next one, or come back as another visit.
 4. A producer's next batch ends its seam. A later one that comes first, on another connection or to another gateway, is
    sent back: the new cluster would take it for the producer's beginning, and refuse the next one for ever. Should that
    never come, the later one may pass after `GAP_SECONDS`. Who has begun on the new cluster, by another gateway or
@@ -21,7 +22,7 @@ Theory of operation
    the seam, with a log line: a move away from a dead cluster must not wait for it.
 """
 
-from collections.abc import Collection, Container, Generator, Iterable
+from collections.abc import Collection, Container, Generator, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ import structlog
 from mesh.routing import Route, Stay
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Ask, Broker, Call, Command, MeshView, Outcome, RawResponse, refresh
-from services.gateway.requests.records.producer_memory import LastWrite, SeamKey
+from services.gateway.requests.records.producer_memory import BatchKey, Doubt, LastWrite, SeamKey
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import MINTED, BatchHeader, visit_producer_id
@@ -85,16 +86,17 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
     route = mesh.table.route(topic)
     if route is None or route.before is None or batch.producer_id < MINTED:  # an id that a broker gave means its own
         return Verdict.PASSES
+    doubt = mesh.memory.doubts.get((batch.producer_id, batch.producer_epoch, topic, partition), mesh.now)
+    if doubt is not None and doubt.stored is not None and _is_repeat(batch, doubt.stored):
+        return Verdict.REPEAT
     key = seam_of(topic, partition, route, route.before)
     producer_id = visit_producer_id(batch.producer_id, route.before.visit)
     last = mesh.memory.seams.last_write(key, producer_id)
     if last is None:
         return Verdict.PASSES
-    behind = (last.sequence - batch.base_sequence - batch.last_offset_delta) % _SEQUENCES
-    apart_ms = abs(batch.max_timestamp - last.timestamp)
-    if batch.producer_epoch == last.epoch and apart_ms <= APART_MS:
-        if behind < WINDOW:
-            return Verdict.REPEAT
+    if _is_repeat(batch, last):
+        return Verdict.REPEAT
+    if _is_of_one_run(batch, last):
         ahead = (batch.base_sequence - last.sequence - 1) % _SEQUENCES
         id_here = visit_producer_id(batch.producer_id, route.visit)
         if 0 < ahead < WINDOW and not mesh.memory.seams.may_have_gone_on(key, producer_id, id_here):
@@ -105,6 +107,26 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
                 return Verdict.TOO_EARLY
     mesh.memory.seams.goes_on(key, producer_id)
     return Verdict.PASSES
+
+
+def _is_of_one_run(batch: BatchHeader, last: LastWrite) -> bool:
+    """Whether the sequences of both can be compared."""
+    return batch.producer_epoch == last.epoch and abs(batch.max_timestamp - last.timestamp) <= APART_MS
+
+
+def _is_repeat(batch: BatchHeader, last: LastWrite) -> bool:
+    behind = (last.sequence - batch.base_sequence - batch.last_offset_delta) % _SEQUENCES
+    return behind < WINDOW and _is_of_one_run(batch, last)
+
+
+def look_further_back(doubts: Mapping[BatchKey, Doubt], mesh: MeshView) -> Generator[Command, Any, None]:
+    """Ask where these producers' batches without an answer were sent: at stays before the topic's last one."""
+    for key, doubt in doubts.items():
+        producer_id, _, topic, partition = key
+        stay = doubt.stay
+        writes = yield from _last_writes_on(stay.cluster, stay.upstream_topic, [(topic, partition)], mesh)
+        stored = writes.get((topic, partition), {}).get(visit_producer_id(producer_id, stay.visit))
+        mesh.memory.doubts.replace(key, doubt._replace(looked_for=True, stored=stored))
 
 
 def look_behind(

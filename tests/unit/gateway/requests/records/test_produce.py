@@ -17,7 +17,7 @@ from services.gateway.requests.plan import (
     Verbatim,
 )
 from services.gateway.requests.records import produce
-from services.gateway.requests.records.producer_memory import REFUSAL_SECONDS
+from services.gateway.requests.records.producer_memory import REFUSAL_SECONDS, SETTLED_SECONDS
 from services.gateway.wire.batches import read_batch_header, visit_producer_id
 from services.gateway.wire.codec import decode
 from services.gateway.wire.errors import ErrorCode
@@ -163,8 +163,10 @@ def test_a_refused_batch_that_went_another_way_is_not_waited_for_for_ever() -> N
     play(world, numbered(5)).answered(Unreachable("c1", "connection lost"))
     world.move("apples", "c2")  # the client sends the batch again to the node of c2: on another connection
     world.move("apples", "c1")
+    world.now += SETTLED_SECONDS
     later = play(world, numbered(500))
     later.answered(NOTHING_STORED)
+    later.answered(Unreachable("c1", "busy"))  # where it was sent
     assert errors(later) == [("apples", 0, 6)]
     world.now += 30 + REFUSAL_SECONDS  # 30 s: the request's own time-out
     assert len(play(world, numbered(500)).asked()) == 1

@@ -10,6 +10,7 @@ from services.gateway.requests.records.producer_memory import (
     DOUBT_SECONDS,
     REFUSAL_SECONDS,
     SEAM_SECONDS,
+    SETTLED_SECONDS,
     LastWrite,
     Seams,
 )
@@ -60,6 +61,18 @@ def stored(last_sequence: int, producer_id: int = MINE, *, error: int = 0) -> De
     state = ProducerState(producer_id, 0, last_sequence, TIME)
     described = PartitionResponse(0, error, None, [] if error else [state])
     return DescribeProducersResponse(topics=[TopicResponse("apples", [described])])
+
+
+NOBODY = DescribeProducersResponse(topics=[TopicResponse("apples", [PartitionResponse(0, 0, None, [])])])
+
+
+def raw_metadata(topic: str, version: int) -> RawResponse:
+    """Broker 1 leads the partition."""
+    partition = MetadataResponsePartition(partition_index=0, leader_id=1)
+    answer = MetadataResponse(topics=[MetadataResponseTopic(name=topic, partitions=[partition])])
+    frame = memoryview(bytearray(encode_response(answer, version, 3)))
+    header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.METADATA, version)
+    return RawResponse(frame, header.body_offset, version)
 
 
 def told(book: Playbook, last: DescribeProducersResponse, *here: int) -> None:
@@ -200,7 +213,7 @@ def test_batches_pass_a_seam_in_the_order_in_which_their_requests_start(world: W
     first = produced(world, 100)
     world.session = Session("127.0.0.1:6", "test")
     second = produced(world, 101)
-    second.answered(DescribeProducersResponse(topics=[TopicResponse("apples", [PartitionResponse(0, 0, None, [])])]))
+    second.answered(NOBODY)
     assert errors(second) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     told(first, stored(99))
     (call,) = first.asked()
@@ -250,6 +263,68 @@ def test_without_acks_nobody_is_asked(world: World) -> None:
     assert call.cluster == "c2"
 
 
+def test_a_batch_without_an_answer_is_looked_for_when_its_broker_has_had_time_to_store_it() -> None:
+    """It may still wait in a socket when the producer sends it again, and the topic has moved."""
+    world = World({"c1": ["apples"], "c2": []})
+    produced(world, 9).answered(Unreachable("c1", "connection lost"))
+    world.move("apples", "c2")
+    world.now += SETTLED_SECONDS - 0.1
+    assert errors(produced(world, 9)) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
+    assert errors(produced(world, 10)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    world.now += 0.1
+    late = produced(world, 9)
+    told(late, stored(9))
+    assert errors(late) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+    (call,) = produced(world, 10).asked()
+    assert call.cluster == "c2"
+
+
+def test_whatever_had_no_answer_may_be_written_also_when_it_is_sent_back() -> None:
+    """Told otherwise, librdkafka may cut its records into other batches, which nobody would know for repeats."""
+    world = World({"c1": ["apples"], "c2": []})
+    under_way = [produced(world, sequence) for sequence in (9, 10, 11)]
+    for book in under_way:
+        book.answered(Unreachable("c1", "connection lost"))
+    world.move("apples", "c2")
+    world.now += SETTLED_SECONDS
+    first = produced(world, 9)
+    world.session = Session("127.0.0.1:6", "test")
+    early = produced(world, 11)
+    told(early, stored(10))
+    assert errors(early) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
+    first.answered(stored(10))
+    first.answered(NOBODY)
+    assert errors(first) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+    assert errors(produced(world, 10)) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+    (call,) = produced(world, 11).asked()
+    assert call.cluster == "c2"
+
+
+def test_a_batch_without_an_answer_is_looked_for_where_it_was_sent_however_often_the_topic_has_moved() -> None:
+    world = World({"c1": ["apples"], "c2": []})
+    produced(world, 9).answered(Unreachable("c1", "connection lost"))
+    world.move("apples", "c2")
+    world.move("apples", "c1")
+    world.now += SETTLED_SECONDS
+    again = produced(world, 9)
+    again.answered(NOBODY)  # the topic's last cluster
+    (question,) = again.asked()
+    assert (question.cluster, question.own_names) == ("c1", True)
+    again.answered(raw_metadata("apples", question.version))
+    again.answered(stored(9))
+    assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+    (call,) = produced(world, 10).asked()
+    assert call.cluster == "c1"
+
+
+def test_where_its_topic_has_stayed_a_batch_without_an_answer_goes_out_again_at_once(world: World) -> None:
+    told(produced(world, 10), stored(9))
+    produced(world, 11).answered(Unreachable("c2", "connection lost"))
+    told(again := produced(world, 11), stored(9))
+    (call,) = again.asked()
+    assert call.cluster == "c2"
+
+
 def test_a_doubt_about_a_producer_that_is_gone_does_not_last_for_ever(world: World) -> None:
     told(produced(world, 10), stored(9))
     book = produced(world, 11)
@@ -269,11 +344,7 @@ def test_a_topic_with_another_name_on_the_same_cluster_is_asked_for_by_its_last_
     assert question.own_names
     assert isinstance(question.message, MetadataRequest)
     assert question.message.topics == [MetadataRequestTopic(name="old-apples")]
-    partition = MetadataResponsePartition(partition_index=0, leader_id=1)
-    answer = MetadataResponse(topics=[MetadataResponseTopic(name="old-apples", partitions=[partition])])
-    frame = memoryview(bytearray(encode_response(answer, question.version, 3)))
-    header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.METADATA, question.version)
-    book.answered(RawResponse(frame, header.body_offset, question.version))
+    book.answered(raw_metadata("old-apples", question.version))
     (question,) = book.asked()
     assert (question.target, question.own_names) == (Broker(1), True)
     assert isinstance(question.message, DescribeProducersRequest)
