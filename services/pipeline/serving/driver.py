@@ -147,7 +147,7 @@ class Driver:
         async for line in _lines(self._process.stdout):
             try:
                 report = report_from_line(line.decode())
-            except ValueError:
+            except ValueError:  # of another encoding, or no report
                 log.warning("a driver reports what is no report", job=self._command.name, bytes=len(line))
                 continue
             on_report(report)
