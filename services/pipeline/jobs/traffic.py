@@ -294,7 +294,7 @@ _PLACES = (
 def _report(row: Row) -> Report:
     return Report(
         place=(row["partition"], row["offset"]),
-        written=_utc(row["written"]),
+        written=row["written"] and _utc(row["written"]),
         id=row["report"],
         start=row["start"] and _utc(row["start"]),
         end=row["end"] and _utc(row["end"]),
@@ -338,7 +338,7 @@ def _kept(begins: Mapping[str, date]) -> Column:
     return reduce(Column.__or__, kept)
 
 
-def _extents(logs: dict[str, TopicLog], position: Position, last: dict[int, datetime]) -> list[Extent]:
+def _extents(logs: dict[str, TopicLog], position: Position, last: Mapping[int, datetime | None]) -> list[Extent]:
     return [
         Extent(each.end, position[topic].next[partition], last.get(partition))
         for topic, log_ in logs.items()
