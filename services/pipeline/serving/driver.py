@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.rpc import replays
+from services.pipeline import job_reports
 from services.pipeline.orders import report_from_line
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver_log import DriverLog
@@ -145,6 +146,9 @@ class Driver:
     async def _reports(self, on_report: Callable[[replays.ReportReplayRequest], None]) -> None:
         assert self._process.stdout is not None
         async for line in _lines(self._process.stdout):
+            if (of_job := job_reports.of_line(line)) is not None:
+                metrics.note(of_job)
+                continue
             try:
                 report = report_from_line(line.decode())
             except ValueError:  # of another encoding, or no report

@@ -54,7 +54,8 @@ class Member:
     def __init__(self, settings: PipelineSettings, gateway: str) -> None:
         self._settings = settings
         self._superseded = ""
-        turns = asyncio.Semaphore(settings.max_drivers or drivers_at_a_time(settings.driver_memory, len(settings.jobs)))
+        at_a_time = settings.max_drivers or drivers_at_a_time(settings.driver_memory, len(settings.jobs))
+        turns = asyncio.Semaphore(at_a_time)
         making = OrderMaking(settings)
 
         def begin(replay: replays.Replay, tell: Callable[[replays.ReportReplayRequest], None]) -> Carrying:
@@ -68,11 +69,10 @@ class Member:
                 stop_s=settings.driver_stop_s,
             )
 
-        self._link = ControlLink(settings.control_address, settings.name, tuple(DRIVERS))
+        self._link = ControlLink(settings.control_address, settings.name, tuple(DRIVERS), max_running=at_a_time)
         self._follower = ReplayFollower(self._link, begin, superseded=self._give_way)
         self._jobs = [ContinuousDriver(continuous_command(job, settings, gateway)) for job in settings.jobs]
         self._tasks: list[asyncio.Task[None]] = []
-        self._giving_way: asyncio.Future[list[None]] | None = None
 
     @property
     def trouble(self) -> str:
@@ -103,10 +103,13 @@ class Member:
         await self._link.close()
 
     def _give_way(self, reason: str) -> None:
-        """The younger one has the same jobs; two must not write from one checkpoint."""
+        """The younger one has the same jobs, and two must not write from one checkpoint: its drivers are being started
+        just now, and are longer about that than ours are about their end.
+        """
         log.error("this member gives way, and does nothing more", reason=reason)
         self._superseded = reason
-        self._giving_way = asyncio.gather(*(job.stop(self._settings.driver_stop_s) for job in self._jobs))
+        for job in self._jobs:
+            job.kill()
 
 
 async def serve(settings: PipelineSettings, gateway: str, lifecycle: Lifecycle) -> None:
