@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from services.pipeline.kafka_reading import UnreachableError, read_bounds, read_logs, read_span
-from services.pipeline.positions import Span, TopicLog, advance, parse, render, spans
+from services.pipeline.kafka_reading import read_bounds, read_logs, read_span
+from services.pipeline.positions import Span, TopicLog, UnreachableError, advance, parse, render, spans
 from services.pipeline.ranges import Range, cut
 
 if TYPE_CHECKING:

@@ -23,10 +23,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NEW_FOLDER = "read it into a new folder"
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
 
 
 class StreamError(Exception):
     """The stream can't go on as it should; the message says where and why, in one line."""
+
+
+class UnreachableError(StreamError):
+    """A cluster, or a store, does not answer, or not as it should; another attempt may do better."""
 
 
 class RecordsLostError(StreamError):

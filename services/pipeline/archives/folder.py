@@ -30,6 +30,10 @@ class FolderArchive:
     def _catalogue(self) -> Catalogue:
         return scan(self._store)
 
+    def anew(self) -> FolderArchive:
+        """The folder as it is now."""
+        return FolderArchive(self._store.folder, self._store.options)
+
     def topics(self) -> set[str]:
         """All that it has."""
         return {each.topic for each in self._catalogue.holdings()}

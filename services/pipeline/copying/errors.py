@@ -26,6 +26,14 @@ def forgotten(group: str, cluster: str, place: tuple[str, int]) -> CopyError:
     )
 
 
+def of_another_copy(group: str, cluster: str, topic: str) -> CopyError:
+    """What to say where a group's notes are not of this copy."""
+    return CopyError(
+        f"group {group} on cluster {cluster!r} keeps how far another copy of {topic} is: of another range, filter or "
+        "target, or the target was created again since. Take another group, and this copy begins anew"
+    )
+
+
 def replaced(topic: str, cluster: str) -> CopyError:
     """What to say where offsets mean other records by now."""
     return CopyError(

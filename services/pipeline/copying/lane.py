@@ -21,14 +21,15 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from mesh.judging.records import Record
-from services.pipeline.copying.asking import CLIENT_ID, AskedCluster
+from services.pipeline.copying.asking import AskedCluster
 from services.pipeline.copying.errors import CopyError, SetbackError, forgotten, replaced
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.pace import Pace
 from services.pipeline.copying.reading import Batch, Place
 from services.pipeline.copying.routes import SLOTS
 from services.pipeline.copying.shaping import SOURCE_HEADER, TIME_OF_WRITING, Copy, Shape, with_source
-from services.pipeline.copying.tasks import Access, LaneTask, Part, phases
+from services.pipeline.copying.tasks import Access, LaneTask, Part, judged, phases
+from services.pipeline.kafka_asking import CLIENT_ID
 from services.pipeline.positions import StreamError
 
 MOST_RECORDS = 25_000
@@ -64,7 +65,7 @@ def copy_lane(task: LaneTask, access: Access) -> None:
     except KafkaException as failure:
         raise lane.problem(failure) from failure
     except StreamError as error:
-        raise CopyError(str(error)) from error
+        raise judged(error, task) from error
     finally:
         lane.close()
 
