@@ -55,8 +55,10 @@ def settings_of(config: Path | None) -> PipelineSettings:
     return settings
 
 
-def clusters_of(settings: PipelineSettings, told: Sequence[str] = ()) -> dict[str, Cluster]:
-    """The clusters by name: of the command line, else of the settings, else of control. ClustersError says why not."""
+def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: bool = False) -> dict[str, Cluster]:
+    """The clusters by name: of the command line, else of the settings, else of control. ClustersError says why not.
+    `kept`: those that control has told before will do while it is away.
+    """
     if told:
         return told_clusters(told, settings.client_properties)
     if settings.clusters:
@@ -66,7 +68,7 @@ def clusters_of(settings: PipelineSettings, told: Sequence[str] = ()) -> dict[st
                 for cluster, properties in settings.clusters.items()
             }
         )
-    return read_clusters(settings.control_address, settings.request_timeout_s)
+    return read_clusters(settings.control_address, settings.request_timeout_s, settings.state_dir if kept else None)
 
 
 def require_spark() -> None:
