@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ import click
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
+from services.pipeline.clusters import Cluster, properties_of
 from services.pipeline.commands.foreground import (
     cluster_option,
     clusters_of,
@@ -65,9 +66,9 @@ class HowToCopy:
     def range_of(self, topic: str) -> replays.ReplayRange:
         return replays.ReplayRange(topic=topic, start_time=_timestamp(self.since), end_time=_timestamp(self.until))
 
-    def properties(self, settings: PipelineSettings) -> dict[str, dict[str, str]]:
-        """Of the clusters, by name. ClustersError."""
-        return {name: dict(each.properties) for name, each in clusters_of(settings, self.told).items()}
+    def clusters(self, settings: PipelineSettings) -> dict[str, Cluster]:
+        """By name. ClustersError."""
+        return clusters_of(settings, self.told)
 
 
 def copy_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -85,7 +86,7 @@ def copy_by_hand(
     topics: Sequence[str],
     copy: replays.ReplayToTopic,
     how: HowToCopy,
-    clusters: dict[str, dict[str, str]],
+    clusters: Mapping[str, Cluster],
     settings: PipelineSettings,
     archive: str,
     kind: str,
@@ -101,7 +102,8 @@ def copy_by_hand(
     spec = replays.ReplaySpec(ranges=ranges, topic=copy, rate=how.rate, dry_run=how.dry_run)
     click.echo(f"group {copy.group} on {copy.cluster} keeps how far this is", err=True)
     with explaining():
-        order = Order(replays.Replay(name="replays/by-hand", spec=spec), clusters, archive)
+        properties = properties_of(clusters, (copy.source_cluster, copy.cluster))
+        order = Order(replays.Replay(name="replays/by-hand", spec=spec), properties, archive)
         ended = carry_out(order, settings, Teller())
     if ended != replays.REPLAY_STATE_DONE:
         raise click.exceptions.Exit(1)

@@ -45,7 +45,7 @@ def replay_command(
     if not source or not source_cluster:
         raise click.UsageError("say --from TOPIC and --source-cluster NAME, or --order -")
     with explaining():
-        clusters = how.properties(settings)
+        clusters = how.clusters(settings)
     copy = replays.ReplayToTopic(
         topic=target or source,
         cluster=target_cluster or source_cluster,

@@ -32,7 +32,7 @@ def restore_command(
     if not archive:
         raise click.UsageError("say --from FOLDER, or set KAFKA_MESH_PIPELINE_ARCHIVE_FOLDER")
     with explaining():
-        clusters = how.properties(settings)
+        clusters = how.clusters(settings)
     if target_cluster is None and len(clusters) != 1:
         raise click.UsageError(f"say --target-cluster: one of {', '.join(clusters) or 'none that is known'}")
     cluster = target_cluster or next(iter(clusters))
