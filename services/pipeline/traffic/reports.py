@@ -96,8 +96,8 @@ def _read(value: bytes | None) -> tuple[traffic.TrafficReport, str | None]:
         return traffic.TrafficReport(), "it is no TrafficReport"
     except ValueError:
         return traffic.TrafficReport(), f"its id is no UUID: {report.id[:100]!r}"
-    start, end = report.start_time, report.end_time
-    if start.seconds <= 0 or end.seconds > LAST_SECOND or end.ToNanoseconds() < start.ToNanoseconds():
+    start, end = ((each.seconds, each.nanos) for each in (report.start_time, report.end_time))
+    if not (1, 0) <= start <= end < (LAST_SECOND, 0):
         return traffic.TrafficReport(), f"report {report.id} has no interval"
     if not 0 <= report.overflowed <= LARGEST_NUMBER:
         return traffic.TrafficReport(), f"report {report.id} has a number that can't be: {report.overflowed} overflowed"

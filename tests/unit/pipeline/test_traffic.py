@@ -140,10 +140,13 @@ def test_numbers_that_have_no_room_in_a_sum_are_refused(name: str, number: int) 
 def test_times_that_nobody_can_write_are_no_interval(seconds: int) -> None:
     made = a_report()
     made.end_time.seconds = seconds
-    late_start = a_report()
-    late_start.start_time.seconds = late_start.end_time.seconds = seconds
-    found = rows(made.SerializeToString(), late_start.SerializeToString())
-    assert [row["problem"] for row in found] == [f"report {each.id} has no interval" for each in (made, late_start)]
+    both, start, nanos = a_report(), a_report(), a_report()
+    both.start_time.seconds = both.end_time.seconds = seconds
+    start.start_time.seconds = seconds
+    nanos.start_time.nanos = -1
+    *found, last = rows(*(each.SerializeToString() for each in (made, both, start, nanos)))
+    assert [row["problem"] for row in found] == [f"report {each.id} has no interval" for each in (made, both, start)]
+    assert last["problem"] is None, "a little less than a second is as good as any"
 
 
 def test_a_broken_sketch_becomes_none() -> None:
