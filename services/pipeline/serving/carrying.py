@@ -31,7 +31,7 @@ from mesh.rpc import replays
 from services.pipeline.orders import Order
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver import Command, Driver, Ending
-from services.pipeline.serving.driver_log import secrets_in
+from services.pipeline.serving.hiding import secrets_in
 from services.pipeline.serving.order_making import DRIVERS, ImpossibleOrderError, NotNowError
 from services.pipeline.serving.reports import is_end, merged
 from services.pipeline.serving.restarts import Restarts
@@ -59,11 +59,11 @@ class Wish(Enum):
     DROP = "dropped"
 
 
-def command_of(order: Order) -> Command:
-    """The driver of an order."""
+def command_of(order: Order, secrets: frozenset[str] = frozenset()) -> Command:
+    """The driver of an order; `secrets` that it knows beside those of the order."""
     kind = kind_of(order.replay)
     arguments = ("run", kind, "--order", "-")
-    return Command(kind, order.replay.name, arguments, order.to_line(), secrets_in(order.clusters))
+    return Command(kind, order.replay.name, arguments, order.to_line(), secrets | secrets_in(order.clusters))
 
 
 def kind_of(replay: replays.Replay) -> str:

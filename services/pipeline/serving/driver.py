@@ -17,6 +17,7 @@ from services.pipeline import job_reports
 from services.pipeline.orders import report_from_line
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver_log import DriverLog
+from services.pipeline.serving.hiding import Hiding
 
 PROGRAM = (sys.executable, "-m", "services.pipeline.driving")
 LONGEST_LINE = 16 * 1024 * 1024
@@ -65,7 +66,8 @@ class Driver:
         """See `started`."""
         self._command = command
         self._process = process
-        self._log = DriverLog(command.name, command.secrets)
+        self._hiding = Hiding(command.secrets)
+        self._log = DriverLog(command.name, self._hiding)
         self._is_over = False
 
     @classmethod
@@ -154,6 +156,7 @@ class Driver:
             except ValueError:  # of another encoding, or no report
                 log.warning("a driver reports what is no report", job=self._command.name, bytes=len(line))
                 continue
+            report.description = self._hiding.hide(report.description)  # it is kept for good
             on_report(report)
 
     async def _log_lines(self) -> None:

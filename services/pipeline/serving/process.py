@@ -15,10 +15,11 @@ from mesh.lifecycle import Lifecycle
 from mesh.rpc import replays
 from mesh.telemetry import serve_management
 from services.pipeline.serving.capacity import drivers_at_a_time
-from services.pipeline.serving.carrying import Carrying
+from services.pipeline.serving.carrying import Carrying, command_of
 from services.pipeline.serving.continuous import ContinuousDriver
 from services.pipeline.serving.driver import Command
 from services.pipeline.serving.following import ReplayFollower
+from services.pipeline.serving.hiding import secrets_of
 from services.pipeline.serving.link import ControlLink
 from services.pipeline.serving.order_making import DRIVERS, OrderMaking
 from services.pipeline.serving.settings import ContinuousJob
@@ -41,11 +42,12 @@ def stop_bound_s(settings: PipelineSettings) -> float:
 
 def continuous_command(job: ContinuousJob, settings: PipelineSettings, gateway: str) -> Command:
     """The driver of a continuous job. Its settings are ours, by the environment and the file."""
+    what: tuple[str, ...] = ()
     if job is ContinuousJob.ARCHIVE:
         servers = ",".join(settings.bootstrap_servers) or gateway
-        where = ("--to", settings.archive_folder, "--bootstrap", servers)
-        return Command(job.value, job.value, ("run", job.value, *settings.archive_topics, *where, "--continuous"))
-    return Command(job.value, job.value, ("run", job.value, "--continuous"))
+        what = (*settings.archive_topics, "--to", settings.archive_folder, "--bootstrap", servers)
+    arguments = ("run", job.value, *what, "--continuous")
+    return Command(job.value, job.value, arguments, secrets=secrets_of(settings))
 
 
 class Member:
@@ -56,7 +58,7 @@ class Member:
         self._superseded = ""
         at_a_time = settings.max_drivers or drivers_at_a_time(settings.driver_memory, len(settings.jobs))
         turns = asyncio.Semaphore(at_a_time)
-        making = OrderMaking(settings)
+        making, secrets = OrderMaking(settings), secrets_of(settings)
 
         def begin(replay: replays.Replay, tell: Callable[[replays.ReportReplayRequest], None]) -> Carrying:
             return Carrying(
@@ -67,6 +69,7 @@ class Member:
                 turns=turns,
                 attempts=settings.driver_attempts,
                 stop_s=settings.driver_stop_s,
+                make_command=lambda order: command_of(order, secrets),
             )
 
         self._link = ControlLink(settings.control_address, settings.name, tuple(DRIVERS), max_running=at_a_time)

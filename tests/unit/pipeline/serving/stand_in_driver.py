@@ -5,6 +5,7 @@ done    reports a plan of two partitions, how far it is, and DONE
 wait    reports the plan, then waits for SIGTERM, and reports CANCELLED
 die     reports the plan, and dies with a line on stderr
 further reports that it has come further, and dies
+tells   reports FAILED, with a secret
 chatty  as done, with a line between that is no report
 deaf    reports the plan, and does not hear SIGTERM
 hang    reports DONE, and does not end
@@ -48,6 +49,8 @@ if action in ("done", "chatty"):
     report("DONE", **at(100))
 elif action == "die":
     sys.exit(f"Error: {order['clusters']['c1'].get('sasl.password', 'the disk')} is full")
+elif action == "tells":
+    report("FAILED", description=f"no login with {order['clusters']['c1']['sasl.password']}")
 elif action == "further":
     report("RUNNING", **at(position + 1))
     sys.exit(1)

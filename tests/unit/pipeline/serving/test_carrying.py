@@ -17,7 +17,7 @@ from services.pipeline.orders import Order
 from services.pipeline.serving import carrying
 from services.pipeline.serving.carrying import Carrying, Wish
 from services.pipeline.serving.driver import Command, Driver
-from services.pipeline.serving.driver_log import secrets_in
+from services.pipeline.serving.hiding import secrets_in
 from services.pipeline.serving.order_making import ImpossibleOrderError, NotNowError
 from services.pipeline.serving.reports import is_end
 
@@ -113,6 +113,12 @@ async def test_a_line_that_is_no_report_is_passed_over(tmp_path: Path) -> None:
     world = World(tmp_path, "chatty")
     await world.to_the_end()
     assert (len(world.told), world.end) == (3, ("DONE", ""))
+
+
+async def test_secrets_are_not_in_what_a_driver_reports(tmp_path: Path) -> None:
+    world = World(tmp_path, "tells")
+    await world.to_the_end()
+    assert world.end == ("FAILED", "no login with ***")
 
 
 async def test_a_driver_that_dies_is_followed_by_another_that_knows_what_was_reported(tmp_path: Path) -> None:
