@@ -174,9 +174,9 @@ static inline uint32_t crc32c(const uint8_t *data, size_t size) {
     }
     uint32_t crc = 0xffffffff;
     for (; size >= 8; data += 8, size -= 8) {
-        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
-        crc = table[7][low & 0xff] ^ table[6][low >> 8 & 0xff] ^ table[5][low >> 16 & 0xff] ^ table[4][low >> 24] ^
-              table[3][data[4]] ^ table[2][data[5]] ^ table[1][data[6]] ^ table[0][data[7]];
+        crc = table[7][data[0] ^ (crc & 0xff)] ^ table[6][data[1] ^ (crc >> 8 & 0xff)] ^
+              table[5][data[2] ^ (crc >> 16 & 0xff)] ^ table[4][data[3] ^ crc >> 24] ^ table[3][data[4]] ^
+              table[2][data[5]] ^ table[1][data[6]] ^ table[0][data[7]];
     }
     for (; size > 0; data++, size--) crc = crc >> 8 ^ table[0][(crc ^ *data) & 0xff];
     return ~crc;

@@ -11,34 +11,19 @@
  * 4. Rates and CPU are those of the window after the warm-up; latencies those of the requests that were meant to leave
  *    within it, whose answers are waited for. CPU is what the kernel has counted for each --count'ed process, and for
  *    the machine as a whole.
- * 5. Every answer is read field by field. The first that is wrong ends the run: its rate would be that of something else.
+ * 5. Every answer is read field by field. The first that is wrong ends the run: it would be the rate of something else.
  * 6. The result is one line of JSON. */
 #define _GNU_SOURCE
-#include <dirent.h>
-#include <getopt.h>
 #include <sys/timerfd.h>
 
+#include "counters.h"
 #include "kafka.h"
+#include "latencies.h"
 #include "net.h"
+#include "plan.h"
 
-enum { MOST_COUNTED = 16, MOST_TOPICS = 1000, OPENING_AT_ONCE = 128, FIRST_ROOM = 2048, THOROUGH_EVERY = 256, CUT = 200 };
-static const int64_t SECOND = 1000000000;
+enum { OPENING_AT_ONCE = 128, FIRST_ROOM = 2048, THOROUGH_EVERY = 256, CUT = 200 };
 static const double ANSWERED_WITHIN_S = 15;
-
-enum kind { PRODUCES, FETCHES, IDLES };
-
-static struct {
-    int port, core, connections, in_flight, version, topics, partitions, records, value_bytes, max_bytes, max_wait_ms;
-    enum kind kind;
-    double warm_up_s, seconds, rate;
-    const char *topic[MOST_TOPICS];
-    struct {
-        const char *name;
-        int pid;
-    } counted[MOST_COUNTED];
-    int counts;
-} plan = {.core = -1, .connections = 1, .in_flight = 1, .version = 9, .partitions = 1, .records = 1, .value_bytes = 100,
-          .max_bytes = 1 << 20, .max_wait_ms = 500, .warm_up_s = 0.25, .seconds = 1};
 
 struct connection {
     int fd, number;
@@ -60,132 +45,28 @@ static int64_t began, window_from, window_to;
 static int64_t next_due; /* number of the request that is meant to leave next */
 static int64_t awaited;  /* requests of the window that are not answered */
 
-/* --- what is told ------------------------------------------------------------------------------------------------- */
-
-enum { SUB_BUCKETS = 128, BUCKETS = 40 * SUB_BUCKETS };
-
-static struct {
-    int64_t requests, out_bytes, in_bytes;
-    int64_t latencies[BUCKETS], count, greatest_ns;
-    double sum_ns;
-} told;
-
-/* Buckets are narrower than a hundredth of what they hold. */
-static int bucket_of(int64_t ns) {
-    int shift = 0;
-    for (; ns >> shift >= 2 * SUB_BUCKETS; shift++) {}
-    int bucket = shift * SUB_BUCKETS + (int)(ns >> shift);
-    return bucket < BUCKETS ? bucket : BUCKETS - 1;
-}
-
-static double top_of(int bucket) {
-    int shift = bucket < 2 * SUB_BUCKETS ? 0 : bucket / SUB_BUCKETS - 1;
-    return (double)(bucket - shift * SUB_BUCKETS + 1) * (double)(1L << shift);
-}
-
-static double percentile_us(double part) {
-    int64_t rank = (int64_t)(part * (double)told.count), seen = 0;
-    for (int bucket = 0; bucket < BUCKETS; bucket++) {
-        seen += told.latencies[bucket];
-        if (seen > rank && top_of(bucket) < (double)told.greatest_ns) return top_of(bucket) / 1000;
-    }
-    return (double)told.greatest_ns / 1000;
-}
-
-static void note_latency(int64_t ns) {
-    told.latencies[bucket_of(ns)]++;
-    told.count++;
-    told.sum_ns += (double)ns;
-    if (ns > told.greatest_ns) told.greatest_ns = ns;
-}
-
-static void print_text(const char *text) {
-    putchar('"');
-    for (; *text; text++)
-        if (*text == '"' || *text == '\\' || *text < ' ')
-            printf("\\u%04x", *text);
-        else
-            putchar(*text);
-    putchar('"');
-}
-
-static void fail(const char *why) {
-    printf("{\"wrong\": ");
-    print_text(why);
-    printf("}\n");
-    exit(1);
-}
-
 static void wrong(struct connection *from, const char *what, int64_t number) {
     char why[CUT];
     snprintf(why, sizeof why, "connection %d, request %d: %s %ld", from->number, from->answered_id, what, (long)number);
     fail(why);
 }
 
-/* --- the kernel's counters ---------------------------------------------------------------------------------------- */
+/* --- what is told ------------------------------------------------------------------------------------------------- */
+
+static struct {
+    int64_t requests, out_bytes, in_bytes;
+    struct latencies latencies;
+} told;
 
 struct counters {
     int64_t at_ns, used_ns[MOST_COUNTED], own_ns, busy_ns, kib[MOST_COUNTED];
 };
 
-/* CPU of a process, to the tick. */
-static int64_t used_ticks_ns(int pid) {
-    char path[64];
-    long long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return 0;
-    if (fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld", &user, &system) != 2) user = 0;
-    fclose(file);
-    return (user + system) * (SECOND / sysconf(_SC_CLK_TCK));
-}
-
-/* CPU of all its threads, to the nanosecond where the kernel tells that. */
-static int64_t used_ns(int pid) {
-    char path[64 + 256];
-    snprintf(path, sizeof path, "/proc/%d/task", pid);
-    DIR *threads = opendir(path);
-    int64_t sum = 0;
-    if (threads == NULL) return 0;
-    for (struct dirent *thread; (thread = readdir(threads));) {
-        long long ns;
-        snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", pid, thread->d_name);
-        FILE *file = thread->d_name[0] == '.' ? NULL : fopen(path, "r");
-        if (file == NULL) continue;
-        if (fscanf(file, "%lld", &ns) == 1) sum += ns;
-        fclose(file);
-    }
-    closedir(threads);
-    return sum ? sum : used_ticks_ns(pid);
-}
-
-static int64_t resident_kib(int pid) {
-    char path[64], line[256];
-    long kib = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return 0;
-    while (fgets(line, sizeof line, file) && sscanf(line, "VmRSS: %ld", &kib) != 1) {}
-    fclose(file);
-    return kib;
-}
-
-/* Of all cores; what a hypervisor took away counts as busy. */
-static int64_t machine_ns(void) {
-    long long user, nice, system, idle, iowait, irq, soft, steal;
-    FILE *file = fopen("/proc/stat", "r");
-    if (file == NULL) return 0;
-    int found = fscanf(file, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &user, &nice, &system, &idle, &iowait, &irq,
-                       &soft, &steal);
-    fclose(file);
-    return found == 8 ? (user + nice + system + irq + soft + steal) * (SECOND / sysconf(_SC_CLK_TCK)) : 0;
-}
-
 static struct counters count_all(void) {
     struct timespec own;
     struct counters counters = {.at_ns = now_ns(), .busy_ns = machine_ns()};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
-    counters.own_ns = own.tv_sec * SECOND + own.tv_nsec;
+    counters.own_ns = own.tv_sec * NS_PER_S + own.tv_nsec;
     for (int i = 0; i < plan.counts; i++) {
         counters.used_ns[i] = used_ns(plan.counted[i].pid);
         counters.kib[i] = resident_kib(plan.counted[i].pid);
@@ -196,12 +77,14 @@ static struct counters count_all(void) {
 static struct counters before_all, at_window, at_end;
 
 static void print_result(void) {
+    const struct latencies *all_of_it = &told.latencies;
     double seconds = (double)(at_end.at_ns - at_window.at_ns) / 1e9;
     printf("{\"seconds\": %.6f, \"requests\": %ld, \"out_bytes\": %ld, \"in_bytes\": %ld", seconds, (long)told.requests,
            (long)told.out_bytes, (long)told.in_bytes);
-    printf(", \"latency_us\": {\"mean\": %.1f, \"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"p999\": %.1f, \"max\": %.1f}",
-           told.count ? told.sum_ns / (double)told.count / 1000 : 0, percentile_us(0.5), percentile_us(0.9),
-           percentile_us(0.99), percentile_us(0.999), (double)told.greatest_ns / 1000);
+    printf(", \"latency_us\": {\"mean\": %.1f, \"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"p999\": %.1f, "
+           "\"max\": %.1f}",
+           mean_us(all_of_it), percentile_us(all_of_it, 0.5), percentile_us(all_of_it, 0.9),
+           percentile_us(all_of_it, 0.99), percentile_us(all_of_it, 0.999), (double)all_of_it->greatest_ns / 1000);
     printf(", \"busy_s\": %.3f, \"own_s\": %.6f, \"counted\": {", (double)(at_end.busy_ns - at_window.busy_ns) / 1e9,
            (double)(at_end.own_ns - at_window.own_ns) / 1e9);
     for (int i = 0; i < plan.counts; i++) {
@@ -213,90 +96,23 @@ static void print_result(void) {
     printf("}}\n");
 }
 
-/* --- requests ----------------------------------------------------------------------------------------------------- */
-
-static void put_header(struct out *out, int api, int version, bool flexible) {
-    put16(out, (int16_t)api);
-    put16(out, (int16_t)version);
-    put32(out, 0); /* correlation id, later */
-    out->flexible = false;
-    put_string(out, "wire-bench");
-    out->flexible = flexible;
-    put_no_tags(out);
-}
-
-static void put_produce(struct out *out, int partition) {
-    put_header(out, PRODUCE, plan.version, plan.version >= 9);
-    put_string(out, NULL); /* transactional id */
-    put16(out, -1);
-    put32(out, 30000);
-    put_length(out, plan.topics);
-    for (int topic = 0; topic < plan.topics; topic++) {
-        put_string(out, plan.topic[topic]);
-        put_length(out, plan.partitions);
-        for (int i = 0; i < plan.partitions; i++) {
-            struct out batch = {0};
-            put_batch(&batch, 0, plan.records, plan.value_bytes);
-            put32(out, partition + i);
-            put_length(out, (int32_t)batch.size);
-            put_bytes(out, batch.data, batch.size);
-            put_no_tags(out);
-            free(batch.data);
-        }
-        put_no_tags(out);
-    }
-    put_no_tags(out);
-}
-
-static void put_fetch(struct out *out, int partition) {
-    const int64_t log_end = 1 << 30; /* of the sink */
-    put_header(out, FETCH, plan.version, plan.version >= 12);
-    put32(out, -1); /* no replica */
-    wait_at = out->size;
-    put32(out, plan.max_wait_ms);
-    put32(out, 1);
-    put32(out, plan.max_bytes);
-    put8(out, 0);
-    put32(out, 0); /* no session */
-    put32(out, -1);
-    put_length(out, plan.topics);
-    for (int topic = 0; topic < plan.topics; topic++) {
-        put_string(out, plan.topic[topic]);
-        put_length(out, plan.partitions);
-        for (int i = 0; i < plan.partitions; i++) {
-            put32(out, partition + i);
-            put32(out, -1); /* leader epoch */
-            put64(out, plan.kind == IDLES ? log_end : 0);
-            if (plan.version >= 12) put32(out, -1);
-            put64(out, -1);
-            put32(out, plan.max_bytes);
-            put_no_tags(out);
-        }
-        put_no_tags(out);
-    }
-    put_length(out, 0); /* nothing to forget */
-    put_string(out, ""); /* no rack */
-    put_no_tags(out);
-}
+/* --- sending ------------------------------------------------------------------------------------------------------ */
 
 static void make_ring(struct connection *connection) {
     struct out request = {0};
     size_t begin = begin_frame(&request);
-    /* connections spread over partitions, if each asks for one only */
-    int partition = plan.partitions == 1 ? connection->number % 8 : 0;
     if (plan.kind == PRODUCES)
-        put_produce(&request, partition);
+        put_produce(&request, first_partition(connection->number));
     else
-        put_fetch(&request, partition);
+        put_fetch(&request, first_partition(connection->number), &wait_at);
     end_frame(&request, begin);
     request_size = request.size;
     connection->ring = must(malloc(request.size * (size_t)plan.in_flight));
-    for (int i = 0; i < plan.in_flight; i++) memcpy(connection->ring + (size_t)i * request.size, request.data, request.size);
+    for (int i = 0; i < plan.in_flight; i++)
+        memcpy(connection->ring + (size_t)i * request.size, request.data, request.size);
     connection->meant_at = must(calloc((size_t)plan.in_flight, sizeof(int64_t)));
     free(request.data);
 }
-
-/* --- sending ------------------------------------------------------------------------------------------------------ */
 
 static void push(struct connection *connection) {
     size_t ring_size = request_size * (size_t)plan.in_flight;
@@ -359,13 +175,13 @@ static void check_api_versions(struct connection *connection, struct in *in) {
 
 static void check_topic(struct connection *connection, struct in *in, int topic) {
     struct text name = get_string(in);
-    if (in->bad || !is_text(name, plan.topic[topic])) wrong(connection, "not the topic that was asked for, of number", topic);
+    if (in->bad || !is_text(name, plan.topic[topic])) wrong(connection, "not the topic asked for, number", topic);
     int32_t count = get_length(in);
     if (count != plan.partitions) wrong(connection, "not all partitions, but", count);
 }
 
 static void check_partition(struct connection *connection, struct in *in, int place) {
-    int expected = plan.partitions == 1 ? connection->number % 8 : place;
+    int expected = first_partition(connection->number) + place;
     int32_t partition = get32(in);
     int16_t error = get16(in);
     if (in->bad || partition != expected) wrong(connection, "not the partition that was asked for, but", partition);
@@ -416,7 +232,8 @@ static void check_fetched(struct connection *connection, struct in *in) {
             int32_t size = get_length(in);
             if (size > 0) {
                 const uint8_t *records = take(in, size);
-                if (in->bad || !are_batches(records, (size_t)size, thorough)) wrong(connection, "broken batches, bytes:", size);
+                if (in->bad || !are_batches(records, (size_t)size, thorough))
+                    wrong(connection, "broken batches, bytes:", size);
                 brought += size;
             }
             skip_tags(in);
@@ -424,7 +241,8 @@ static void check_fetched(struct connection *connection, struct in *in) {
         skip_tags(in);
     }
     skip_tags(in);
-    if ((plan.kind == IDLES) != (brought == 0) || brought > plan.max_bytes) wrong(connection, "bytes of records:", brought);
+    if ((plan.kind == IDLES) != (brought == 0) || brought > plan.max_bytes)
+        wrong(connection, "bytes of records:", brought);
 }
 
 static void begin_all(void);
@@ -436,7 +254,8 @@ static void greeted(struct connection *connection, struct in *in) {
 }
 
 static void answered(struct connection *connection, struct in *in, size_t frame_size) {
-    if (connection->answered_id == connection->next_id) wrong(connection, "an answer to nothing, of bytes", (long)frame_size);
+    if (connection->answered_id == connection->next_id)
+        wrong(connection, "an answer to nothing, of bytes", (int64_t)frame_size);
     int64_t meant = connection->meant_at[connection->answered_id % plan.in_flight], now = now_ns();
     connection->answered_id++;
     int32_t id = get32(in);
@@ -447,21 +266,27 @@ static void answered(struct connection *connection, struct in *in, size_t frame_
         check_produced(connection, in);
     else
         check_fetched(connection, in);
-    if (in->bad || in->at != in->end) wrong(connection, "an answer of another form, bytes left:", (long)(in->end - in->at));
+    if (in->bad || in->at != in->end) wrong(connection, "an answer of another form, bytes left:", in->end - in->at);
     if (now >= window_from && now < window_to) {
         told.requests++;
         told.out_bytes += (int64_t)request_size;
         told.in_bytes += (int64_t)frame_size;
     }
     if (meant >= window_from && plan.kind != IDLES) {
-        note_latency(now - meant);
+        note_latency(&told.latencies, now - meant);
         awaited--;
     }
 }
 
+static void make_room(struct connection *connection, size_t room) {
+    connection->room = room;
+    connection->received = must(realloc(connection->received, room));
+}
+
 static void receive(struct connection *connection) {
-    if (connection->filled == connection->room) connection->received = must(realloc(connection->received, connection->room *= 2));
-    ssize_t got = recv(connection->fd, connection->received + connection->filled, connection->room - connection->filled, 0);
+    if (connection->filled == connection->room) make_room(connection, 2 * connection->room);
+    uint8_t *free_place = connection->received + connection->filled;
+    ssize_t got = recv(connection->fd, free_place, connection->room - connection->filled, 0);
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) wrong(connection, "the connection ended:", got < 0 ? errno : 0);
     connection->filled += (size_t)got;
@@ -470,7 +295,7 @@ static void receive(struct connection *connection) {
         size_t size = load_number(connection->received + at, 4);
         if (size < 4 || size > (size_t)plan.max_bytes + (1 << 20)) wrong(connection, "an answer of bytes", (long)size);
         if (connection->filled - at < size + 4) {
-            if (connection->room < size + 4) connection->received = must(realloc(connection->received, connection->room = size + 4));
+            if (connection->room < size + 4) make_room(connection, size + 4);
             break;
         }
         struct in in = {.at = connection->received + at + 4, .end = connection->received + at + 4 + size};
@@ -509,7 +334,8 @@ static void greet(struct connection *connection) {
     put_string(&hello, "1");
     put_no_tags(&hello);
     end_frame(&hello, begin);
-    if (send(connection->fd, hello.data, hello.size, 0) != (ssize_t)hello.size) wrong(connection, "no connection:", errno);
+    ssize_t sent = send(connection->fd, hello.data, hello.size, 0);
+    if (sent != (ssize_t)hello.size) wrong(connection, "no connection:", errno);
     free(hello.data);
     connection->up = true;
     connection->congested = false;
@@ -517,7 +343,7 @@ static void greet(struct connection *connection) {
 }
 
 static void set_timer(int64_t at_ns) {
-    struct itimerspec spec = {.it_value = {at_ns / SECOND, at_ns % SECOND}};
+    struct itimerspec spec = {.it_value = {at_ns / NS_PER_S, at_ns % NS_PER_S}};
     timerfd_settime(timer, TFD_TIMER_ABSTIME, &spec, NULL);
 }
 
@@ -572,43 +398,8 @@ static void run(void) {
     }
 }
 
-static void count_process(char *word) {
-    char *colon = strchr(word, ':');
-    if (colon == NULL || plan.counts == MOST_COUNTED) fail("--count wants NAME:PID, sixteen times at most");
-    *colon = 0;
-    plan.counted[plan.counts].name = word;
-    plan.counted[plan.counts++].pid = atoi(colon + 1);
-}
-
 int main(int count, char **words) {
-    enum { PORT = 1, CORE, KIND, CONNECTIONS, IN_FLIGHT, VERSION, TOPIC, PARTITIONS, RECORDS, VALUE, MAX_BYTES, MAX_WAIT,
-           WARM_UP, SECONDS, RATE, COUNT };
-    static const struct option options[] = {
-        {"port", 1, 0, PORT}, {"core", 1, 0, CORE}, {"kind", 1, 0, KIND}, {"connections", 1, 0, CONNECTIONS},
-        {"in-flight", 1, 0, IN_FLIGHT}, {"version", 1, 0, VERSION}, {"topic", 1, 0, TOPIC},
-        {"partitions", 1, 0, PARTITIONS}, {"records", 1, 0, RECORDS}, {"value-bytes", 1, 0, VALUE},
-        {"max-bytes", 1, 0, MAX_BYTES}, {"max-wait-ms", 1, 0, MAX_WAIT}, {"warm-up", 1, 0, WARM_UP},
-        {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE}, {"count", 1, 0, COUNT}, {0, 0, 0, 0}};
-    for (int option; (option = getopt_long(count, words, "", options, NULL)) != -1;) switch (option) {
-        case PORT: plan.port = atoi(optarg); break;
-        case CORE: plan.core = atoi(optarg); break;
-        case KIND: plan.kind = !strcmp(optarg, "produce") ? PRODUCES : !strcmp(optarg, "idle") ? IDLES : FETCHES; break;
-        case CONNECTIONS: plan.connections = atoi(optarg); break;
-        case IN_FLIGHT: plan.in_flight = atoi(optarg); break;
-        case VERSION: plan.version = atoi(optarg); break;
-        case TOPIC: if (plan.topics < MOST_TOPICS) plan.topic[plan.topics++] = optarg; break;
-        case PARTITIONS: plan.partitions = atoi(optarg); break;
-        case RECORDS: plan.records = atoi(optarg); break;
-        case VALUE: plan.value_bytes = atoi(optarg); break;
-        case MAX_BYTES: plan.max_bytes = atoi(optarg); break;
-        case MAX_WAIT: plan.max_wait_ms = atoi(optarg); break;
-        case WARM_UP: plan.warm_up_s = atof(optarg); break;
-        case SECONDS: plan.seconds = atof(optarg); break;
-        case RATE: plan.rate = atof(optarg); break;
-        case COUNT: count_process(optarg); break;
-        default: return 2;
-    }
-    if (plan.port == 0 || plan.topics == 0) fail("--port and --topic are needed");
+    read_plan(count, words);
     settle_in(plan.core);
     all = must(calloc((size_t)plan.connections, sizeof *all));
     epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -28,7 +28,7 @@ struct client {
     struct out answers;
     size_t sent;
     uint64_t requests;
-    struct out asked; /* the last Fetch, whose answer of `answered` bytes is still in `answers`; one like it gets the same */
+    struct out asked; /* the last Fetch, whose answer of `answered` bytes is still in `answers`, for the next like it */
     size_t answered;
     bool congested, waits, gone;
     int64_t wakes_at; /* end of the long poll, whose answer is in `answers` already */
@@ -43,7 +43,7 @@ static struct client *first_wake, *last_wake;
 static struct client *gone[EVENTS];
 static int gone_count;
 
-/* --- long polls: a list in the order in which they end; nearly all wait equally long ------------------------------- */
+/* --- long polls: a list in the order in which they end; nearly all wait equally long ------------------------------ */
 
 static void wait_until(struct client *client, int64_t when) {
     struct client *before = last_wake;
@@ -239,7 +239,8 @@ enum { ID_AT = 4, AFTER_ID = 8 };
 static bool answer_again(struct client *client, const uint8_t *frame, size_t size) {
     struct out *asked = &client->asked;
     if (client->answered == 0 || client->answers.size > 0 || size != asked->size) return false;
-    if (memcmp(frame, asked->data, ID_AT) || memcmp(frame + AFTER_ID, asked->data + AFTER_ID, size - AFTER_ID)) return false;
+    if (memcmp(frame, asked->data, ID_AT)) return false;
+    if (memcmp(frame + AFTER_ID, asked->data + AFTER_ID, size - AFTER_ID)) return false;
     client->answers.size = client->answered;
     memcpy(client->answers.data + 4, frame + ID_AT, 4);
     return true;
