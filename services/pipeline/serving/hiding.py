@@ -15,8 +15,6 @@ SHORTEST_SECRET = 4
 """Characters; what is shorter stands everywhere."""
 HIDDEN = "***"
 _SECRET_MARKS = (
-    "password", "secret", "jaas", "token", "credential", ".pem", "ssl.key", "sasl.username", "bearer.config",
-)  # fmt: skip
     "password",
     "secret",
     "jaas",
