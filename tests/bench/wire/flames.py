@@ -20,7 +20,7 @@ def draw(rig: Rig, way: Way, workload: Workload, picture: Path) -> str:
     """What to tell of it: where the picture is, or why there is none."""
     profiler = shutil.which("py-spy", path=f"{Path(sys.executable).parent}") or shutil.which("py-spy")
     if profiler is None:
-        return "no flame graphs: py-spy is not installed (`pip install kafka-mesh[bench]`)"
+        return "no flame graphs: py-spy is not installed; `make bench FLAMES=1` has it"
     if way.middle is None:
         return f"no flame graph of {way.name}: nobody stands in the middle"
     command = [profiler, "record", "--pid", str(way.middle.pid), "--output", str(picture), "--format", "flamegraph"]
