@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
 
-from services.pipeline.positions import Place, StreamError, UnreachableError
+from services.pipeline.positions import Place, Stamp, StreamError, UnreachableError
 
 CLIENT_ID = "kafka-mesh-pipeline"
-EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+EARLIEST, LATEST, LAST = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 COMMITTED, ALL = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 NO_ID = str(Uuid(0, 0))
 """What clusters before Kafka 2.8 say, which have none."""
@@ -87,6 +87,21 @@ class Questions:
     def since(self, times: Mapping[Place, int], isolation: Any = COMMITTED) -> dict[Place, int]:
         """Of the first record that is not older than this, in milliseconds since 1970; -1 where none is."""
         return self.offsets({place: OffsetSpec.for_timestamp(at) for place, at in times.items()}, isolation)
+
+    def last(self, places: Iterable[Place]) -> dict[Place, Stamp]:
+        """The records with the latest times; without those that have none. Brokers before Kafka 3.0 do not tell."""
+        asked = {TopicPartition(*place): LAST for place in places}
+        if not asked:
+            return {}
+        futures = self.admin.list_offsets(asked, isolation_level=ALL, request_timeout=self.timeout_s)
+        answers = self.answers(
+            futures, "offsets of", accepted=(KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
+        )
+        return {
+            (place.topic, place.partition): Stamp(found.offset, found.timestamp)
+            for place, found in answers.items()
+            if found.offset >= 0
+        }
 
     def answers(
         self, futures: Mapping[Any, Future[Answer]], what: str, accepted: Collection[int] = ()

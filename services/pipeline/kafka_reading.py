@@ -43,22 +43,34 @@ FETCH_WAIT_MS = 100
 
 
 def read_logs(
-    properties: Mapping[str, str], topics: Collection[str], timeout_s: float, *, skip_absent: bool = False
+    properties: Mapping[str, str],
+    topics: Collection[str],
+    timeout_s: float,
+    *,
+    skip_absent: bool = False,
+    with_last: bool = False,
 ) -> dict[str, TopicLog]:
-    """The topics as they are now. Three questions, however many partitions there are."""
+    """The topics as they are now. Three questions, however many partitions there are; a fourth one for `last`."""
     ask = Questions(properties, timeout_s)
     described = ask.topics(topics, skip_absent=skip_absent)
     places = [(topic, each.id) for topic, about in described.items() for each in about.partitions]
     starts, ends = ask.starts(places), ask.ends(places)
+    last = ask.last(places) if with_last else {}
     return {
         topic: TopicLog(
             topic_id=topic_id_of(about),
             partitions={
                 each.id: PartitionLog(starts[topic, each.id], ends[topic, each.id]) for each in about.partitions
             },
+            last={each.id: last[topic, each.id] for each in about.partitions if (topic, each.id) in last},
         )
         for topic, about in described.items()
     }
+
+
+def read_since(properties: Mapping[str, str], times: Mapping[Place, int], timeout_s: float) -> dict[Place, int]:
+    """The first offset of these times or later, committed or not; -1 where there is none."""
+    return Questions(properties, timeout_s).since(times, ALL) if times else {}
 
 
 def read_bounds(

@@ -85,10 +85,10 @@ class AskedCluster:
         with self._judged():
             return self._ask.ends(places, COMMITTED if committed else ALL)
 
-    def since(self, times: Mapping[Place, int]) -> dict[Place, int]:
-        """Of the first committed record that is not older than this, in milliseconds since 1970; -1 where none is."""
+    def since(self, times: Mapping[Place, int], *, committed: bool = True) -> dict[Place, int]:
+        """Of the first record that is not older than this, in milliseconds since 1970; -1 where none is."""
         with self._judged():
-            return self._ask.since(times)
+            return self._ask.since(times, COMMITTED if committed else ALL)
 
     def notes(self, group: str, partitions: Collection[int], *, stable: bool = True) -> dict[int, Note]:
         """What the group remembers, by partition. `stable`: waits until nothing is just being committed."""

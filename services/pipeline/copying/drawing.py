@@ -19,7 +19,14 @@ from mesh.rpc import replays
 from services.pipeline.copying import checks, planning
 from services.pipeline.copying.asking import AskedCluster, Topic
 from services.pipeline.copying.checks import Ages, Limits, TargetTopic
-from services.pipeline.copying.errors import RefusedError, SetbackError, forgotten, of_another_copy, replaced
+from services.pipeline.copying.errors import (
+    RefusedError,
+    SetbackError,
+    archive_of_another,
+    forgotten,
+    of_another_copy,
+    replaced,
+)
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.planning import NOWHERE, Held, Stretch, Times
 from services.pipeline.copying.reading import Archive, Place
@@ -124,11 +131,25 @@ class Drawing:
         if self._archive is not None:
             for topic, topic_id in self._archive.topic_ids(self.routes).items():
                 if topic_id and found[topic].topic_id and topic_id != found[topic].topic_id:
-                    raise RefusedError(
-                        f"the archive of {topic} is of another topic of that name, with offsets of its own; copy "
-                        "without it (archive NEVER), or restore it alone (archive ONLY)"
-                    )
+                    raise archive_of_another(topic)
+            self._check_archived(found)
         return found
+
+    def _check_archived(self, topics: Mapping[str, Topic]) -> None:
+        """RefusedError where a topic has records of later times before the latest one that was archived of it."""
+        assert self._archive is not None
+        last = {
+            place: stamp
+            for place, stamp in self._archive.last(self.routes).items()
+            if place[1] < topics[place[0]].partitions
+        }
+        for cluster, mine in self._by_source(last).items():
+            found = self._asked[cluster].since(
+                {there: last[place].time_ms + 1 for place, there in mine.items()}, committed=False
+            )
+            for place, there in mine.items():
+                if 0 <= found[there] <= last[place].offset:
+                    raise archive_of_another(place[0])
 
     def _archived_topics(self) -> dict[str, Topic]:
         assert self._archive is not None

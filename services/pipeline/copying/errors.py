@@ -34,6 +34,14 @@ def of_another_copy(group: str, cluster: str, topic: str) -> CopyError:
     )
 
 
+def archive_of_another(topic: str) -> RefusedError:
+    """What to say where a topic is not the one that was archived under its name."""
+    return RefusedError(
+        f"the archive of {topic} is of another topic of that name, with offsets of its own; copy without it (archive "
+        "NEVER), or restore it alone (archive ONLY)"
+    )
+
+
 def replaced(topic: str, cluster: str) -> CopyError:
     """What to say where offsets mean other records by now."""
     return CopyError(

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from mesh.judging.records import Headers, Record
 from services.pipeline.kafka_reading import Batch
-from services.pipeline.positions import PartitionLog, Place, Span
+from services.pipeline.positions import PartitionLog, Place, Span, Stamp
 
 __all__ = ["Archive", "Batch", "Headers", "Origin", "Place", "Record", "RecordReader"]
 
@@ -49,6 +49,9 @@ class Archive(Protocol):
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
         """Kafka's ids of the topics that were archived; those that are not known are left out."""
+
+    def last(self, topics: Collection[str]) -> Mapping[Place, Stamp]:
+        """The records with the latest times that partitions had when they were archived, where ids tell nothing."""
 
     @property
     def origin(self) -> Origin:
