@@ -95,7 +95,7 @@ def test_a_request_is_written_in_another_version_with_its_records_as_they_are(
     body = encode(request, theirs)
     scan = scan_produce(body, theirs, 0, len(body))
     names = [f"topic-{place}" for place in range(len(scan.topics))] if theirs >= 13 else [t.name for t in scan.topics]
-    parts = [(topic._replace(name=name), topic.partitions) for topic, name in zip(scan.topics, names, strict=True)]
+    parts = [(topic.named(name), topic.partitions) for topic, name in zip(scan.topics, names, strict=True)]
     written = decode(ProduceRequest, ours, b"".join(split_produce(body, scan, parts, ours)))
 
     for topic, name in zip(request.topic_data, names, strict=True):

@@ -1,0 +1,50 @@
+"""The walks that run: the compiled copy, where the build could make one of these very sources, else the sources."""
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from services.gateway.wire.scanner.copies import COPIES, name_of_copy
+from services.gateway.wire.scanner.walks import fetch_request, fetch_response, headers, produce, produce_response
+
+
+def _copy_of(source: ModuleType) -> ModuleType:
+    package, _, module = source.__name__.rpartition(".")
+    return import_module(f"{package.rpartition('.')[0]}.{COPIES.name}.{name_of_copy()}.{module}")
+
+
+WHY_NOT_COMPILED: str | None = None
+"""Why the sources run, where they do."""
+if not TYPE_CHECKING:
+    _sources = (fetch_request, fetch_response, headers, produce, produce_response)
+    if (COPIES / name_of_copy()).is_dir():
+        try:
+            fetch_request, fetch_response, headers, produce, produce_response = map(_copy_of, _sources)
+        except ImportError as error:
+            WHY_NOT_COMPILED = f"the compiled copy can't be loaded: {error}"
+    else:
+        others = COPIES.is_dir() and any(COPIES.iterdir())
+        WHY_NOT_COMPILED = "compiled for other sources or another Python" if others else "not compiled"
+
+FetchPartitionScan = fetch_request.FetchPartitionScan
+FetchRequestScan = fetch_request.FetchRequestScan
+FetchTopicScan = fetch_request.FetchTopicScan
+scan_fetch_request = fetch_request.scan_fetch_request
+
+FetchResponseScan = fetch_response.FetchResponseScan
+FetchedPartition = fetch_response.FetchedPartition
+FetchedTopic = fetch_response.FetchedTopic
+scan_fetch_response = fetch_response.scan_fetch_response
+
+RequestHeader = headers.RequestHeader
+ResponseHeader = headers.ResponseHeader
+parse_request_header = headers.parse_request_header
+parse_response_header = headers.parse_response_header
+
+ProducePartition = produce.ProducePartition
+ProduceScan = produce.ProduceScan
+ProduceTopic = produce.ProduceTopic
+scan_produce = produce.scan_produce
+
+produce_response_is_clean = produce_response.produce_response_is_clean
+topics_of_clean_response = produce_response.topics_of_clean_response
