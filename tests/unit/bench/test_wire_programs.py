@@ -287,12 +287,22 @@ def test_sink_reads_what_is_produced(ask: Ask, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(4, 13))
 def test_sink_brings_whole_batches_within_bounds(ask: Ask, version: int) -> None:
-    part = FetchPartition(3, -1, 0, partition_max_bytes=100_000)
-    request = FetchRequest(min_bytes=1, topics=[FetchTopic("apples", partitions=[part])])
+    parts = [FetchPartition(number, -1, 0, partition_max_bytes=60_000) for number in range(3)]
+    request = FetchRequest(min_bytes=1, max_bytes=90_000, topics=[FetchTopic("apples", partitions=parts)])
 
     said = ask(request, version, FetchResponse)
 
-    (found,) = said.responses[0].partitions
-    headers = list(batches(found.records, 0, len(found.records)))
-    assert 80_000 < len(found.records) <= 100_000
-    assert all(crc_is_right(found.records, header) for header in headers)
+    records = [part.records or b"" for part in said.responses[0].partitions]
+    sizes = [len(each) for each in records]
+    assert 40_000 < sizes[0] <= 60_000 and 0 < sizes[1] < sizes[0] and sizes[2] == 0
+    assert all(crc_is_right(each, header) for each in records for header in batches(each, 0, len(each)))
+
+
+def test_sink_brings_one_batch_to_who_takes_less(ask: Ask) -> None:
+    parts = [FetchPartition(number, -1, 0, partition_max_bytes=1) for number in range(2)]
+
+    said = ask(FetchRequest(min_bytes=1, topics=[FetchTopic("apples", partitions=parts)]), W5M.version, FetchResponse)
+
+    first, second = (part.records or b"" for part in said.responses[0].partitions)
+    assert len(list(batches(first, 0, len(first)))) == 1
+    assert not second

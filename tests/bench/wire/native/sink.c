@@ -4,7 +4,7 @@
  * read to its end and checked: whole batches, and the right CRC in a connection's first request and in every
  * THOROUGH_EVERY-th. Fetch is answered from a log that is the same for all partitions, has batches of RECORDS records
  * of VALUE_BYTES, and ends at LOG_END: below, an answer has as many whole batches as the partition may bring, at least
- * one; who asks from there on waits for as long as he said, and gets nothing. Answers leave in the order of requests.
+ * one in all; who asks from there on waits for as long as he said, and gets nothing. Answers leave in the order of requests.
  *
  * It speaks: ApiVersions 0-4, Metadata 1-12, Produce 3-9, Fetch 4-12. */
 #define _GNU_SOURCE
@@ -170,13 +170,13 @@ static void answer_produce(struct in *in, struct out *out, int version, bool tho
     put_no_tags(out);
 }
 
-/* How much of the log a partition brings. */
-static size_t portion(int64_t offset, int32_t max_bytes) {
-    if (offset >= LOG_END) return 0;
+/* How much of the log a partition brings; the first one brings a batch at least, as on any broker. */
+static size_t portion(int64_t offset, int64_t max_bytes, bool first) {
+    if (offset >= LOG_END || (!first && max_bytes < (int64_t)batch_ends[0])) return 0;
     size_t low = 0, high = batch_count - 1;
     while (low < high) { /* the last batch that ends within the bound */
         size_t middle = (low + high + 1) / 2;
-        if (batch_ends[middle] <= (size_t)max_bytes)
+        if ((int64_t)batch_ends[middle] <= max_bytes)
             low = middle;
         else
             high = middle - 1;
@@ -210,9 +210,9 @@ static int32_t answer_fetch(struct in *in, struct out *out, int version) {
             int64_t offset = get64(in);
             if (version >= 12) get32(in); /* last fetched epoch */
             if (version >= 5) get64(in);  /* log start */
-            int32_t max_bytes = get32(in);
+            int64_t max_bytes = get32(in);
             skip_tags(in);
-            size_t size = room > 0 || brought == 0 ? portion(offset, max_bytes < room ? max_bytes : (int32_t)room) : 0;
+            size_t size = portion(offset, max_bytes < room ? max_bytes : room, brought == 0);
             put32(out, partition);
             put16(out, partition >= partitions ? UNKNOWN_TOPIC : NO_FAULT);
             put64(out, LOG_END);
