@@ -14,7 +14,7 @@ from services.gateway.workers.supervisor import supervise
 
 
 def main(argv: list[str] | None = None) -> None:
-    settings = _settings(argv)
+    settings = settings_of(argv)
     configure_logging("gateway", level=settings.log_level)
     open_files.raise_limit()
 
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
     run(alone if settings.workers == 1 else several, stop_timeout=stop_bound_s(settings))
 
 
-def _settings(argv: list[str] | None) -> GatewaySettings:
+def settings_of(argv: list[str] | None) -> GatewaySettings:
     """An option counts for more than the environment, and is checked as that is."""
     options = ArgumentParser(add_help=False)
     options.add_argument("--workers", metavar="N", help="processes that serve clients, behind one address [1]")

@@ -46,6 +46,11 @@ class Reception:
         """In the order of the settings."""
         return [bound.getsockname()[1] for _, bound in self._sockets]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a client waits whom nobody could take."""
+        return self._waiting is not None
+
     def open(self) -> None:
         """Once is enough."""
         if self._is_open:
