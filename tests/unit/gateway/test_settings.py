@@ -110,5 +110,5 @@ def test_how_many_workers_there_are_is_said_by_an_option_or_a_setting(
 
 def test_every_worker_has_a_name_of_its_own_that_is_not_too_long() -> None:
     assert GatewaySettings(name="g" * 98, workers=9).workers == 9
-    with pytest.raises(ValidationError, match="with 10 workers the last one is 'g+-10': more than 100 characters"):
+    with pytest.raises(ValidationError, match=r"with 10 workers the last one is 'g+-10': more than 100 characters"):
         GatewaySettings(name="g" * 98, workers=10)
