@@ -11,10 +11,11 @@ from tests.bench.figures import Sheet, Table
 from tests.bench.wire.baseline import Baseline
 from tests.bench.wire.programs import NoProgramsError, Programs, programs
 from tests.bench.wire.rig import PLAIN, Rig, Variant, rig
+from tests.bench.wire.sinks import can_have_tls
 
 ONE_RULE = Variant("gateway, 1 rule a cluster", {}, rules=2)
 TRAFFIC_TOLD = Variant("gateway, traffic told", {"HOME_BOOTSTRAP_SERVERS": "{sink}"})
-VARIANTS = (PLAIN, ONE_RULE, TRAFFIC_TOLD)
+UPSTREAM_TLS = Variant("gateway, upstream TLS", {}, upstream_tls=True)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +41,8 @@ def wire_programs(sheet: Sheet) -> Programs:
 
 @pytest.fixture(scope="session")
 def wire_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with rig(wire_programs, VARIANTS, tmp_path_factory.mktemp("wire")) as made:
+    variants = [PLAIN, ONE_RULE, TRAFFIC_TOLD, *([UPSTREAM_TLS] if can_have_tls() else [])]
+    with rig(wire_programs, variants, tmp_path_factory.mktemp("wire")) as made:
         yield made
 
 

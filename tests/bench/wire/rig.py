@@ -19,19 +19,18 @@ from typing import Any
 import psutil
 
 from local.readiness import TcpReady
-from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
+from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion
 from tests.bench.middles import running
 from tests.bench.test_look_ups import mixed
 from tests.bench.ways import Way, gateway_of
 from tests.bench.wire.programs import Programs
-from tests.bench.wire.workloads import PARTITIONS, Workload
+from tests.bench.wire.sinks import Sink, sink, tls_sink
+from tests.bench.wire.workloads import Workload
 from tests.fixtures.ports import free_block
 
 RULES = 10_000
 CLUSTERS = {"a": "c1", "b": "c2"}
 """First letter of a topic, and where the table has it."""
-LOG_RECORDS, LOG_VALUE_BYTES = 16, 1024
-"""Of the batches that a sink answers Fetch with."""
 WARM_UP_S = 0.25
 RUN_BOUND_S = 180.0
 
@@ -43,6 +42,7 @@ class Variant:
     name: str
     environment: Mapping[str, str]
     rules: int = RULES
+    upstream_tls: bool = False
 
 
 PLAIN = Variant("gateway", {})
@@ -134,25 +134,21 @@ def rig(programs: Programs, variants: Sequence[Variant], folder: Path) -> Iterat
     """A relay, and a gateway for each variant."""
     client_core, middle_core = _cores()
     with ExitStack() as stack:
-        ports, sinks = [], []
-        for cluster in CLUSTERS.values():
-            port = free_block(1)
-            words = [port, client_core, PARTITIONS, LOG_RECORDS, LOG_VALUE_BYTES]
-            command = [str(programs.sink), *map(str, words)]
-            ready = TcpReady(f"127.0.0.1:{port}")
-            sinks.append(stack.enter_context(running(command, folder / f"sink-{cluster}.log", ready, {})))
-            ports.append(port)
+        sinks = [stack.enter_context(sink(programs, client_core, folder / f"sink-{c}.log")) for c in CLUSTERS.values()]
+        behind_tls = sinks
+        if any(variant.upstream_tls for variant in variants):
+            with _on_core(client_core):
+                behind_tls = [stack.enter_context(tls_sink(programs, client_core, folder / "tls")), sinks[1]]
         with _on_core(middle_core):  # what is started here stays there
-            made = [stack.enter_context(_relay(programs, ports[0], folder))]
+            made = [stack.enter_context(_relay(programs, sinks[0].port, folder))]
             for variant in variants:
-                table = _table(variant.rules, ports)
+                table = _table(variant.rules, behind_tls if variant.upstream_tls else sinks)
                 home = folder / variant.name.replace(" ", "-").replace(",", "")
                 home.mkdir(exist_ok=True)
-                environment = {
-                    name: value.format(sink=f"127.0.0.1:{ports[0]}") for name, value in variant.environment.items()
-                }
+                environment = {key: value.format(sink=sinks[0].address) for key, value in variant.environment.items()}
                 made.append(stack.enter_context(gateway_of(table, home, variant.name, environment)))
-        yield Rig(programs, client_core, made, sinks)
+        clusters = {process for each in (*sinks, *behind_tls) for process in each.processes}
+        yield Rig(programs, client_core, made, sorted(clusters, key=lambda process: process.pid))
 
 
 @contextmanager
@@ -163,7 +159,7 @@ def _relay(programs: Programs, target: int, folder: Path) -> Iterator[Way]:
         yield Way("relay", f"127.0.0.1:{port}", process)
 
 
-def _table(rules: int, sink_ports: Sequence[int]) -> RoutingTable:
+def _table(rules: int, sinks: Sequence[Sink]) -> RoutingTable:
     """Rules of every kind, and behind all of them those that the bench's topics go by."""
     matches = [mixed(number) for number in range(rules - len(CLUSTERS))]
     made = [(match, template, f"c{number % 2 + 1}") for number, (match, template) in enumerate(matches)]
@@ -172,10 +168,8 @@ def _table(rules: int, sink_ports: Sequence[int]) -> RoutingTable:
         RuleVersion(ForwardingRule(f"r{rank}", match, cluster, upstream_topic=template), float(rank), 1)
         for rank, (match, template, cluster) in enumerate(made)
     ]
-    clusters = [
-        UpstreamCluster(cluster, (f"127.0.0.1:{port}",), number, home=number == 1)
-        for number, (cluster, port) in enumerate(zip(CLUSTERS.values(), sink_ports, strict=True), 1)
-    ]
+    ordered = enumerate(zip(CLUSTERS.values(), sinks, strict=True), 1)
+    clusters = [each.as_cluster(name, ordinal) for ordinal, (name, each) in ordered]
     return RoutingTable(1, clusters, versions)
 
 

@@ -231,7 +231,7 @@ Ask = Callable[[Struct, int, type[Any]], Any]
 @pytest.fixture(scope="module")
 def ask(made: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     port = free_block(1)
-    command = [str(made.sink), str(port), "-1", str(PARTITIONS), "16", "1024"]
+    command = [str(made.sink), str(port), str(port), "-1", str(PARTITIONS), "16", "1024"]
     log = tmp_path_factory.mktemp("sink") / "sink.log"
     with running(command, log, KafkaReady(f"127.0.0.1:{port}"), {}):
 

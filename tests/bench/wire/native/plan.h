@@ -6,7 +6,7 @@
 
 #include "kafka.h"
 
-enum { MOST_COUNTED = 16, MOST_TOPICS = 1000, SPREAD = 8 };
+enum { MOST_COUNTED = 64, MOST_TOPICS = 1000, SPREAD = 8 };
 
 enum kind { PRODUCES, FETCHES, IDLES };
 
@@ -44,7 +44,7 @@ static inline void fail(const char *why) {
 
 static inline void count_process(char *word) {
     char *colon = strchr(word, ':');
-    if (colon == NULL || plan.counts == MOST_COUNTED) fail("--count wants NAME:PID, sixteen times at most");
+    if (colon == NULL || plan.counts == MOST_COUNTED) fail("--count wants NAME:PID, 64 times at most");
     *colon = 0;
     plan.counted[plan.counts].name = word;
     plan.counted[plan.counts++].pid = atoi(colon + 1);

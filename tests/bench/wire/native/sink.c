@@ -1,6 +1,6 @@
-/* sink PORT CORE PARTITIONS RECORDS VALUE_BYTES: a broker that keeps nothing.
+/* sink PORT ADVERTISED_PORT CORE PARTITIONS RECORDS VALUE_BYTES: a broker that keeps nothing.
  *
- * It is the only node of its cluster and leads PARTITIONS partitions of every topic that it is asked for. Produce is
+ * It is the only node of its cluster, at ADVERTISED_PORT for clients, and leads PARTITIONS partitions of every topic that it is asked for. Produce is
  * read to its end and checked: whole batches, and the right CRC in a connection's first request and in every
  * THOROUGH_EVERY-th. Fetch is answered from a log that is the same for all partitions, has batches of RECORDS records
  * of VALUE_BYTES, and ends at LOG_END: below, an answer has as many whole batches as the partition may bring, at least
@@ -35,7 +35,7 @@ struct client {
     struct client *earlier, *later;
 };
 
-static int epoll, port, partitions;
+static int epoll, advertised_port, partitions;
 static struct out fetch_log; /* LOG_BYTES and a little more, of whole batches */
 static size_t *batch_ends;
 static size_t batch_count;
@@ -99,7 +99,7 @@ static void answer_metadata(struct in *in, struct out *out, int version) {
     put_length(out, 1);
     put32(out, BROKER_ID);
     put_string(out, "127.0.0.1");
-    put32(out, port);
+    put32(out, advertised_port);
     put_string(out, NULL); /* rack */
     put_no_tags(out);
     if (version >= 2) put_string(out, "sink");
@@ -377,12 +377,12 @@ static void free_gone(void) {
 }
 
 int main(int count, char **words) {
-    if (count != 6) return fputs("usage: sink PORT CORE PARTITIONS RECORDS VALUE_BYTES\n", stderr), 2;
-    port = atoi(words[1]);
-    partitions = atoi(words[3]);
-    settle_in(atoi(words[2]));
-    make_log(atoi(words[4]), atoi(words[5]));
-    int listener = listen_at(port);
+    if (count != 7) return fputs("usage: sink PORT ADVERTISED_PORT CORE PARTITIONS RECORDS VALUE_BYTES\n", stderr), 2;
+    advertised_port = atoi(words[2]);
+    partitions = atoi(words[4]);
+    settle_in(atoi(words[3]));
+    make_log(atoi(words[5]), atoi(words[6]));
+    int listener = listen_at(atoi(words[1]));
     epoll = epoll_create1(EPOLL_CLOEXEC);
     watch(epoll, listener, EPOLLIN, NULL);
     for (struct epoll_event events[EVENTS];;) {
