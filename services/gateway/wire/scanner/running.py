@@ -8,23 +8,27 @@ from services.gateway.wire.scanner.copies import COPIES, name_of_copy
 from services.gateway.wire.scanner.walks import fetch_request, fetch_response, headers, produce, produce_response
 
 
-def _copy_of(source: ModuleType) -> ModuleType:
+def compiled(source: ModuleType) -> str:
+    """The name of a walk's compiled module."""
     package, _, module = source.__name__.rpartition(".")
-    return import_module(f"{package.rpartition('.')[0]}.{COPIES.name}.{name_of_copy()}.{module}")
+    return f"{package.rpartition('.')[0]}.{COPIES.name}.{_COPY}.{module}"
 
 
+_COPY = name_of_copy()
 WHY_NOT_COMPILED: str | None = None
 """Why the sources run, where they do."""
 if not TYPE_CHECKING:
     _sources = (fetch_request, fetch_response, headers, produce, produce_response)
-    if (COPIES / name_of_copy()).is_dir():
+    if (COPIES / _COPY).is_dir():
         try:
-            fetch_request, fetch_response, headers, produce, produce_response = map(_copy_of, _sources)
+            fetch_request, fetch_response, headers, produce, produce_response = map(
+                import_module, map(compiled, _sources)
+            )
         except ImportError as error:
             WHY_NOT_COMPILED = f"the compiled copy can't be loaded: {error}"
     else:
-        others = COPIES.is_dir() and any(COPIES.iterdir())
-        WHY_NOT_COMPILED = "compiled for other sources or another Python" if others else "not compiled"
+        _has_others = COPIES.is_dir() and any(COPIES.iterdir())
+        WHY_NOT_COMPILED = "there are copies of other sources alone" if _has_others else "there is no compiled copy"
 
 FetchPartitionScan = fetch_request.FetchPartitionScan
 FetchRequestScan = fetch_request.FetchRequestScan
