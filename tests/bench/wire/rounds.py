@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.bench.figures import median, ratios, spread
 from tests.bench.ways import Way
 from tests.bench.wire.rig import Rig, Run
-from tests.bench.wire.workloads import Target, Workload
+from tests.bench.wire.workloads import Workload
 
 BUDGET_S = 75.0
 """After so long a workload begins no further round: on a busy machine there are fewer of them, not more minutes."""
@@ -55,7 +55,7 @@ class Result:
                 spread(self.cpu(one), 2),
                 self._others(one),
                 self._rounds(one),
-                "" if one is relay else _wanted(self.workload.target),
+                "" if one is relay else str(self.workload.target),
             ]
             for one in self.series
         ]
@@ -75,7 +75,7 @@ class Result:
                 spread(one.of(lambda run: run.cpu_us_per_request), 1),
                 self._others(one),
                 self._rounds(one),
-                "" if one is relay else _wanted(self.workload.target),
+                "" if one is relay else str(self.workload.target),
             ]
             for one in self.series
         ]
@@ -149,12 +149,3 @@ def take_turns(rig: Rig, ways: Sequence[Way], workload: Workload, rounds: int, s
 def middle_of(values: Sequence[float]) -> float:
     """For the baseline: as many digits as mean anything."""
     return round(median(values), 3)
-
-
-def _wanted(target: Target) -> str:
-    parts = []
-    if target.throughput is not None:
-        parts.append(f">= {target.throughput:.2f}, CPU <= {target.cpu:.2f}")
-    if target.added_p50_us is not None:
-        parts.append(f"<= {target.added_p50_us:.0f}, <= {target.added_p99_us:.0f}")
-    return "; ".join(parts)

@@ -32,6 +32,21 @@ class Target:
     cpu: float | None = None
     added_p50_us: float | None = None
     added_p99_us: float | None = None
+    mib: float | None = None
+    cores: float | None = None
+    kib_each: float | None = None
+
+    def __str__(self) -> str:
+        bounds = (
+            (self.throughput, ">= {:.2f}"),
+            (self.cpu, "CPU <= {:.2f}"),
+            (self.added_p50_us, "p50 <= {:.0f}"),
+            (self.added_p99_us, "p99 <= {:.0f}"),
+            (self.mib, "<= {:.0f} MiB"),
+            (self.cores, "<= {:.2f} cores"),
+            (self.kib_each, "<= {:.0f} KiB each"),
+        )
+        return ", ".join(text.format(bound) for bound, text in bounds if bound is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,8 @@ class Workload:
     max_wait_ms: int = 500
     rate: float = 0
     """Requests a second, of all connections together; 0: as fast as answers come."""
+    least_seconds: float = 0
+    """Of a run in which all of it is seen."""
     target: Target = Target()
 
     @property
@@ -111,11 +128,11 @@ AS_FAST_AS_IT_GOES = (W1S, W2, W4, W5M, W6)
 
 PACED = Workload("W3 paced", "as W3, 1,000 a second", rate=1000, target=Target(added_p50_us=25, added_p99_us=60))
 FIXED_RATE = Workload(
-    "10,000 a second",
+    "5,000 a second",
     "1 record of 100 B, 50 connections in turn, up to 5 in flight on each",
     connections=50,
     in_flight=5,
-    rate=10_000,
+    rate=5_000,
 )
 LATENCIES = (W3, PACED, FIXED_RATE)
 
@@ -142,6 +159,29 @@ TWO_CLUSTERS_FETCH = Workload(
 )
 SEVERAL_TOPICS = (of_topics(1), of_topics(10), of_topics(100), TWO_CLUSTERS)
 
-MANY_CONNECTIONS = Workload("1,000 connections", "each sends 1 record of 100 B a second", connections=1000, rate=1000)
-IDLE_500_MS = Workload("5,000 idle, 500 ms", "consumers that wait", Kind.IDLE, connections=5000)
-IDLE_30_S = Workload("5,000 idle, 30 s", "consumers that wait", Kind.IDLE, connections=5000, max_wait_ms=30_000)
+MANY_CONNECTIONS = Workload(
+    "1,000 connections",
+    "each sends 1 record of 100 B a second",
+    connections=1000,
+    rate=1000,
+    least_seconds=3,
+    target=Target(mib=120),
+)
+IDLE_500_MS = Workload(
+    "5,000 idle, 500 ms",
+    "consumers that wait",
+    Kind.IDLE,
+    connections=5000,
+    least_seconds=4,
+    target=Target(cores=0.20, kib_each=40),
+)
+IDLE_30_S = Workload(
+    "5,000 idle, 30 s",
+    "consumers that wait",
+    Kind.IDLE,
+    connections=5000,
+    max_wait_ms=30_000,
+    least_seconds=8,
+    target=Target(cores=0.02, kib_each=40),
+)
+CROWDS = (MANY_CONNECTIONS, IDLE_500_MS, IDLE_30_S)

@@ -23,7 +23,7 @@
 #include "plan.h"
 
 enum { OPENING_AT_ONCE = 128, FIRST_ROOM = 2048, THOROUGH_EVERY = 256, CUT = 200 };
-static const double ANSWERED_WITHIN_S = 15;
+static const double ANSWERED_WITHIN_S = 60;
 
 struct connection {
     int fd, number;
@@ -152,7 +152,7 @@ static void pump(struct connection *connection, int64_t now) {
             store(request + wait_at, (uint64_t)wait, 4);
         }
         connection->meant_at[place] = meant;
-        if (meant >= window_from && plan.kind != IDLES) awaited++;
+        if (plan.rate == 0 && meant >= window_from && plan.kind != IDLES) awaited++;
         connection->to_send += request_size;
         connection->turns++;
     }
@@ -351,6 +351,8 @@ static void begin_all(void) {
     began = now_ns();
     window_from = began + (int64_t)(plan.warm_up_s * 1e9);
     window_to = window_from + (int64_t)(plan.seconds * 1e9);
+    if (plan.rate > 0) /* also those that could not leave yet when the window ends */
+        for (int64_t number = 0; meant_at(number) < window_to; number++) awaited += meant_at(number) >= window_from;
     for (int i = 0; i < plan.connections; i++) pump(&all[i], now_ns());
     set_timer(plan.rate > 0 ? meant_at(next_due) : window_from);
 }
