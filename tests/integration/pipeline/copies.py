@@ -109,6 +109,7 @@ class Grove:
     def clear(self) -> None:
         for future in self._admin.delete_topics(self._topics).values() if self._topics else ():
             future.result(TIMEOUT_S)
+        self._topics.clear()
 
     def order(self, source: str, *, ranges: Sequence[replays.ReplayRange] = (), **said: Any) -> Order:
         """Of a copy of a topic to `target`; what is said besides is ReplayToTopic's, or ReplaySpec's."""

@@ -81,6 +81,15 @@ def test_copies_are_as_their_originals_and_a_replay_that_is_started_again_copies
     assert (again.state, again.records) == ("DONE", 293)
     assert len(grove.copies()) == 293
 
+    part = [replays.ReplayRange(topic=orchard.topic, partition=0)]
+    other = grove.run(grove.order(orchard.topic, ranges=part))
+    assert other.state == "FAILED"
+    assert f"keeps how far another copy of {orchard.topic} is" in other.description
+    grove.clear()
+    grove.create_target()
+    assert grove.run(order).state == "FAILED", "what was copied is not in this one"
+    assert grove.copies() == []
+
 
 def test_a_range_of_time_is_filtered_changed_and_retimed(grove: Grove, orchard: Orchard) -> None:
     orchard.create()
