@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -107,7 +108,14 @@ def explaining() -> Iterator[None]:
 
 def stop_signal() -> threading.Event:
     """Set by SIGTERM and Ctrl-C."""
-    stopping = threading.Event()
+    stopping, asked = threading.Event(), SimpleQueue[int]()
+
+    def wait() -> None:
+        asked.get()
+        stopping.set()
+
+    # A handler runs in the thread that waits for the event, also while that holds the event's lock: it must not set it.
+    threading.Thread(target=wait, name="stop signal", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+        signal.signal(number, lambda number, _frame: asked.put(number))
     return stopping
