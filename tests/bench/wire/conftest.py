@@ -14,6 +14,7 @@ from tests.bench.wire.rig import PLAIN, Rig, Variant, rig
 from tests.bench.wire.sinks import can_have_tls
 
 ONE_RULE = Variant("gateway, 1 rule a cluster", {}, rules=2)
+RENAMES = Variant("gateway, rules that rename", {}, renames=True)
 TRAFFIC_TOLD = Variant("gateway, traffic told", {"HOME_BOOTSTRAP_SERVERS": "{sink}"})
 UPSTREAM_TLS = Variant("gateway, upstream TLS", {}, upstream_tls=True)
 
@@ -41,7 +42,7 @@ def wire_programs(sheet: Sheet) -> Programs:
 
 @pytest.fixture(scope="session")
 def wire_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    variants = [PLAIN, ONE_RULE, TRAFFIC_TOLD, *([UPSTREAM_TLS] if can_have_tls() else [])]
+    variants = [PLAIN, ONE_RULE, RENAMES, TRAFFIC_TOLD, *([UPSTREAM_TLS] if can_have_tls() else [])]
     with rig(wire_programs, variants, tmp_path_factory.mktemp("wire")) as made:
         yield made
 

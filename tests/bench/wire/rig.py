@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from local.readiness import TcpReady
-from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion
+from mesh.routing import ForwardingRule, Match, NamePrefix, RoutingTable, RuleVersion
 from tests.bench.middles import running
 from tests.bench.test_look_ups import mixed
 from tests.bench.ways import Way, gateway_of
@@ -42,6 +42,8 @@ class Variant:
     name: str
     environment: Mapping[str, str]
     rules: int = RULES
+    renames: bool = False
+    """One rule in ten calls its topics otherwise upstream; never those of the bench."""
     upstream_tls: bool = False
 
 
@@ -142,7 +144,7 @@ def rig(programs: Programs, variants: Sequence[Variant], folder: Path) -> Iterat
         with _on_core(middle_core):  # what is started here stays there
             made = [stack.enter_context(_relay(programs, sinks[0].port, folder))]
             for variant in variants:
-                table = _table(variant.rules, behind_tls if variant.upstream_tls else sinks)
+                table = _table(variant, behind_tls if variant.upstream_tls else sinks)
                 home = folder / variant.name.replace(" ", "-").replace(",", "")
                 home.mkdir(exist_ok=True)
                 environment = {key: value.format(sink=sinks[0].address) for key, value in variant.environment.items()}
@@ -159,10 +161,12 @@ def _relay(programs: Programs, target: int, folder: Path) -> Iterator[Way]:
         yield Way("relay", f"127.0.0.1:{port}", process)
 
 
-def _table(rules: int, sinks: Sequence[Sink]) -> RoutingTable:
+def _table(variant: Variant, sinks: Sequence[Sink]) -> RoutingTable:
     """Rules of every kind, and behind all of them those that the bench's topics go by."""
-    matches = [mixed(number) for number in range(rules - len(CLUSTERS))]
-    made = [(match, template, f"c{number % 2 + 1}") for number, (match, template) in enumerate(matches)]
+    made: list[tuple[Match, str, str]] = []
+    for number in range(variant.rules - len(CLUSTERS)):
+        match, template = mixed(number)
+        made.append((match, template if variant.renames else "", f"c{number % len(CLUSTERS) + 1}"))
     made += [(NamePrefix(f"{letter}-"), "", cluster) for letter, cluster in CLUSTERS.items()]
     versions = [
         RuleVersion(ForwardingRule(f"r{rank}", match, cluster, upstream_topic=template), float(rank), 1)
