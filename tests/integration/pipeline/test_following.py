@@ -74,13 +74,13 @@ async def world(database: str, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, t
 class Member:
     """One process of the member; its drivers are stand-ins that act as told, or real ones where nothing is told."""
 
-    def __init__(self, world: World, folder: Path, *actions: str, name: str = "pipeline-1") -> None:
+    def __init__(self, world: World, folder: Path, *actions: str, name: str = "pipeline-1", at_a_time: int = 2) -> None:
         self.superseded: list[str] = []
         self._folder = folder
         self._actions = actions
         self._name = name
-        self._turns = asyncio.Semaphore(2)
-        self.link = ControlLink(f"127.0.0.1:{world.control.port}", name, tuple(DRIVERS))
+        self._turns = asyncio.Semaphore(at_a_time)
+        self.link = ControlLink(f"127.0.0.1:{world.control.port}", name, tuple(DRIVERS), max_running=at_a_time)
         making = OrderMaking(PipelineSettings(control_address=f"127.0.0.1:{world.control.port}"))
         self.follower = ReplayFollower(
             self.link, lambda *each: self._begin(making, *each), superseded=self.superseded.append
@@ -174,6 +174,22 @@ async def test_cancelled_it_ends_where_the_driver_stopped(world: World, topic: s
         await until_is(world, name, RUNNING, positions=[10, 10])
         await cancel(world, name)
         await until_is(world, name, CANCELLED, positions=[10, 10])
+
+
+async def test_what_is_more_than_a_member_carries_out_waits_for_whoever_is_free(
+    world: World, topic: str, tmp_path: Path
+) -> None:
+    async with Member(world, tmp_path, "wait", at_a_time=1).following():
+        first = await copy_of(world, topic)
+        await until_is(world, first, RUNNING, positions=[10, 10])
+        second = await copy_of(world, topic)
+        waiting = await seen(world, second)
+        assert waiting.description == "waits for its turn: pipeline-1 carries out 1, and no more at a time"
+
+        async with Member(world, tmp_path, "done", name="pipeline-2").following():
+            await until_is(world, second, DONE, positions=[10, 100])
+        await cancel(world, first)
+        await until_is(world, first, CANCELLED, positions=[10, 10])
 
 
 async def test_a_member_that_stops_leaves_its_replays_to_the_next_process(
