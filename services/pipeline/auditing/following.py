@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -43,6 +43,8 @@ START_S = 15.0
 BEGINNINGS = ("Initializing", "Getting offsets")
 """How Spark says that a stream has not looked yet."""
 THREADS = 16
+LAST_LOOK_S = 5.0
+"""How long clusters may take to say where their topics end, when the job is told to stop."""
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -227,8 +229,10 @@ class Following:
         for each in self._followed.values():
             each.looked = datetime.now(UTC)
             each.looking = self._threads.submit(each.source.logs)
+        looks = [each.looking for each in self._followed.values() if each.looking is not None]
+        wait(looks, LAST_LOOK_S if self._goes_on else None)
         for each in self._followed.values():
-            if each.looking is not None:
+            if each.looking is not None and each.looking.done():
                 self._tell_of(each, each.looking)
 
     def _read_position(self, each: Followed) -> None:
