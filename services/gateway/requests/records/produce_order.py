@@ -11,7 +11,7 @@ from services.gateway.requests.memory import OnItsWay
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
 from services.gateway.requests.plan import MeshView, Request
 from services.gateway.requests.records.producer_memory import BatchKey, Refusals
-from services.gateway.requests.records.seams import Verdict, is_open, judged
+from services.gateway.requests.records.seams import Verdict, has_gap, is_open, judged
 from services.gateway.requests.transactions.records import Closed
 from services.gateway.wire.batches import BatchHeader
 from services.gateway.wire.errors import ErrorCode
@@ -156,14 +156,19 @@ def _admits(produce: Producing, slot: Slot, batch: BatchHeader) -> bool:
 
 
 def doubted(produce: Producing) -> set[Slot]:
-    """Partitions whose producer comes back after a batch without an answer; from here on it is in no doubt."""
-    doubts = produce.mesh.memory.doubts
+    """Partitions whose producer comes back after a batch without an answer (from here on it is in no doubt), or with
+    one that was too early."""
+    mesh, doubts = produce.mesh, produce.mesh.memory.doubts
     found: set[Slot] = set()
-    for wanted in partitions_of(produce.scan) if doubts.any(produce.mesh.now) else ():
+    for wanted in partitions_of(produce.scan):
         slot = (wanted.topic, wanted.partition)
         batch = note_batch(produce, wanted)
-        if batch is not None and doubts.get(batch_key(slot, batch), produce.mesh.now):
+        if batch is None:
+            continue
+        if doubts.get(batch_key(slot, batch), mesh.now):
             doubts.drop(batch_key(slot, batch))
+            found.add(slot)
+        elif has_gap(*slot, batch, mesh):
             found.add(slot)
     return found
 
