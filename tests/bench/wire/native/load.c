@@ -3,7 +3,8 @@
  * Theory of operation
  * 1. Each connection has a ring of `in-flight` copies of its one request, in one piece of memory. A copy that is
  *    answered gets a new correlation id and goes out again; neighbours leave in one send.
- * 2. Connections open a few at a time, ask for ApiVersions as clients do, and begin together.
+ * 2. Connections open a few at a time, ask for ApiVersions as clients do, and have one request answered: by then all
+ *    that stands behind them is open too. Then they begin together.
  * 3. With --rate each request has a time at which it is meant to leave: the k-th of all at begin + k / rate, the
  *    connections in turn. Latency counts from there, however late it left: who is not asked because he has not yet
  *    answered is as late as he would have been (no coordinated omission). Without a rate, a request is meant to leave
@@ -32,7 +33,7 @@ struct connection {
     size_t ring_at, to_send;
     int64_t *meant_at; /* of each copy */
     int32_t next_id, answered_id;
-    int64_t turns; /* requests that have left, or lie ready to */
+    int64_t turns; /* requests since all began that have left, or lie ready to */
     uint8_t *received;
     size_t room, filled;
 };
@@ -135,26 +136,28 @@ static void push(struct connection *connection) {
 
 static int64_t meant_at(int64_t number) { return began + (int64_t)((double)number * 1e9 / plan.rate); }
 
+/* Put the next copy in the ring on its way. */
+static void ask(struct connection *connection, int64_t meant, int64_t wait_ms) {
+    size_t place = (size_t)(connection->next_id % plan.in_flight);
+    uint8_t *request = connection->ring + place * request_size;
+    connection->next_id++;
+    store(request + 8, (uint32_t)connection->next_id, 4);
+    if (plan.kind == IDLES) store(request + wait_at, (uint64_t)wait_ms, 4);
+    connection->meant_at[place] = meant;
+    connection->to_send += request_size;
+}
+
 /* Let everything go that has a place in the ring and is due. */
 static void pump(struct connection *connection, int64_t now) {
     while (connection->next_id - connection->answered_id < plan.in_flight) {
         int64_t meant = now;
         if (plan.rate > 0) meant = meant_at(connection->turns * plan.connections + connection->number);
         if (meant > now || meant >= window_to) break;
-        size_t place = (size_t)(connection->turns % plan.in_flight);
-        uint8_t *request = connection->ring + place * request_size;
-        connection->next_id = connection->next_id + 1;
-        store(request + 8, (uint32_t)connection->next_id, 4);
-        if (plan.kind == IDLES) {
-            /* the first waits are shorter, so that the ends of all waits are spread evenly from the first one on */
-            int64_t wait = plan.max_wait_ms;
-            if (connection->turns == 0) wait = wait * (connection->number + 1) / plan.connections;
-            store(request + wait_at, (uint64_t)wait, 4);
-        }
-        connection->meant_at[place] = meant;
+        /* the first waits are shorter, so that the ends of all waits are spread evenly from the first one on */
+        int64_t wait_ms = plan.max_wait_ms;
+        if (connection->turns++ == 0) wait_ms = wait_ms * (connection->number + 1) / plan.connections;
+        ask(connection, meant, wait_ms);
         if (plan.rate == 0 && meant >= window_from && plan.kind != IDLES) awaited++;
-        connection->to_send += request_size;
-        connection->turns++;
     }
     if (!connection->congested) push(connection);
 }
@@ -245,12 +248,11 @@ static void check_fetched(struct connection *connection, struct in *in) {
         wrong(connection, "bytes of records:", brought);
 }
 
-static void begin_all(void);
-
 static void greeted(struct connection *connection, struct in *in) {
     check_api_versions(connection, in);
     connection->greeted = true;
-    if (++ready_count == plan.connections) begin_all();
+    ask(connection, now_ns(), 0);
+    push(connection);
 }
 
 static void answered(struct connection *connection, struct in *in, size_t frame_size) {
@@ -267,6 +269,10 @@ static void answered(struct connection *connection, struct in *in, size_t frame_
     else
         check_fetched(connection, in);
     if (in->bad || in->at != in->end) wrong(connection, "an answer of another form, bytes left:", in->end - in->at);
+    if (began == 0) {
+        ready_count++;
+        return;
+    }
     if (now >= window_from && now < window_to) {
         told.requests++;
         told.out_bytes += (int64_t)request_size;
@@ -309,7 +315,7 @@ static void receive(struct connection *connection) {
     }
     connection->filled -= at;
     memmove(connection->received, connection->received + at, connection->filled);
-    if (ready_count == plan.connections) pump(connection, now_ns());
+    if (began) pump(connection, now_ns());
 }
 
 /* --- a run -------------------------------------------------------------------------------------------------------- */
@@ -387,13 +393,14 @@ static void run(void) {
                 if (read(timer, &expired, sizeof expired) > 0) tick();
                 continue;
             }
-            bool was_greeted = connection->greeted;
+            int ready_before = ready_count;
             if (!connection->up)
                 greet(connection);
             else if (events[i].events & EPOLLOUT)
                 push(connection);
             if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive(connection);
-            if (!was_greeted && connection->greeted) open_next();
+            if (ready_count > ready_before) open_next();
+            if (began == 0 && ready_count == plan.connections) begin_all();
         }
         int64_t limit = window_to ? window_to + (int64_t)(ANSWERED_WITHIN_S * 1e9) : deadline;
         if (now_ns() > limit) fail(window_to ? "requests of the window are not answered" : "connections are not made");
