@@ -35,6 +35,8 @@ $(VENV)/.ready: $(VENV)/.uv locks/dev.txt pyproject.toml
 $(VENV)/.pipeline: $(VENV)/.ready locks/pipeline.txt
 	@echo 'installing Spark into $(VENV)'
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes --no-build-isolation-package pyspark -r locks/pipeline.txt
+	@echo 'preparing Spark for quick starts'
+	@$(BIN)/kafka-mesh pipeline prepare > /dev/null || echo 'without that, jobs only start more slowly: kafka-mesh pipeline prepare makes up for it later'
 	@touch $@
 
 $(VENV)/.flames: $(VENV)/.ready locks/bench.txt
