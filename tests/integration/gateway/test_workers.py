@@ -188,29 +188,6 @@ async def test_a_client_that_comes_back_to_the_other_worker_begins_its_sessions_
         assert answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-async def test_a_stop_lets_what_has_begun_end(
-    router: Router, orchard: str, kafka_c1: KafkaCluster, tmp_path: Path
-) -> None:
-    workers = RunningWorkers(tmp_path, ROUTER_ADDRESSES=router.address, NAME="stops")
-    with closing(workers):
-        workers.wait_until_ready()
-        pids = workers.pids()
-        async with AsyncExitStack() as stack:
-            clients = [await stack.enter_async_context(talking_to(workers.address)) for _ in range(4)]
-            for client in clients:
-                wanted = [FetchTopic(orchard, partitions=[FetchPartition(0, partition_max_bytes=1000)])]
-                client.send(FetchRequest(max_wait_ms=1500, min_bytes=1, topics=wanted), 12)
-            asked = partial(workers.metric, "kafka_mesh_gateway_in_flight_bytes")
-            await until(lambda: min(asked().values()) > 0, "both workers have got requests")
-            workers.signal(signal.SIGTERM)
-            for client in clients:
-                assert (await client.answer(FetchResponse)).error_code == 0
-                assert await client.closed() == b""
-        assert workers.ended() == 0, workers.log
-        assert all(is_gone(pid) for pid in pids.values())
-        assert "is killed" not in workers.log
-
-
 def test_no_worker_outlives_its_supervisor(router: Router, tmp_path: Path) -> None:
     workers = RunningWorkers(tmp_path, ROUTER_ADDRESSES=router.address, NAME="orphans")
     with closing(workers):
@@ -219,3 +196,22 @@ def test_no_worker_outlives_its_supervisor(router: Router, tmp_path: Path) -> No
         workers.signal(signal.SIGKILL)
         workers.ended()
         wait_until(lambda: all(is_gone(pid) for pid in pids.values()), "the workers have ended")
+
+
+async def test_a_stop_lets_what_has_begun_end(workers: RunningWorkers, orchard: str) -> None:
+    """The last one of all tests: it ends the workers."""
+    pids = workers.pids()
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(talking_to(workers.address)) for _ in range(4)]
+        for client in clients:
+            wanted = [FetchTopic(orchard, partitions=[FetchPartition(0, partition_max_bytes=1000)])]
+            client.send(FetchRequest(max_wait_ms=1500, min_bytes=1, topics=wanted), 12)
+        asked = partial(workers.metric, "kafka_mesh_gateway_in_flight_bytes")
+        await until(lambda: min(asked().values()) > 0, "both workers have got requests")
+        workers.signal(signal.SIGTERM)
+        for client in clients:
+            assert (await client.answer(FetchResponse)).error_code == 0
+            assert await client.closed() == b""
+    assert workers.ended() == 0, workers.log
+    assert all(is_gone(pid) for pid in pids.values())
+    assert "is killed" not in workers.log

@@ -55,10 +55,12 @@ class Router(discovery_grpc.DiscoveryServiceServicer):
         def listen() -> None:
             with suppress(grpc.RpcError):
                 said.extend(request_iterator)
+            if self._orders.get(member) is orders:
+                del self._orders[member]
             orders.put(None)
 
-        threading.Thread(target=listen, daemon=True).start()
         self._orders[member] = orders
+        threading.Thread(target=listen, daemon=True).start()
         return iter(orders.get, None)
 
     def move(self, table: RoutingTable) -> None:
@@ -69,10 +71,11 @@ class Router(discovery_grpc.DiscoveryServiceServicer):
         self._order(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=table.revision)), APPLIED)
 
     def _order(self, order: discovery.WatchResponse, wanted: int) -> None:
-        for orders in self._orders.values():
+        watching = dict(self._orders)
+        for orders in watching.values():
             orders.put(order)
         done = (self.table.revision, wanted)
-        wait_until(lambda: all(done in self.acks(member) for member in self._orders), f"all answer {done}")
+        wait_until(lambda: all(done in self.acks(member) for member in watching), f"all answer {done}")
 
     def acks(self, member: str) -> list[tuple[int, int]]:
         return [(word.ack.revision, word.ack.phase) for word in self.said[member] if word.HasField("ack")]
