@@ -128,6 +128,7 @@ class Grove:
         work: Work | None = None,
         archive: Archive | None = None,
         stopping: threading.Event | None = None,
+        stall_s: float = STALL_S,
         tell: Callable[[Ended], None] = lambda _ended: None,
     ) -> Ended:
         """`tell` is told of each report."""
@@ -144,7 +145,7 @@ class Grove:
             report,
             stopping or threading.Event(),
             timeout_s=TIMEOUT_S,
-            stall_timeout_s=STALL_S,
+            stall_timeout_s=stall_s,
         )
         assert replaying.run() == ended.reports[-1].state
         return ended
