@@ -19,7 +19,7 @@ class _Post:
     """One worker, over all processes that it is."""
 
     phase: Phase = Phase.STARTING
-    reason: str = "starts"
+    reason: str = "starting"
     ready_since: float | None = None
     failures: int = 0
     """In a row."""
@@ -67,7 +67,7 @@ class Supervision:
     def begun(self, worker: int) -> None:
         """A process of this worker was started."""
         post = self._posts[worker]
-        post.phase, post.reason, post.ready_since = Phase.STARTING, "starts", None
+        post.phase, post.reason, post.ready_since = Phase.STARTING, "starting", None
 
     def told(self, worker: int, phase: Phase, reason: str, now: float) -> None:
         """The worker has said where it is in its life."""

@@ -32,7 +32,7 @@ def begins_again(supervision: Supervision, worker: int, now: float) -> None:
 
 def test_it_is_ready_when_all_are() -> None:
     supervision = Supervision((1, 2))
-    assert supervision.trouble == "worker 1 starts; worker 2 starts"
+    assert supervision.trouble == "worker 1 starting; worker 2 starting"
     supervision.told(1, Phase.READY, "", 0.0)
     supervision.told(2, Phase.NOT_READY, "waits for the first routing table", 0.0)
     assert (supervision.complete, supervision.trouble) == (False, "worker 2 waits for the first routing table")
@@ -54,7 +54,7 @@ def test_one_that_dies_later_is_missed_and_comes_again(two: Supervision) -> None
     assert FIRST_PAUSE_S / 2 <= outcome.after_s <= FIRST_PAUSE_S
     assert (two.is_ready(2), two.trouble) == (False, "worker 2 has ended (signal 9)")
     two.begun(2)
-    assert two.trouble == "worker 2 starts"
+    assert two.trouble == "worker 2 starting"
     two.told(2, Phase.READY, "", 12.0)
     assert (two.is_ready(2), two.trouble) == (True, "")
 
