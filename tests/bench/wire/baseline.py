@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bench.figures import Table
+from tests.bench.figures import Table, median
 from tests.bench.wire.rounds import Result, middle_of
 
 FILE = Path(__file__).parent / "baseline.json"
@@ -30,9 +32,12 @@ class Baseline:
     """Takes note of results; then `table` and, if that is wanted, `keep`."""
 
     now: dict[str, dict[str, float]] = field(default_factory=dict)
+    others: list[float] = field(default_factory=list)
+    """Cores that were busy with something else, in each run."""
 
     def note_rates(self, result: Result) -> None:
         for one in result.series[1:]:
+            self.others += one.of(lambda run: run.others)
             self.now[f"{result.workload.name}, {one.way}"] = {
                 "throughput": middle_of(result.throughput(one)),
                 "CPU": middle_of(result.cpu(one)),
@@ -40,6 +45,7 @@ class Baseline:
 
     def note_latencies(self, result: Result) -> None:
         for one in result.series[1:]:
+            self.others += one.of(lambda run: run.others)
             self.now[f"{result.workload.name}, {one.way}"] = {
                 "added p50 us": middle_of(result.added(one, "p50")),
                 "added p99 us": middle_of(result.added(one, "p99")),
@@ -56,27 +62,38 @@ class Baseline:
                 _verdict(figure, then, value),
             ]
             for name, figures in self.now.items()
-            for then in (committed.get(name, {}),)
+            for then in (committed.figures.get(name, {}),)
             for figure, value in figures.items()
         ]
         note = (
             f"to the relay of the same round; a difference of up to {NOTHING:.0%}, or {NOTHING_US:.0f} us, is none. "
-            f"Figures of a busy machine are not to be trusted: `{WRITE}=write` on a quiet one makes the next baseline"
+            f"The baseline was measured {committed.measured}; `{WRITE}=write` on a quiet machine makes the next one"
         )
         return Table("The wire, beside the committed baseline", ("", "figure", "then", "now", ""), rows, [note])
 
     def keep(self) -> None:
         """In the file, if that is wanted."""
         if os.environ.get(WRITE) == "write":
-            text = json.dumps({**read(), **self.now}, indent=2)
-            FILE.write_text(f"{text}\n", encoding="utf-8")
+            machine = (
+                f"{os.cpu_count()} cores, Python {platform.python_version()}, others {median(self.others):.1f} cores"
+            )
+            figures = {**read().figures, **self.now}
+            content = {"measured": f"{time.strftime('%Y-%m-%d')}, {machine}", "figures": figures}
+            FILE.write_text(f"{json.dumps(content, indent=2)}\n", encoding="utf-8")
 
 
-def read() -> Figures:
+@dataclass(frozen=True, slots=True)
+class Committed:
+    measured: str
+    """When, and on what, the last of them were."""
+    figures: Figures
+
+
+def read() -> Committed:
     if not FILE.exists():
-        return {}
-    figures: Figures = json.loads(FILE.read_text(encoding="utf-8"))
-    return figures
+        return Committed("never", {})
+    content = json.loads(FILE.read_text(encoding="utf-8"))
+    return Committed(content["measured"], content["figures"])
 
 
 def _verdict(figure: str, then: Mapping[str, float], now: float) -> str:

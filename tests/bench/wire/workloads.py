@@ -13,8 +13,6 @@ from enum import StrEnum
 KIB, MIB = 1024, 1024 * 1024
 PARTITIONS = 10
 """Of each topic at the sink."""
-HEADERS_AND_NAMES = 64 * KIB
-"""Of an answer beside its records, at most."""
 
 
 class Kind(StrEnum):
@@ -62,7 +60,9 @@ class Workload:
     records: int = 1
     """In each batch."""
     value_bytes: int = 100
+    min_bytes: int = 1
     max_bytes: int = MIB
+    partition_bytes: int = MIB
     max_wait_ms: int = 500
     rate: float = 0
     """Requests a second, of all connections together; 0: as fast as answers come."""
@@ -84,7 +84,9 @@ class Workload:
             "partitions": self.partitions,
             "records": self.records,
             "value-bytes": self.value_bytes,
+            "min-bytes": self.min_bytes,
             "max-bytes": self.max_bytes,
+            "partition-bytes": self.partition_bytes,
             "max-wait-ms": self.max_wait_ms,
             "rate": self.rate,
         }
@@ -151,11 +153,13 @@ TWO_CLUSTERS = Workload(
 )
 TWO_CLUSTERS_FETCH = Workload(
     "2 clusters, Fetch",
-    "16 KiB from a topic of each cluster, 8 connections",
+    "a batch of 16 KiB from a topic of each cluster, both in each answer, 8 connections",
     Kind.FETCH,
     connections=8,
     topics=("a-orders", "b-orders"),
+    min_bytes=20 * KIB,
     max_bytes=64 * KIB,
+    partition_bytes=20 * KIB,
 )
 SEVERAL_TOPICS = (of_topics(1), of_topics(10), of_topics(100), TWO_CLUSTERS)
 

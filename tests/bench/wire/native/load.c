@@ -244,7 +244,7 @@ static void check_fetched(struct connection *connection, struct in *in) {
         skip_tags(in);
     }
     skip_tags(in);
-    if ((plan.kind == IDLES) != (brought == 0) || brought > plan.max_bytes)
+    if (plan.kind == IDLES ? brought > 0 : brought < plan.min_bytes || brought > plan.max_bytes)
         wrong(connection, "bytes of records:", brought);
 }
 

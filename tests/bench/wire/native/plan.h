@@ -11,7 +11,8 @@ enum { MOST_COUNTED = 64, MOST_TOPICS = 1000, SPREAD = 8 };
 enum kind { PRODUCES, FETCHES, IDLES };
 
 static struct plan {
-    int port, core, connections, in_flight, version, topics, partitions, records, value_bytes, max_bytes, max_wait_ms;
+    int port, core, connections, in_flight, version, topics, partitions, records, value_bytes;
+    int min_bytes, max_bytes, partition_bytes, max_wait_ms;
     enum kind kind;
     double warm_up_s, seconds, rate;
     const char *topic[MOST_TOPICS];
@@ -21,7 +22,7 @@ static struct plan {
     } counted[MOST_COUNTED];
     int counts;
 } plan = {.core = -1, .connections = 1, .in_flight = 1, .version = 9, .partitions = 1, .records = 1, .value_bytes = 100,
-          .max_bytes = 1 << 20, .max_wait_ms = 500, .warm_up_s = 0.25, .seconds = 1};
+          .min_bytes = 1, .max_bytes = 1 << 20, .partition_bytes = 1 << 20, .max_wait_ms = 500, .warm_up_s = 0.25, .seconds = 1};
 
 static inline void print_text(const char *text) {
     putchar('"');
@@ -53,13 +54,14 @@ static inline void count_process(char *word) {
 static inline void read_plan(int count, char **words) {
     enum {
         PORT = 1, CORE, KIND, CONNECTIONS, IN_FLIGHT, VERSION, TOPIC, PARTITIONS,
-        RECORDS, VALUE, MAX_BYTES, MAX_WAIT, WARM_UP, SECONDS, RATE, COUNT
+        RECORDS, VALUE, MIN_BYTES, MAX_BYTES, PARTITION_BYTES, MAX_WAIT, WARM_UP, SECONDS, RATE, COUNT
     };
     static const struct option options[] = {
         {"port", 1, 0, PORT}, {"core", 1, 0, CORE}, {"kind", 1, 0, KIND}, {"connections", 1, 0, CONNECTIONS},
         {"in-flight", 1, 0, IN_FLIGHT}, {"version", 1, 0, VERSION}, {"topic", 1, 0, TOPIC},
         {"partitions", 1, 0, PARTITIONS}, {"records", 1, 0, RECORDS}, {"value-bytes", 1, 0, VALUE},
-        {"max-bytes", 1, 0, MAX_BYTES}, {"max-wait-ms", 1, 0, MAX_WAIT}, {"warm-up", 1, 0, WARM_UP},
+        {"min-bytes", 1, 0, MIN_BYTES}, {"max-bytes", 1, 0, MAX_BYTES}, {"partition-bytes", 1, 0, PARTITION_BYTES},
+        {"max-wait-ms", 1, 0, MAX_WAIT}, {"warm-up", 1, 0, WARM_UP},
         {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE}, {"count", 1, 0, COUNT}, {0, 0, 0, 0}};
     for (int option; (option = getopt_long(count, words, "", options, NULL)) != -1;) switch (option) {
         case PORT: plan.port = atoi(optarg); break;
@@ -72,6 +74,8 @@ static inline void read_plan(int count, char **words) {
         case PARTITIONS: plan.partitions = atoi(optarg); break;
         case RECORDS: plan.records = atoi(optarg); break;
         case VALUE: plan.value_bytes = atoi(optarg); break;
+        case MIN_BYTES: plan.min_bytes = atoi(optarg); break;
+        case PARTITION_BYTES: plan.partition_bytes = atoi(optarg); break;
         case MAX_BYTES: plan.max_bytes = atoi(optarg); break;
         case MAX_WAIT: plan.max_wait_ms = atoi(optarg); break;
         case WARM_UP: plan.warm_up_s = atof(optarg); break;
@@ -128,7 +132,7 @@ static inline void put_fetch(struct out *out, int partition, size_t *wait_at) {
     put32(out, -1); /* no replica */
     *wait_at = out->size;
     put32(out, plan.max_wait_ms);
-    put32(out, 1);
+    put32(out, plan.min_bytes);
     put32(out, plan.max_bytes);
     put8(out, 0);
     put32(out, 0); /* no session */
@@ -143,7 +147,7 @@ static inline void put_fetch(struct out *out, int partition, size_t *wait_at) {
             put64(out, plan.kind == IDLES ? log_end : 0);
             if (plan.version >= 12) put32(out, -1);
             put64(out, -1);
-            put32(out, plan.max_bytes);
+            put32(out, plan.partition_bytes);
             put_no_tags(out);
         }
         put_no_tags(out);
