@@ -74,9 +74,8 @@ class Baseline:
     def keep(self) -> None:
         """In the file, if that is wanted."""
         if os.environ.get(WRITE) == "write":
-            machine = (
-                f"{os.cpu_count()} cores, Python {platform.python_version()}, others {median(self.others):.1f} cores"
-            )
+            busy = f"{median(self.others):.1f} of {os.cpu_count()} cores busy with something else"
+            machine = f"Python {platform.python_version()}, {busy}"
             figures = {**read().figures, **self.now}
             content = {"measured": f"{time.strftime('%Y-%m-%d')}, {machine}", "figures": figures}
             FILE.write_text(f"{json.dumps(content, indent=2)}\n", encoding="utf-8")
