@@ -20,6 +20,8 @@ NO_ID = str(Uuid(0, 0))
 """What clusters before Kafka 2.8 say, which have none."""
 GRACE_S = 5.0
 """In which the client gives up by itself a question that has had its time."""
+NOTICE = "5"
+"""Of syslog's levels: what librdkafka says of each client that goes is below it."""
 REFUSED_CONNECTIONS = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
 UNAUTHORIZED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -50,8 +52,10 @@ class Questions:
         """`name`: what it is called in errors; by its servers otherwise."""
         self._where = f"cluster {name!r}" if name else properties["bootstrap.servers"]
         self.timeout_s = timeout_s
-        self._trouble = ""  # what librdkafka says beside its answers: why a connection is refused
-        settings: dict[str, Any] = {**properties, "client.id": CLIENT_ID, "error_cb": self._heed}
+        # not of ours: the client's threads and sockets go with us, and not when Python comes to look for circles
+        self._complaints = _Complaints()
+        settings: dict[str, Any] = {"log_level": NOTICE, **properties, "client.id": CLIENT_ID}
+        settings["error_cb"] = self._complaints.heed
         self.admin = AdminClient(settings)
 
     def topics(self, names: Collection[str], *, skip_absent: bool = False) -> dict[str, Any]:
@@ -110,14 +114,17 @@ class Questions:
         found = {}
         for about, future in futures.items():
             try:
-                found[about] = future.result(self.timeout_s + GRACE_S)
-            except KafkaException as failure:
-                if failure.args[0].code() not in accepted:
-                    raise self.problem(failure, f"{what} {_name_of(about)}") from failure
-            except TimeoutError as failure:
+                failure = future.exception(self.timeout_s + GRACE_S)  # one that it raises has this frame, and so us
+            except TimeoutError as late:
                 raise UnreachableError(
                     f"{what} {_name_of(about)}: no answer from {self._where} in {self.timeout_s:g} s"
-                ) from failure
+                ) from late
+            if failure is None:
+                found[about] = future.result()
+            elif not isinstance(failure, KafkaException):
+                raise failure
+            elif failure.args[0].code() not in accepted:
+                raise self.problem(failure, f"{what} {_name_of(about)}") from failure
         return found
 
     def answer(self, question: Callable[[], Answer], what: str) -> Answer:
@@ -136,12 +143,19 @@ class Questions:
             )
         if error.code() in UNAUTHORIZED:
             return UnauthorizedError(f"{what} at {self._where}: {error.str()}; the pipeline's user needs that right")
-        self.admin.poll(0)  # _heed
-        return UnreachableError(f"{what} at {self._where}: {error.str()}{self._trouble}")
+        self.admin.poll(0)  # complaints
+        return UnreachableError(f"{what} at {self._where}: {error.str()}{self._complaints.newest}")
 
-    def _heed(self, error: KafkaError) -> None:
+
+class _Complaints:
+    """What librdkafka says beside its answers: why a connection is refused."""
+
+    def __init__(self) -> None:
+        self.newest = ""
+
+    def heed(self, error: KafkaError) -> None:
         if error.code() in REFUSED_CONNECTIONS:
-            self._trouble = f" ({error.str()})"
+            self.newest = f" ({error.str()})"
 
 
 def topic_id_of(description: Any) -> str:
