@@ -40,6 +40,6 @@ def programs() -> Programs:
 
     try:
         made = builds.built("wire-bench", [SOURCES], build)
-    except RuntimeError as error:
+    except (OSError, RuntimeError) as error:  # no such compiler, or one that lacks what they need
         raise NoProgramsError(str(error)) from error
     return Programs(made / "load", made / "sink", made / "relay")

@@ -8,6 +8,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -66,6 +67,16 @@ def made() -> Programs:
         return programs()
     except NoProgramsError as error:
         do_without(str(error))
+
+
+def test_a_machine_without_a_compiler_does_without_the_programs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", str(tmp_path / "no-such-compiler"))
+
+    with pytest.raises(NoProgramsError, match="no-such-compiler"):
+        programs()
 
 
 # --- the load generator, against a broker that answers as a test wants -----------------------------------------------
