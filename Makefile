@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 UV_VERSION := 0.13.9
 # what an image, or a person who runs a single part, installs; all agree with dev.txt
-EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local pipeline build
+EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local pipeline bench build
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 
@@ -35,9 +35,15 @@ $(VENV)/.ready: $(VENV)/.uv locks/dev.txt pyproject.toml
 $(VENV)/.pipeline: $(VENV)/.ready locks/pipeline.txt
 	@echo 'installing Spark into $(VENV)'
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes --no-build-isolation-package pyspark -r locks/pipeline.txt
+	@echo 'preparing Spark for quick starts'
+	@$(BIN)/kafka-mesh pipeline prepare > /dev/null || echo 'without that, jobs only start more slowly: kafka-mesh pipeline prepare makes up for it later'
 	@touch $@
 
-stubs: $(VENV)/.ready ## the gRPC stubs, from proto/ into mesh/rpc/v1
+$(VENV)/.flames: $(VENV)/.ready locks/bench.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r locks/bench.txt
+	@touch $@
+
+stubs: $(VENV)/.ready ## the gRPC stubs, from proto/ into mesh/rpc/v1; the compiled copy of the gateway's walks
 	@$(BIN)/python hatch_build.py
 
 contract: stubs ## for a release: keep its contract in proto/released, to compare later ones with
@@ -73,9 +79,9 @@ check: env ## style, types, and who may import whom
 soak: env ## what takes longer: repeats, random kills, volumes
 	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),tests/soak tests/e2e/test_rule_change_under_load.py)
 
-bench: env ## figures, not verdicts; also in build/bench.md
+bench: env $(if $(FLAMES),$(VENV)/.flames) ## figures, not verdicts; also in build/bench.md; FLAMES=1 adds flame graphs
 	@$(BIN)/pytest -o faulthandler_timeout=0 -s tests/bench $(ARGS)
 
 clean: ## what can be made again; the state of `make run` stays (remove .kafka-mesh yourself)
-	@rm -rf $(VENV) mesh/rpc/v1 .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	@rm -rf $(VENV) mesh/rpc/v1 services/gateway/wire/scanner/compiled .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

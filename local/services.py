@@ -161,6 +161,7 @@ SERVICES: tuple[Service, ...] = (
             "KAFKA_MESH_PIPELINE_DATABASE_URL": "{database_url}",
             "KAFKA_MESH_PIPELINE_JOBS": "audit,traffic",
             "KAFKA_MESH_PIPELINE_AUDIT_FOLDER": "{state}/pipeline/audit",
+            "KAFKA_MESH_PIPELINE_STATE_DIR": "{state}/pipeline",
         },
         needs=("example", "gateway", "control"),
         ready="http://{pipeline-metrics}/ready",

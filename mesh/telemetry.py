@@ -11,7 +11,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import structlog
-from prometheus_client import REGISTRY, Info, make_wsgi_app
+from prometheus_client import REGISTRY, CollectorRegistry, Info, make_wsgi_app
 
 from mesh import VERSION
 from mesh.lifecycle import Lifecycle
@@ -67,10 +67,10 @@ class _QuietHandler(WSGIRequestHandler):
 class ManagementServer:
     """The management port, served by a thread of its own, so that a busy event loop never makes a probe fail."""
 
-    def __init__(self, address: str, lifecycle: Lifecycle) -> None:
+    def __init__(self, address: str, lifecycle: Lifecycle, registry: CollectorRegistry) -> None:
         host, port = host_port(address)
         self._lifecycle = lifecycle
-        self._metrics = make_wsgi_app(REGISTRY)
+        self._metrics = make_wsgi_app(registry)
         try:
             self._server = make_server(
                 host, port, self._answer, server_class=_ManagementServer, handler_class=_QuietHandler
@@ -106,8 +106,8 @@ class ManagementServer:
         return [f"{text}\n".encode()]
 
 
-def serve_management(address: str, lifecycle: Lifecycle) -> ManagementServer:
+def serve_management(address: str, lifecycle: Lifecycle, registry: CollectorRegistry = REGISTRY) -> ManagementServer:
     """Starts /metrics (Prometheus), /live and /ready on `address`. OSError when the port is taken."""
-    server = ManagementServer(address, lifecycle)
+    server = ManagementServer(address, lifecycle, registry)
     server.start()
     return server

@@ -135,8 +135,8 @@ class Counts:
         return tally
 
     def take(self, end: datetime) -> Interval:
-        """The interval that ends now; the next one begins."""
-        taken = Interval(self._start, end, self._tallies, self._overflowed)  # type: ignore[arg-type]  # made by _begun
+        """The interval that ends now; the next one begins. A clock that was put back makes it short, not negative."""
+        taken = Interval(min(self._start, end), end, self._tallies, self._overflowed)  # type: ignore[arg-type]  # made by _begun
         self._start, self._tallies, self._overflowed = end, {}, 0
         return taken
 

@@ -6,7 +6,8 @@ Theory of operation
 2. The thread turns an interval into reports at once, and gives the interpreter away again and again meanwhile: a
    thousand combinations take some 20 ms, which must not hold up the loop.
 3. Reports wait to be written in a bounded place. While the home cluster is away the oldest make way, and are counted as
-   lost; what is there comes when it is back. A report whose acknowledgement was lost comes twice: its id tells.
+   lost; what is there comes when it is back. A report whose acknowledgement was lost comes twice: its id tells. One
+   that the home cluster never takes, for its size, is lost at once: the others would wait behind it.
 4. At the end there is one attempt more, within the time that is left.
 """
 
@@ -133,19 +134,22 @@ class ReportWriter:
             self._producer = self._home.producer_for(self._topic, f"{self._reporter}-traffic", _PROPERTIES)
         some = [self._waiting.popleft() for _ in range(min(SLICE_REPORTS, len(self._waiting)))]
         taken: set[int] = set()
+        too_large: set[int] = set()
         why = f"reports are not acknowledged within {WRITE_S:g} s"
 
         def delivered(index: int, error: KafkaError | None, _: Message) -> None:
             nonlocal why
             if error is None:
                 taken.add(index)
+            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                too_large.add(index)
             elif error.code() != KafkaError._PURGE_QUEUE:
                 why = error.str()
 
         try:
             for index, report in enumerate(some):
-                done = partial(delivered, index)
-                self._producer.produce(self._topic.name, report, self._reporter.encode(), on_delivery=done)
+                noting = partial(delivered, index)
+                self._producer.produce(self._topic.name, report, self._reporter.encode(), on_delivery=noting)
             give_up_at = time.monotonic() + WRITE_S
             while len(self._producer) and time.monotonic() < min(give_up_at, self._end_by):
                 self._producer.flush(LOOK_S)
@@ -154,8 +158,13 @@ class ReportWriter:
         self._producer.purge()
         self._producer.flush(0)  # until it is told of what was purged
         self._metrics.written.inc(len(taken))
-        self._waiting_bytes -= sum(len(some[index]) for index in taken)
-        left = [report for index, report in enumerate(some) if index not in taken]
+        if too_large:
+            log.warning("reports of traffic are larger than the topic takes, and lost", topic=self._topic.name,
+                        reports=len(too_large), bytes=max(len(some[index]) for index in too_large))  # fmt: skip
+            self._metrics.lost.inc(len(too_large))
+        done = taken | too_large
+        self._waiting_bytes -= sum(len(some[index]) for index in done)
+        left = [report for index, report in enumerate(some) if index not in done]
         if left:
             self._waiting.extendleft(reversed(left))
             raise HomeAwayError(f"{self._home}: {why}")

@@ -1,6 +1,6 @@
 """What the gateway counts. Labels are bounded: APIs, versions, clusters, outcomes; never topics or clients."""
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Info
 
 from mesh.traffic.metrics import TrafficMetrics
 from services.gateway.counting import Counts
@@ -89,4 +89,8 @@ unopened_audit_bytes = Gauge(
 lost_audit_records = Counter(
     "kafka_mesh_gateway_lost_audit_records",
     "Records of audited topics that nobody was told of: no room, or the home cluster did not take them.",
+)
+walks = Info(
+    "kafka_mesh_gateway_walks",
+    "What reads headers, Produce and Fetch: run is compiled, or python where the build found no C compiler.",
 )

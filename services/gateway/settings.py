@@ -17,6 +17,7 @@ from services.gateway.requests.telemetry.clients import ALL_METRICS, Subscriptio
 from services.gateway.upstream.brokers import UpstreamLimits
 
 KIB, MIB = 1024, 1024 * 1024
+MOST_NAME_CHARACTERS = 100
 
 
 class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
@@ -26,6 +27,13 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
         default_factory=lambda: f"gateway-{socket.gethostname()}-{os.getpid()}",
         description="Name of this gateway in the mesh; no two may have the same.",
         pattern=r"^[a-zA-Z0-9._-]{1,100}$",
+    )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Processes that serve clients behind one address; of several each is a gateway of its own, NAME-1, "
+        "NAME-2 and so on, and bounds are those of each.",
     )
     listen: ListenList = Field(
         default=("127.0.0.1:19092",),
@@ -99,6 +107,13 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
     drain_timeout_s: float = Field(
         default=10.0, ge=0, description="How long clients' requests may take to end at a stop."
     )
+
+    @model_validator(mode="after")
+    def _workers_can_be_named(self) -> Self:
+        longest = f"{self.name}-{self.workers}"
+        if self.workers > 1 and len(longest) > MOST_NAME_CHARACTERS:
+            raise ValueError(f"name: with {self.workers} workers the last one is {longest!r}: more than 100 characters")
+        return self
 
     @field_validator("audit_topics")
     @classmethod

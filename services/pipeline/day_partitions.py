@@ -1,7 +1,8 @@
 """The days of a table that is partitioned by day: made before rows come, dropped when they are old.
 
 Each day is a table `TABLE_YYYYMMDD`. It is made on its own and attached then: readers of the others wait for nothing.
-Several drivers may do it at once.
+Several drivers may do it at once. What differs in all rows can be asked for day by day alone: PostgreSQL has no unique
+index over all days that leaves out the time.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class DayPartitions:
 
     database: Database
     table: str
+    unique: tuple[str, ...] = ()
+    """Columns in which the rows of a day differ, beside what the table's own indexes say."""
     _known: set[date] = field(default_factory=set)
 
     def make(self, days: Iterable[date]) -> None:
@@ -46,8 +49,12 @@ class DayPartitions:
             connection.execute("select pg_advisory_xact_lock(%s)", (LOCK,))
             self._known = _days(connection, self.table)
             for day in sorted(missing - self._known):
-                _make(connection, self.table, day)
+                self._make(connection, day)
         self._known |= missing
+
+    def forget(self) -> None:
+        """Which days there are is looked up again: somebody else may have dropped one."""
+        self._known = set()
 
     def drop_before(self, first: date) -> int:
         """How many were dropped. A day that somebody reads for long stays, until it is tried again."""
@@ -66,6 +73,22 @@ class DayPartitions:
             dropped += 1
         return dropped
 
+    def _make(self, connection: psycopg.Connection[tuple[object, ...]], day: date) -> None:
+        name = _name(self.table, day)
+        begin, end = (datetime.combine(each, time(), UTC) for each in (day, day + ONE_DAY))
+        parent = sql.Identifier(self.table)
+        connection.execute(sql.SQL("create table if not exists {} (like {} including all)").format(name, parent))
+        if self.unique:
+            index = sql.Identifier("_".join((self.table, f"{day:%Y%m%d}", *self.unique)))
+            columns = sql.SQL(", ").join(map(sql.Identifier, self.unique))
+            connection.execute(sql.SQL("create unique index if not exists {} on {} ({})").format(index, name, columns))
+        connection.execute(
+            sql.SQL("alter table {} attach partition {} for values from ({}) to ({})").format(
+                parent, name, sql.Literal(begin), sql.Literal(end)
+            )
+        )
+        log.info("day made", table=self.table, day=day.isoformat())
+
 
 def _days(connection: psycopg.Connection[tuple[object, ...]], table: str) -> set[date]:
     """Those that are attached."""
@@ -79,19 +102,6 @@ def _days(connection: psycopg.Connection[tuple[object, ...]], table: str) -> set
         raise TableMissingError(f"the database has no table {table}: run `kafka-mesh migrate`") from error
     suffixes = [str(name).removeprefix(f"{table}_") for (name,) in rows]
     return {date.fromisoformat(each) for each in suffixes if len(each) == DIGITS and each.isdecimal()}
-
-
-def _make(connection: psycopg.Connection[tuple[object, ...]], table: str, day: date) -> None:
-    name = _name(table, day)
-    begin, end = (datetime.combine(each, time(), UTC) for each in (day, day + ONE_DAY))
-    parent = sql.Identifier(table)
-    connection.execute(sql.SQL("create table if not exists {} (like {} including all)").format(name, parent))
-    connection.execute(
-        sql.SQL("alter table {} attach partition {} for values from ({}) to ({})").format(
-            parent, name, sql.Literal(begin), sql.Literal(end)
-        )
-    )
-    log.info("day made", table=table, day=day.isoformat())
 
 
 def _name(table: str, day: date) -> sql.Identifier:

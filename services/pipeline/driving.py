@@ -26,8 +26,10 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 def main() -> None:
     end_when_orphaned()
     keep_stdout_for_reports()
+    from services.pipeline import job_reports
     from services.pipeline.__main__ import main as pipeline  # what is orphaned while it is imported ends too
 
+    job_reports.begin()
     pipeline(sys.argv[1:])
 
 

@@ -1,128 +1,76 @@
-"""What is asked of Kafka, and how spans are read: confluent-kafka, without Spark. Each call makes its own client.
+"""What topics hold, and how spans of them are read: confluent-kafka, without Spark. Nobody here is in a consumer group:
+who reads knows its position.
 
 1. Only committed records are read, and what is planned never reaches past the last stable offset unless somebody tells
    an end, so an open transaction holds back what lies behind it and nothing else.
 2. A span ends by position, never by count: transaction markers and compaction leave offsets without records. The end of
    a partition counts as the end of the span only when it lies at or behind it: before an open transaction it does not.
-3. An offset that is gone is an error, and so is a partition that yields nothing for too long.
-
-No consumer group: who reads knows its position.
+3. A partition whose span is read is given back, so that nothing is fetched of it any more.
+4. An offset that is gone is an error at once. So is it when nothing at all has come for too long: if a partition was
+   read to where it ends now, a transaction is open there; otherwise the cluster is away. The time that whoever reads
+   takes for itself does not count.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any
+from contextlib import closing
+from typing import NamedTuple, cast
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicCollection,
-    TopicPartition,
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from mesh.judging.records import Record
+from services.pipeline.kafka_asking import ALL, CLIENT_ID, Questions, topic_id_of
+from services.pipeline.positions import (
+    PartitionLog,
+    Place,
+    RecordsLostError,
+    Span,
+    StreamError,
+    TopicLog,
+    UnreachableError,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
-
-from services.pipeline.positions import PartitionLog, RecordsLostError, Span, StreamError, TopicLog
 from services.pipeline.ranges import PartitionBounds, Range, span_of
 
-EARLIEST, LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-COMMITTED, ALL = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
-CLIENT_ID = "kafka-mesh-pipeline"
-CONSUME_RECORDS = 1_000  # of one call, and of one Arrow batch: bounds what a task holds beside librdkafka's queue
-CONSUME_SECONDS = 0.2  # how long one call waits to be full
-QUEUE_KBYTES = 32_768  # what librdkafka fetches ahead in one task
-
-Place = tuple[str, int]
-"""A topic and one of its partitions."""
-
-
-class UnreachableError(StreamError):
-    """The cluster does not answer."""
-
-
-class Questions:
-    """What is asked of one cluster, each question for all partitions at once."""
-
-    def __init__(self, properties: Mapping[str, str], timeout_s: float) -> None:
-        self._where = properties["bootstrap.servers"]
-        self._timeout_s = timeout_s
-        self._trouble = ""  # what librdkafka says beside its answers: why a connection is refused
-        settings: dict[str, Any] = {**properties, "client.id": CLIENT_ID, "error_cb": self._heed}
-        self._admin = AdminClient(settings)
-
-    def topics(self, names: Collection[str], *, skip_absent: bool = False) -> dict[str, Any]:
-        """Descriptions of topics; of those that are there, with `skip_absent`."""
-        if not names:
-            return {}
-        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._timeout_s)
-        found = {}
-        for topic, future in answers.items():
-            try:
-                found[topic] = self._answer(future, f"topic {topic}")
-            except UnknownTopicError:
-                if not skip_absent:
-                    raise
-        return found
-
-    def offsets(self, places: Collection[Place], spec: Any, isolation: Any = COMMITTED) -> dict[Place, int]:
-        """An offset of each partition; -1 for a time that no record has reached."""
-        if not places:
-            return {}
-        answers = self._admin.list_offsets(
-            {TopicPartition(*place): spec for place in places},
-            isolation_level=isolation,
-            request_timeout=self._timeout_s,
-        )
-        return {
-            (place.topic, place.partition): self._answer(future, f"{place.topic}/{place.partition}").offset
-            for place, future in answers.items()
-        }
-
-    def _heed(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE):
-            self._trouble = f" ({error.str()})"
-
-    def _answer(self, future: Future[Any], place: str) -> Any:
-        try:
-            return future.result()
-        except KafkaException as failure:
-            error: KafkaError = failure.args[0]
-            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise UnknownTopicError(
-                    f"{place} is unknown at {self._where}: no rule routes it, or its cluster does not have it"
-                ) from failure
-            self._admin.poll(0)  # _heed
-            raise UnreachableError(
-                f"{place}: no answer from {self._where} in {self._timeout_s:g} s: {error.str()}{self._trouble}"
-            ) from failure
-
-
-class UnknownTopicError(StreamError):
-    """The cluster does not have the topic."""
+CONSUME_RECORDS = 2_000
+"""Of one call, and of one Arrow batch: bounds what a task holds beside librdkafka's queue."""
+CONSUME_S = 0.1
+"""How long one call waits to be full."""
+QUEUE_KBYTES = 32_768
+"""What librdkafka fetches ahead in one task."""
+FETCH_WAIT_MS = 100
 
 
 def read_logs(
-    properties: Mapping[str, str], topics: Collection[str], timeout_s: float, *, skip_absent: bool = False
+    properties: Mapping[str, str],
+    topics: Collection[str],
+    timeout_s: float,
+    *,
+    skip_absent: bool = False,
+    with_last: bool = False,
 ) -> dict[str, TopicLog]:
-    """The topics as they are now. Three questions, however many partitions there are."""
+    """The topics as they are now. Three questions, however many partitions there are; a fourth one for `last`."""
     ask = Questions(properties, timeout_s)
     described = ask.topics(topics, skip_absent=skip_absent)
     places = [(topic, each.id) for topic, about in described.items() for each in about.partitions]
-    starts, ends = ask.offsets(places, EARLIEST), ask.offsets(places, LATEST)
+    starts, ends = ask.starts(places), ask.ends(places)
+    last = ask.last(places) if with_last else {}
     return {
         topic: TopicLog(
-            topic_id=_topic_id(about.topic_id),
+            topic_id=topic_id_of(about),
             partitions={
                 each.id: PartitionLog(starts[topic, each.id], ends[topic, each.id]) for each in about.partitions
             },
+            last={each.id: last[topic, each.id] for each in about.partitions if (topic, each.id) in last},
         )
         for topic, about in described.items()
     }
+
+
+def read_since(properties: Mapping[str, str], times: Mapping[Place, int], timeout_s: float) -> dict[Place, int]:
+    """The first offset of these times or later, committed or not; -1 where there is none."""
+    return Questions(properties, timeout_s).since(times, ALL) if times else {}
 
 
 def read_bounds(
@@ -134,12 +82,10 @@ def read_bounds(
     there = {topic: {each.id for each in about.partitions} for topic, about in described.items()}
     asked = [(each, partition) for each in ranges for partition in sorted(_partitions(each, there[each.topic]))]
     places = {(each.topic, partition) for each, partition in asked}
-    starts, stable = ask.offsets(places, EARLIEST), ask.offsets(places, LATEST)
-    ends = ask.offsets(places, LATEST, ALL)
+    starts, stable, ends = ask.starts(places), ask.ends(places), ask.ends(places, ALL)
     times = {
-        at: ask.offsets(
-            {(each.topic, partition) for each, partition in asked if at in each.times_ms()},
-            OffsetSpec.for_timestamp(at),
+        at: ask.since(
+            {(each.topic, partition): at for each, partition in asked if at in each.times_ms()},
             ALL,  # stable ones alone would hide what an open transaction holds back
         )
         for at in {at for each in ranges for at in each.times_ms()}
@@ -164,71 +110,150 @@ def _partitions(asked: Range, there: set[int]) -> Collection[int]:
     return asked.partitions
 
 
-def _topic_id(given: Any) -> str:
-    """Empty for the id of all zeros, by which a broker says that it has none."""
-    known = given is not None and (given.get_most_significant_bits() or given.get_least_significant_bits())
-    return str(given) if known else ""
+class Batch(NamedTuple):
+    """What was read next of one partition."""
+
+    topic: str
+    partition: int
+    records: Sequence[Record]
+    """In the order of their offsets; may be empty."""
+    position: int
+    """All records before this offset were in this batch or an earlier one: gaps are passed over."""
 
 
 def read_span(
     properties: Mapping[str, str], span: Span, stall_timeout_s: float, *, accept_loss: bool = False
 ) -> Iterator[list[Message]]:
     """The committed records of `span`, in order."""
-    consumer = Consumer(
-        {
-            "queued.max.messages.kbytes": QUEUE_KBYTES,
-            **properties,
-            "client.id": CLIENT_ID,
-            "group.id": CLIENT_ID,  # librdkafka asks for one; nothing is ever committed
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest" if accept_loss else "error",
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(span.topic, span.partition, span.start)])
-        yield from _until_end(consumer, span, stall_timeout_s)
-    finally:
-        consumer.close()
+    with closing(SpanReader(properties, stall_timeout_s, accept_loss=accept_loss)) as reader:
+        try:
+            for batch in reader.read([span]):
+                if batch is not None and batch.records:
+                    yield cast("list[Message]", batch.records)
+        except RecordsLostError as error:
+            raise RecordsLostError(f"{error}; go on without it with --accept-loss") from None
 
 
-def _until_end(consumer: Consumer, span: Span, stall_timeout_s: float) -> Iterator[list[Message]]:
-    position = span.start
-    deadline = time.monotonic() + stall_timeout_s
-    last_error = "no error was reported; an open transaction, perhaps"
-    while position < span.end:
-        records: list[Message] = []
-        reached = position
-        for message in consumer.consume(min(CONSUME_RECORDS, span.end - position), CONSUME_SECONDS):
-            error, offset = message.error(), message.offset() or 0
-            if error is None:
-                reached = offset + 1
-                if span.start <= offset < span.end:
-                    records.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                reached = max(reached, offset)
-            else:
-                last_error = _passing(error, span, position)
-        if records:
-            yield records
-        if reached > position:
-            position = reached
-            deadline = time.monotonic() + stall_timeout_s
-        elif time.monotonic() > deadline:
-            raise StreamError(
-                f"{span} stands at offset {position} of {span.end} for {stall_timeout_s:g} s ({last_error}); "
-                "run it again, or raise KAFKA_MESH_PIPELINE_STALL_TIMEOUT_S"
-            )
+class SpanReader:
+    """One consumer, for spans of many partitions of one cluster side by side. Not to be used by several threads."""
+
+    def __init__(self, properties: Mapping[str, str], stall_timeout_s: float, *, accept_loss: bool = False) -> None:
+        self._stall_timeout_s = stall_timeout_s
+        self._trouble = ""  # what the cluster has said since something came
+        self._consumer = Consumer(
+            {
+                "queued.max.messages.kbytes": QUEUE_KBYTES,
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
+                **properties,
+                "client.id": CLIENT_ID,
+                "group.id": CLIENT_ID,  # librdkafka asks for one; nothing is ever committed
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest" if accept_loss else "error",
+                "error_cb": self._heed,
+            }
+        )
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def read(self, spans: Sequence[Span]) -> Iterator[Batch | None]:
+        """The committed records, in order within each span. None when nothing has come for a moment."""
+        waiting = {(span.topic, span.partition): span for span in spans if span.start < span.end}
+        positions = {place: span.start for place, span in waiting.items()}
+        self._consumer.assign([TopicPartition(span.topic, span.partition, span.start) for span in waiting.values()])
+        ends: dict[Place, int] = {}
+        idle = 0.0
+        while waiting:
+            wanted = sum(span.end - positions[place] for place, span in waiting.items())
+            began = time.monotonic()
+            come = _sorted_out(self._consumer.consume(min(CONSUME_RECORDS, wanted), CONSUME_S))
+            idle += time.monotonic() - began
+            ends |= come.ends
+            moved = False
+            for place, error in come.errors.items():
+                if place in waiting:
+                    self._trouble = _passing(error, waiting[place], positions[place])
+            for place, reached in come.reached.items():
+                if place not in waiting or reached <= positions[place]:
+                    continue
+                span, moved = waiting[place], True
+                positions[place] = reached
+                yield Batch(*place, _within(come.records.get(place, []), span), min(reached, span.end))
+                if reached >= span.end:
+                    del waiting[place]
+                    self._consumer.incremental_unassign([TopicPartition(*place)])
+            if moved:
+                idle, self._trouble = 0.0, ""
+                continue
+            if idle > self._stall_timeout_s:
+                for place, span in waiting.items():
+                    if ends.get(place) != positions[place]:
+                        raise _unanswered(span, positions, idle, self._trouble)
+                raise _held_up(next(iter(waiting.values())), positions, idle)
+            yield None
+
+    def _heed(self, error: KafkaError) -> None:
+        """What is of no partition: librdkafka gets over it by itself, or nothing comes for too long."""
+        self._trouble = str(error.str())
+
+
+class _Come(NamedTuple):
+    """What one call has brought, by partition."""
+
+    records: dict[Place, list[Message]]
+    reached: dict[Place, int]
+    ends: dict[Place, int]
+    """Where logs end now, or their committed records."""
+    errors: dict[Place, KafkaError]
+
+
+def _sorted_out(messages: Sequence[Message]) -> _Come:
+    come = _Come({}, {}, {}, {})
+    for message in messages:
+        place: Place = (message.topic() or "", message.partition() or 0)
+        error = message.error()
+        if error is None:
+            come.records.setdefault(place, []).append(message)
+            come.reached[place] = (message.offset() or 0) + 1
+        elif error.code() == KafkaError._PARTITION_EOF:
+            come.ends[place] = message.offset() or 0
+            come.reached[place] = max(come.reached.get(place, 0), come.ends[place])
+        else:
+            come.errors[place] = error
+    return come
+
+
+def _within(messages: list[Message], span: Span) -> list[Record]:
+    records = cast("list[Record]", messages)  # what a consumer gives is never without a place
+    if not records or (span.start <= records[0].offset() and records[-1].offset() < span.end):
+        return records
+    return [each for each in records if span.start <= each.offset() < span.end]
 
 
 def _passing(error: KafkaError, span: Span, position: int) -> str:
     """The text of an error that librdkafka gets over by itself; raises for the others."""
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise RecordsLostError(
-            f"{span} does not hold offset {position} any more ({error.str()}): retention took it before it was read; "
-            "go on without it with --accept-loss"
+            f"{span} does not hold offset {position} any more ({error.str()}): retention took it before it was read"
         )
     if error.fatal():
-        raise StreamError(f"{span}: {error.str()}")
+        raise UnreachableError(f"{span} can't be read: {error.str()}")
     return str(error.str())
+
+
+def _unanswered(span: Span, positions: Mapping[Place, int], idle: float, trouble: str) -> UnreachableError:
+    return UnreachableError(f"{_standing(span, positions, idle)}: {trouble or 'its cluster does not answer'}")
+
+
+def _held_up(span: Span, positions: Mapping[Place, int], idle: float) -> StreamError:
+    return StreamError(
+        f"{_standing(span, positions, idle)}: a transaction may be open there. End it, or name an end before it; or "
+        "raise KAFKA_MESH_PIPELINE_STALL_TIMEOUT_S"
+    )
+
+
+def _standing(span: Span, positions: Mapping[Place, int], idle: float) -> str:
+    return f"{span} stands at offset {positions[span.topic, span.partition]} of {span.end} for {idle:.0f} s"

@@ -25,8 +25,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from services.pipeline.kafka_reading import UnreachableError, read_bounds, read_logs, read_span
-from services.pipeline.positions import Span, TopicLog, advance, parse, render, spans
+from services.pipeline.kafka_reading import read_bounds, read_logs, read_since, read_span
+from services.pipeline.positions import (
+    Position,
+    Span,
+    TopicLog,
+    UnreachableError,
+    advance,
+    check_same,
+    later_times,
+    parse,
+    render,
+    spans,
+)
 from services.pipeline.ranges import Range, cut
 
 if TYPE_CHECKING:
@@ -117,8 +128,20 @@ class KafkaSource:
 
     def logs_of(self, cluster: str) -> dict[str, TopicLog]:
         """The topics of one cluster as they are now."""
-        found = read_logs(self.clusters[cluster], self.topics, self.request_timeout_s, skip_absent=self.skip_absent)
+        found = read_logs(
+            self.clusters[cluster],
+            self.topics,
+            self.request_timeout_s,
+            skip_absent=self.skip_absent,
+            with_last=cluster == GATEWAY,
+        )
         return {_in_cluster(cluster, topic): log for topic, log in found.items()}
+
+    def check_same(self, position: Position) -> None:
+        """TopicReplacedError where a gateway, whose ids do not tell, shows another topic than `position` speaks of."""
+        if GATEWAY in self.clusters:
+            times = later_times(position, self.topics)
+            check_same(position, read_since(self.clusters[GATEWAY], times, self.request_timeout_s))
 
     def spans(self, ranges: Sequence[Range] = ()) -> list[Span]:
         """The offsets that ranges mean now; topics by the names that positions know."""
@@ -243,15 +266,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         logs = self._logs_at_start or self._logs_of_reachable()
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return render(
-            advance(
-                parse(start),
-                logs,
-                max_rows=max_rows,
-                accept_loss=self._source.accept_loss,
-                accept_replaced=self._source.accept_replaced,
-            )
+        position = parse(start)
+        end = advance(
+            position,
+            logs,
+            max_rows=max_rows,
+            accept_loss=self._source.accept_loss,
+            accept_replaced=self._source.accept_replaced,
         )
+        self._source.check_same(position)
+        return render(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [SpanPartition(span) for span in spans(parse(start), parse(end))]

@@ -27,6 +27,10 @@ class InvalidOrderError(ValueError):
     """The line is no order."""
 
 
+class InvalidReportError(ValueError):
+    """The line is no report."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """A replay that a driver has to carry out, or to go on with."""
@@ -54,7 +58,7 @@ class Order:
             said = json.loads(line)
             replay = json_format.ParseDict(said["replay"], replays.Replay())
             return cls(replay, said["clusters"], said["archive"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, json_format.ParseError) as error:
             raise InvalidOrderError(f"the order can't be read: {type(error).__name__}") from None
 
 
@@ -64,5 +68,8 @@ def report_to_line(report: replays.ReportReplayRequest) -> str:
 
 
 def report_from_line(line: str) -> replays.ReportReplayRequest:
-    """ValueError for a line that is none."""
-    return json_format.Parse(line, replays.ReportReplayRequest())
+    """InvalidReportError for a line that is none."""
+    try:
+        return json_format.Parse(line, replays.ReportReplayRequest())
+    except json_format.ParseError as error:
+        raise InvalidReportError(f"the report can't be read: {error}") from None

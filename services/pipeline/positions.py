@@ -2,7 +2,7 @@
 
 Spark keeps a position in the checkpoint as JSON, one entry for each topic:
 
-    {"apples": {"id": "WfM1...", "next": {"0": 120, "1": 98}, "from": {"1": 0}}}
+    {"apples": {"id": "WfM1...", "next": {"0": 120, "1": 98}, "from": {"1": 0}, "last": {"0": [119, 1790000000000]}}}
 
 1. `next` is the offset that is read next, for every partition that is known.
 2. A batch is the span between two positions. A partition that the earlier one does not know begins where the later one
@@ -13,20 +13,28 @@ Spark keeps a position in the checkpoint as JSON, one entry for each topic:
    a partition that went away, a topic with another id (created again, or moved to another cluster by a rule: its
    offsets mean other records). The first may be accepted, by order of the operator; `from` then says where reading goes
    on. Who knows its records by what they say (`accept_replaced`) may read such a topic as a new one, from its start.
-5. A topic that is no longer asked for keeps its entry, so that it goes on from there when it is asked for again.
+5. An id that a gateway made of the topic's name tells nothing of that. There, `last` is the record of each partition
+   with the latest time: no record before its offset can be of a later time, for as long as the log is the same one.
+6. A topic that is no longer asked for keeps its entry, so that it goes on from there when it is asked for again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 NEW_FOLDER = "read it into a new folder"
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
 
 
 class StreamError(Exception):
     """The stream can't go on as it should; the message says where and why, in one line."""
+
+
+class UnreachableError(StreamError):
+    """A cluster, or a store, does not answer, or not as it should; another attempt may do better."""
 
 
 class RecordsLostError(StreamError):
@@ -45,12 +53,21 @@ class PartitionLog:
     end: int
 
 
+class Stamp(NamedTuple):
+    """A record's offset and time."""
+
+    offset: int
+    time_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class TopicLog:
     """A topic as the cluster shows it now; an empty id where the cluster does not tell."""
 
     topic_id: str
     partitions: Mapping[int, PartitionLog]
+    last: Mapping[int, Stamp] = field(default_factory=dict)
+    """The records with the latest time, where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +77,7 @@ class TopicPosition:
     topic_id: str = ""
     next: Mapping[int, int] = field(default_factory=dict)
     starts: Mapping[int, int] = field(default_factory=dict)
+    last: Mapping[int, Stamp] = field(default_factory=dict)
 
 
 Position = Mapping[str, TopicPosition]
@@ -81,7 +99,12 @@ class Span:
 def parse(document: Mapping[str, Any]) -> Position:
     """A position from its JSON form."""
     return {
-        topic: TopicPosition(entry["id"], _by_number(entry["next"]), _by_number(entry["from"]))
+        topic: TopicPosition(
+            entry["id"],
+            _by_number(entry["next"]),
+            _by_number(entry["from"]),
+            {int(partition): Stamp(*stamp) for partition, stamp in entry.get("last", {}).items()},
+        )
         for topic, entry in document.items()
     }
 
@@ -94,6 +117,11 @@ def render(position: Position) -> dict[str, Any]:
     """The JSON form. Spark compares positions as text, so equal ones are rendered alike."""
     return {
         topic: {"id": entry.topic_id, "next": _by_text(entry.next), "from": _by_text(entry.starts)}
+        | (
+            {"last": {str(partition): list(stamp) for partition, stamp in sorted(entry.last.items())}}
+            if entry.last
+            else {}
+        )
         for topic, entry in sorted(position.items())
     }
 
@@ -140,6 +168,7 @@ def advance(
             starts={
                 partition: begin for partition, begin in begins[topic].items() if before.next.get(partition) != begin
             },
+            last={**before.last, **log.last},
         )
     return start if _stands_still(start, position) else position
 
@@ -194,6 +223,28 @@ def _behind(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool)
             )
         begins[partition] = max(begin, each.start)
     return begins
+
+
+def later_times(position: Position, topics: Iterable[str]) -> dict[Place, int]:
+    """What to ask of the logs to know whether they are still those that `position` speaks of: the first offset of a
+    later time than each had then.
+    """
+    return {
+        (topic, partition): stamp.time_ms + 1
+        for topic in topics
+        for partition, stamp in position.get(topic, TopicPosition()).last.items()
+    }
+
+
+def check_same(position: Position, found: Mapping[Place, int]) -> None:
+    """TopicReplacedError where the answers to `later_times` (-1: none) can't be of the same log."""
+    for (topic, partition), offset in found.items():
+        stamp = position[topic].last[partition]
+        if 0 <= offset <= stamp.offset:
+            raise TopicReplacedError(
+                f"{topic}/{partition} has at offset {offset} a record of a later time than it had up to offset "
+                f"{stamp.offset} before: it was created again, or a rule moved it to another cluster; {NEW_FOLDER}"
+            )
 
 
 def fair_shares(lags: Mapping[tuple[str, int], int], rows: int) -> dict[tuple[str, int], int]:

@@ -1,6 +1,7 @@
 """Settings of the pipeline: environment `KAFKA_MESH_PIPELINE_<FIELD>`, else the file's `pipeline:`, else these."""
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
@@ -33,6 +34,8 @@ class PipelineSettings(
     clusters: dict[str, dict[str, SecretStr]] = Field(default_factory=dict)
     """Instead of control's: librdkafka properties by the cluster's name, `bootstrap.servers` among them; secrets as
     ${env:NAME} or ${file:/path}. The first one is home."""
+    state_dir: Path = Path(".kafka-mesh/pipeline")
+    """Where is kept what control has told of the clusters, for audit and traffic while it is away; without secrets."""
     log_level: str = "INFO"
 
     master: str = "local[*,2]"

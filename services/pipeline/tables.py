@@ -3,20 +3,26 @@
     written = write_rows(frame, AUDIT_EVENTS, database)
 
 1. Spark turns each row into a line of COPY's text, so a worker hands whole Arrow buffers on and looks at no row.
-2. Each partition is one transaction: COPY into a temporary table, then one INSERT. What to do with a row whose key is
-   there is the table's: leave it (`Conflict.KEEP`), or set it to what came now (`Conflict.SET`). Either way a batch
-   that is written twice, because a driver was killed or a task was tried again, is there once.
+2. Each partition is one transaction (or several, of PIECE_BYTES each): COPY into a temporary table, then one INSERT.
+   What to do with a row that is there is the table's: leave it (`Conflict.KEEP`), or set it to what came now
+   (`Conflict.SET`). Either way a batch that is written twice, because a driver was killed or a task was tried again, is
+   there once.
 3. Rows are inserted in the order of their key, so that writers that meet wait for each other, and never in a circle.
    With `Conflict.SET` the keys of a frame must differ.
-4. There are never more connections at a time than Spark has slots, and nothing waits without a bound.
+4. Where rows are hardly ever there already (`Table.mostly_new`), they are COPYed right into the table, which costs half
+   as much. When one of them is there, or writers have met in a circle, nothing of the piece is, and it is written again
+   in the way above.
+5. There are never more connections at a time than Spark has slots, and nothing waits without a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from itertools import chain
+from typing import Any
 
 import psycopg
 import pyarrow
@@ -34,6 +40,8 @@ OPTIONS = (
     f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC"
 )
 INCOMING = sql.Identifier("incoming_rows")
+PIECE_BYTES = 16 << 20
+"""Of a transaction: what a worker holds until it is committed."""
 COUNTS = "given bigint, stored bigint"
 ARROW_COUNTS = pyarrow.schema([("given", pyarrow.int64()), ("stored", pyarrow.int64())])
 ESCAPES = (("\x00", ""), ("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
@@ -61,10 +69,12 @@ class Database:
 
 
 class Conflict(Enum):
-    """What becomes of a row whose key is there."""
+    """What becomes of a row that is there."""
 
     KEEP = "do nothing"
+    """It stays, by whichever unique index it is there."""
     SET = "set"
+    """It is set to what comes now, where it has the same key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +83,12 @@ class Table:
 
     name: str
     key: tuple[str, ...]
-    """Columns of a unique index."""
+    """In the order of these columns rows are inserted. With `Conflict.SET` they are those of a unique index."""
     columns: tuple[str, ...]
     """What is written, the key included; the frame has columns of the same names."""
     on_conflict: Conflict = Conflict.KEEP
+    mostly_new: bool = False
+    """Whether rows are hardly ever there already; with Conflict.KEEP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +134,65 @@ def _write_partition(
     table: Table, database: Database, batches: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
     """In a worker of Spark's."""
-    first = next((each for each in batches if each.num_rows), None)
-    if first is None:
-        return
-    given = first.num_rows
-    with database.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(_make_incoming(table))
-        with cursor.copy(sql.SQL("copy {} from stdin").format(INCOMING)) as copy:
-            copy.write(_lines(first.column(0)))
-            for batch in batches:
-                given += batch.num_rows
-                copy.write(_lines(batch.column(0)))
-        cursor.execute(_insert(table))
-        stored = cursor.rowcount
+    given = stored = 0
+    connection: psycopg.Connection[Any] | None = None
+    try:
+        for piece in _pieces(batch for batch in batches if batch.num_rows):
+            connection = connection or database.connect()
+            rows, stored_now = _write_piece(connection, table, piece)
+            given += rows
+            stored += stored_now
+    finally:
+        if connection is not None:
+            connection.close()
     yield pyarrow.RecordBatch.from_pylist([{"given": given, "stored": stored}], schema=ARROW_COUNTS)
+
+
+def _pieces(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[Iterator[pyarrow.RecordBatch]]:
+    """What becomes one transaction each."""
+
+    def piece(first: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
+        size = first.nbytes
+        yield first
+        while size < PIECE_BYTES and (batch := next(batches, None)) is not None:
+            size += batch.nbytes
+            yield batch
+
+    while (first := next(batches, None)) is not None:
+        yield piece(first)
+
+
+def _write_piece(
+    connection: psycopg.Connection[Any], table: Table, batches: Iterator[pyarrow.RecordBatch]
+) -> tuple[int, int]:
+    """How many rows there are, and how many were stored."""
+    held: list[pyarrow.RecordBatch] = []
+    if table.mostly_new and table.on_conflict is Conflict.KEEP:
+        try:
+            with connection.transaction(), connection.cursor() as cursor:
+                into = sql.SQL("{} ({})").format(sql.Identifier(table.name), _names(table.columns))
+                _copy(cursor, into, _held(batches, held))
+                return cursor.rowcount, cursor.rowcount
+        except (psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected):
+            batches = chain(held, batches)
+    with connection.transaction(), connection.cursor() as cursor:
+        cursor.execute(_make_incoming(table))
+        _copy(cursor, INCOMING, batches)
+        given = cursor.rowcount
+        cursor.execute(_insert(table))
+        return given, cursor.rowcount
+
+
+def _held(batches: Iterator[pyarrow.RecordBatch], held: list[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    for batch in batches:
+        held.append(batch)
+        yield batch
+
+
+def _copy(cursor: psycopg.Cursor[Any], into: sql.Composable, batches: Iterable[pyarrow.RecordBatch]) -> None:
+    with cursor.copy(sql.SQL("copy {} from stdin").format(into)) as copy:
+        for batch in batches:
+            copy.write(_lines(batch.column(0)))
 
 
 def _lines(column: pyarrow.Array) -> bytes:
@@ -152,15 +209,15 @@ def _make_incoming(table: Table) -> sql.Composed:
 
 
 def _insert(table: Table) -> sql.Composed:
+    columns, key = _names(table.columns), _names(table.key)
     action: sql.Composable = sql.SQL("do nothing")
     if table.on_conflict is Conflict.SET:
         others = [sql.Identifier(each) for each in table.columns if each not in table.key]
-        action = sql.SQL("do update set ") + sql.SQL(", ").join(
+        action = sql.SQL("({}) do update set ").format(key) + sql.SQL(", ").join(
             sql.SQL("{} = excluded.{}").format(each, each) for each in others
         )
-    columns, key = _names(table.columns), _names(table.key)
-    return sql.SQL("insert into {} ({}) select {} from {} order by {} on conflict ({}) {}").format(
-        sql.Identifier(table.name), columns, columns, INCOMING, key, key, action
+    return sql.SQL("insert into {} ({}) select {} from {} order by {} on conflict {}").format(
+        sql.Identifier(table.name), columns, columns, INCOMING, key, action
     )
 
 

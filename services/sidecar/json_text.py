@@ -44,22 +44,3 @@ def checked(text: bytes) -> orjson.Fragment:
     except orjson.JSONDecodeError as error:
         raise JsonError(str(error)) from None
     return orjson.Fragment(text)
-
-
-def type_name(value: object) -> str:
-    """What JSON calls the type of a value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"

@@ -7,7 +7,7 @@ the same broker.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,14 +53,23 @@ def direct(broker: str) -> Way:
 @contextmanager
 def gateway(broker: str, topics: str, folder: Path) -> Iterator[Way]:
     """The gateway by itself, with a table on disk that sends topics with this prefix to the broker."""
+    with gateway_of(_table(broker, topics), folder) as way:
+        yield way
+
+
+@contextmanager
+def gateway_of(
+    table: RoutingTable, folder: Path, name: str = "gateway", environment: Mapping[str, str] | None = None
+) -> Iterator[Way]:
+    """The gateway by itself, with this table on disk, and these settings beside the usual ones."""
     state = folder / "gateway"
-    last_table.save(state, _table(broker, topics))
+    last_table.save(state, table)
     port = free_block(2)
     listens = {"LISTEN": f"127.0.0.1:{port}", "METRICS_LISTEN": f"127.0.0.1:{port + 1}", "STATE_DIR": str(state)}
-    environment = {f"KAFKA_MESH_GATEWAY_{name}": value for name, value in listens.items()}
+    settings = {f"KAFKA_MESH_GATEWAY_{key}": value for key, value in {**listens, **(environment or {})}.items()}
     ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
-    with running([sys.executable, "-m", "services.gateway"], folder / "gateway.log", ready, environment) as process:
-        yield Way("gateway", f"127.0.0.1:{port}", process)
+    with running([sys.executable, "-m", "services.gateway"], folder / "gateway.log", ready, settings) as process:
+        yield Way(name, f"127.0.0.1:{port}", process)
 
 
 def _table(broker: str, topics: str) -> RoutingTable:

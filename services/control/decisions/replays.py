@@ -25,7 +25,7 @@ from services.control.domain.errors import Conflict, Refusal, Unknown
 from services.control.domain.profiles import TopicProfile
 from services.control.domain.replay_assignment import choose
 from services.control.domain.replay_checks import checked, is_of_control, is_of_pipelines
-from services.control.domain.replay_course import without_partitions
+from services.control.domain.replay_course import totals_of, without_partitions
 from services.control.domain.replays import (
     ENDS,
     REPLAYS,
@@ -34,6 +34,7 @@ from services.control.domain.replays import (
     check_report,
     check_room,
     ended,
+    gone_on_from,
     has_to_be_told,
     progressed,
     started,
@@ -108,8 +109,9 @@ class ReplayDecisions:
         event.replay.description = plan.note
         if is_of_control(spec) and spec.dry_run:
             return _counted(event.replay)
-        [new] = await self._journal.append(
-            [Draft(name, event)],
+        before = gone_on_from(self._journal.view.replays, spec)
+        new, *_ = await self._journal.append(
+            [Draft(name, each) for each in (event, *progressed(name, before, totals_of(before)))],
             caller,
             rests_on=lambda view: {each.spec.group.group for each in view.replays.open.values()},
             answer=lambda new, _: answer(new[0].replay_started.replay),

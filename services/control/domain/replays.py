@@ -136,6 +136,15 @@ def started(
     return events.ReplayStarted(replay=replay)
 
 
+def gone_on_from(known: Replays, spec: replays.ReplaySpec) -> Sequence[replays.ReplayPartition]:
+    """How far a copy is that goes on with one that has ended: the same was asked for, the group included that keeps it.
+    Its member has to know, or it would copy all of it once more where that group is not to be found any more.
+    """
+    if not spec.topic.group or spec.dry_run:
+        return []
+    return next((each.partitions for each in reversed([*known.ended.values()]) if each.spec == spec), [])
+
+
 def check_room(known: Replays, spec: replays.ReplaySpec) -> None:
     """NotAllowed when so many are open that one more is not possible."""
     if len(known.open) >= MAX_OPEN:

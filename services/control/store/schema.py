@@ -264,12 +264,13 @@ rule_versions = Table(
     Index("rule_versions_span", text("int8range(from_revision, until_revision)"), postgresql_using="gist"),
 )
 
-# What became of records; a pipeline writes it. Partitioned by day: the pipeline makes and drops the tables of the days.
+# What became of records; a pipeline writes it. Partitioned by day: the pipeline makes and drops the tables of the days,
+# each with a unique index on event_id.
 audit_events = Table(
     "audit_events",
     metadata,
-    Column("time", DateTime(timezone=True), primary_key=True),
-    Column("event_id", Uuid, primary_key=True),
+    Column("time", DateTime(timezone=True), nullable=False),
+    Column("event_id", Uuid, nullable=False),
     # cluster whose audit topic it was read from
     Column("cluster_name", Text, nullable=False),
     Column("service_id", Text, nullable=False),

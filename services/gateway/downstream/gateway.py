@@ -1,6 +1,7 @@
 """The gateway as a whole: starts in the order in which its parts need each other, stops the other way round."""
 
 import asyncio
+import socket
 import time
 from contextlib import suppress
 from functools import partial
@@ -16,7 +17,8 @@ from services.gateway.downstream import last_table
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.discovery import Discovery
-from services.gateway.downstream.listening import Listening
+from services.gateway.downstream.handed import Handed
+from services.gateway.downstream.listening import Listening, places
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
@@ -43,9 +45,11 @@ has no router serves under the table on disk.
 class Gateway:
     """`start`, then `stop`."""
 
-    def __init__(self, settings: GatewaySettings, lifecycle: Lifecycle) -> None:
+    def __init__(self, settings: GatewaySettings, lifecycle: Lifecycle, door: socket.socket | None = None) -> None:
+        """`door`: where clients come from, if another process listens."""
         self._settings = settings
         self._lifecycle = lifecycle
+        self._door = door
         self._clusters = Clusters(settings.upstream_limits)
         self._conversions = Conversions(settings.conversion_workers)
         telemetry = settings.telemetry
@@ -65,7 +69,9 @@ class Gateway:
         )
         self._exposed = TelemetryCollector(telemetry)
         self.connections: set[ClientConnection] = set()
-        self._listening: list[Listening] = []
+        self.handed: Handed | None = None
+        """Where clients come in, if another process listens."""
+        self._listening: list[Listening | Handed] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._discovery: Discovery | None = None
         self.port = 0
@@ -79,8 +85,12 @@ class Gateway:
             security.check(table)
             self.mesh.run_table(table)
         tls = None if settings.tls is None else ServerTls(settings.tls)
-        for listener in settings.listeners:
-            self._listening.append(Listening(listener, tls))
+        if self._door is not None:
+            self.handed = Handed(self._door, places(settings.listeners, tls))
+            self._listening.append(self.handed)
+        else:
+            for listener in settings.listeners:
+                self._listening.append(Listening(listener, tls))
         self.port = self._listening[0].port
         discovery = self._discovery = Discovery(
             settings.name,

@@ -4,6 +4,10 @@ The file is the protobuf JSON of `mesh.v1.RoutingTable`. Without routers it is a
 """
 
 import asyncio
+import fcntl
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -17,6 +21,8 @@ from mesh.whole_files import replace_file
 log = structlog.get_logger(__name__)
 
 FILE_NAME = "routing-table.json"
+LOCK_NAME = ".routing-table.lock"
+_REVISION = re.compile(rb'"revision":\s*"?(\d+)')
 
 
 class UnusableTableError(Exception):
@@ -42,6 +48,31 @@ def save(state_dir: Path, table: RoutingTable) -> None:
     replace_file(state_dir / FILE_NAME, f"{text}\n".encode())
 
 
+def save_unless_older(state_dir: Path, table: RoutingTable) -> None:
+    """As `save`, unless there is a younger one: several workers of a gateway share the folder, and one may be late."""
+    with _locked(state_dir):
+        if table.revision >= _revision(state_dir / FILE_NAME):
+            save(state_dir, table)
+
+
+@contextmanager
+def _locked(state_dir: Path) -> Iterator[None]:
+    """The others wait for milliseconds; the lock of one that has died is free."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with (state_dir / LOCK_NAME).open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _revision(path: Path) -> int:
+    """Of the table on disk; -1 for none. It is not parsed, for that takes long with thousands of rules."""
+    try:
+        found = _REVISION.search(path.read_bytes())
+    except FileNotFoundError:
+        return -1
+    return -1 if found is None else int(found[1])
+
+
 class TableKeeper:
     """Keeps each table on disk beside the event loop: with thousands of rules the file takes longer to write than a
     client should wait. One at a time; of tables that come meanwhile, the last one.
@@ -61,6 +92,6 @@ class TableKeeper:
         while self._next is not None:
             table, self._next = self._next, None
             try:
-                await asyncio.to_thread(save, self._state_dir, table)
+                await asyncio.to_thread(save_unless_older, self._state_dir, table)
             except OSError as error:
                 log.error("the table could not be kept on disk", state_dir=str(self._state_dir), reason=str(error))

@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -21,39 +23,76 @@ AskedNode = Callable[[asyncio.BaseTransport], int | None]
 NewClient = Callable[[Advertised, AskedNode], asyncio.BufferedProtocol]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One port of a listener, and how clients are met who come there."""
+
+    listener: Listener
+    port: int
+    node: int | None
+    """The virtual node whose port it is; None for a port of all nodes."""
+    tls: ServerTls | None
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        return None if self.tls is None else self.tls.context
+
+    @property
+    def handshake_timeout_s(self) -> float | None:
+        return None if self.tls is None else HANDSHAKE_TIMEOUT_S
+
+    def meeting(self, new_client: NewClient) -> Callable[[], asyncio.BufferedProtocol]:
+        """Makes the protocol of the next client."""
+        return partial(new_client, self.listener.advertised, self._asked_node)
+
+    def _asked_node(self, transport: asyncio.BaseTransport) -> int | None:
+        if self.node is not None:
+            return self.node
+        return self.listener.advertised.node_at("" if self.tls is None else self.tls.host_asked_for(transport))
+
+
+def places(listeners: Iterable[Listener], tls: ServerTls | None) -> list[Place]:
+    """All ports, in the order of the settings. `tls` is not looked at by plain listeners."""
+    return [
+        Place(listener, port, node, tls if listener.tls else None)
+        for listener in listeners
+        for port, node in listener.places
+    ]
+
+
 class Listening:
     """One listener with all of its ports. `Listening(...)` binds them, `serve` lets clients in."""
 
     def __init__(self, listener: Listener, tls: ServerTls | None) -> None:
         """OSError names the port that can't be had. `tls` is not looked at by a plain listener."""
         self._listener = listener
-        self._tls = tls if listener.tls else None
         self._servers: list[asyncio.Server] = []
-        self._sockets: list[tuple[socket.socket, int | None]] = []
+        self._sockets: list[tuple[Place, socket.socket]] = []
         try:
-            for port, node in listener.places:
-                self._sockets.append((_listening_socket(listener.host, port), node))
+            for place in places([listener], tls):
+                self._sockets.append((place, bound_socket(listener.host, place.port)))
         except OSError:
             self.close()
             raise
-        self.port: int = self._sockets[0][0].getsockname()[1]
+        self.port: int = self._sockets[0][1].getsockname()[1]
         """The shared one."""
 
     async def serve(self, new_client: NewClient) -> None:
         told = self._listener.advertised
-        context = None if self._tls is None else self._tls.context
-        timeout_s = None if context is None else HANDSHAKE_TIMEOUT_S
-        for bound, node in self._sockets:
-            factory = partial(new_client, told, partial(self._asked_node, node))
+        for place, bound in self._sockets:
             server = await asyncio.get_running_loop().create_server(
-                factory, sock=bound, backlog=BACKLOG, ssl=context, ssl_handshake_timeout=timeout_s
+                place.meeting(new_client),
+                sock=bound,
+                backlog=BACKLOG,
+                ssl=place.context,
+                ssl_handshake_timeout=place.handshake_timeout_s,
             )
             self._servers.append(server)
         log.info(
             "listening",
-            address=self._sockets[0][0].getsockname()[:2],
+            address=self._sockets[0][1].getsockname()[:2],
             advertised=f"{told.host}:{told.port}",
-            tls=self._tls is not None,
+            tls=self._listener.tls,
             node_ports=len(self._sockets) - 1,
         )
 
@@ -61,15 +100,12 @@ class Listening:
         """No new clients."""
         for server in self._servers:
             server.close()
-        for bound, _ in self._sockets:
+        for _, bound in self._sockets:
             bound.close()
 
-    def _asked_node(self, node: int | None, transport: asyncio.BaseTransport) -> int | None:
-        host = "" if self._tls is None else self._tls.host_asked_for(transport)
-        return self._listener.advertised.node_at(host) if node is None else node
 
-
-def _listening_socket(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A TCP socket that is bound and does not listen yet. OSError names the port that can't be had."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -22,6 +22,8 @@ PREFIX: Final = "kafka_mesh_client_"
 COMMON: Final = "org.apache.kafka."
 """How nearly all names begin; left out."""
 OWN_LABELS: Final = ("client_id", "client_instance", "software", "software_version")
+RESERVED_LABELS: Final = frozenset({*OWN_LABELS, "worker"})
+"""What no attribute of a client may pass for; the last one tells workers apart, where there are several."""
 SERIES_REMEMBERED: Final = 16_384
 UNSAFE: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
@@ -91,7 +93,8 @@ class _Place(NamedTuple):
 @lru_cache(maxsize=SERIES_REMEMBERED)
 def _place(key: SeriesKey) -> _Place:
     """Clients of one kind have the same series."""
-    return _Place(family_name(key.name), tuple((_label(attribute), value) for attribute, value in key.attributes))
+    labels = ((_label(attribute), value) for attribute, value in key.attributes)
+    return _Place(family_name(key.name), tuple(label for label in labels if label[0] not in RESERVED_LABELS))
 
 
 def family_name(name: str) -> str:

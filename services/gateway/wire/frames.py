@@ -11,16 +11,32 @@ from typing import NamedTuple
 
 from services.gateway.wire.apis import api_name, request_header_version, response_header_version
 from services.gateway.wire.codec import encode_into
-from services.gateway.wire.primitives import (
-    INT32,
-    Buffer,
-    WireError,
-    read_nullable_string,
-    skip_tags,
-    truncated,
-    write_nullable_string,
+from services.gateway.wire.primitives import INT32, Buffer, WireError, write_nullable_string
+from services.gateway.wire.scanner.running import (
+    RequestHeader,
+    ResponseHeader,
+    parse_request_header,
+    parse_response_header,
 )
 from services.gateway.wire.schema import Kind, Struct, spec_of
+
+__all__ = [
+    "CORRELATION_OFFSET",
+    "DEFAULT_MAX_FRAME_BYTES",
+    "SIZE_BYTES",
+    "FrameSplitter",
+    "FrameTooLargeError",
+    "RequestHeader",
+    "ResponseHeader",
+    "Split",
+    "describe",
+    "encode_request",
+    "encode_response",
+    "parse_request_header",
+    "parse_response_header",
+    "request_prefix",
+    "response_prefix",
+]
 
 SIZE_BYTES = 4
 """The length prefix of a frame."""
@@ -29,22 +45,7 @@ CORRELATION_OFFSET = 4
 DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024
 """`socket.request.max.bytes` of a broker by default."""
 
-_REQUEST_START = Packing(">hhi")
 _FRAME_AND_REQUEST_START = Packing(">ihhi")
-
-
-class RequestHeader(NamedTuple):
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    body_offset: int
-    """Where the body begins in the buffer that was parsed."""
-
-
-class ResponseHeader(NamedTuple):
-    correlation_id: int
-    body_offset: int
 
 
 class FrameTooLargeError(WireError):
@@ -98,34 +99,6 @@ class FrameSplitter:
             hint = "; these are the first bytes of TLS" if size >> 16 == TLS_HELLO else ""
             raise FrameTooLargeError("frame size", position, f"{size} bytes (at most {self.max_frame_bytes}){hint}")
         raise WireError("frame size", position, f"{size} bytes (at least {self.min_frame_bytes})")
-
-
-def parse_request_header(buffer: Buffer, start: int, end: int) -> RequestHeader:
-    """The header of the request in `buffer[start:end]` (the size prefix lies before `start`).
-
-    Unknown api keys are parsed as non-flexible, so that the log line about them can name the client.
-    """
-    if end - start < 8:
-        raise truncated("request header", start, 8, end)
-    api_key, api_version, correlation_id = _REQUEST_START.unpack_from(buffer, start)
-    version = request_header_version(api_key, api_version)
-    if version == 0:
-        return RequestHeader(api_key, api_version, correlation_id, None, start + 8)
-    client_id, position = read_nullable_string(buffer, start + 8, end, "request header.client_id")
-    if version == 2:
-        position = skip_tags(buffer, position, end, "request header.tags")
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
-
-
-def parse_response_header(buffer: Buffer, start: int, end: int, api_key: int, api_version: int) -> ResponseHeader:
-    """The header of the response in `buffer[start:end]` to a request of this key and version."""
-    if end - start < 4:
-        raise truncated("response header", start, 4, end)
-    (correlation_id,) = INT32.unpack_from(buffer, start)
-    position = start + 4
-    if response_header_version(api_key, api_version):
-        position = skip_tags(buffer, position, end, "response header.tags")
-    return ResponseHeader(correlation_id, position)
 
 
 def request_prefix(

@@ -32,7 +32,7 @@ from services.pipeline.archives.layout import (
     records_of,
 )
 from services.pipeline.archives.stores import OpenStore, Store, in_parallel
-from services.pipeline.positions import Position, StreamError
+from services.pipeline.positions import Position, StreamError, UnreachableError
 
 SCANS = 20  # of a folder that is compacted or written faster than it can be listed
 WHAT = ["topic", "partition", "offset", "timestamp"]
@@ -88,6 +88,8 @@ def scan(store: Store) -> Catalogue:
                 return found
         except FileNotFoundError:  # what was listed has been compacted
             continue
+        except OSError as error:
+            raise UnreachableError(f"the archive {store.folder} can't be read: {error}") from error
     raise ArchiveReadError(f"{store.folder} changes faster than it can be listed; try again when nothing is compacted")
 
 

@@ -126,7 +126,7 @@ def compact(
 
 
 def _finished_batches(files: HadoopFolder, rules: CompactionRules, now: datetime) -> dict[str, list[BatchFolder]]:
-    """By day, of batches that Spark is done with; days of a single one are left out without a look."""
+    """By day, those that Spark is done with."""
     commits = [path.rpartition("/")[2] for path in files.matching(f"{CHECKPOINT}/commits/*")]
     last = max((int(name) for name in commits if name.isdecimal()), default=-1)
     days: dict[str, list[BatchFolder]] = {}

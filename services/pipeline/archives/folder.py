@@ -12,7 +12,7 @@ from services.pipeline.archives.catalogue import Catalogue, scan
 from services.pipeline.archives.reading import ArchiveOrigin
 from services.pipeline.archives.stores import Store, in_parallel
 from services.pipeline.copying.reading import Place
-from services.pipeline.positions import PartitionLog
+from services.pipeline.positions import PartitionLog, Stamp
 
 VERSION_OF_MESH_IDS = 5
 """A gateway's id of a topic is made from its name and says nothing of the topic's life; Kafka's own ids are random."""
@@ -29,6 +29,10 @@ class FolderArchive:
     @cached_property
     def _catalogue(self) -> Catalogue:
         return scan(self._store)
+
+    def anew(self) -> FolderArchive:
+        """The folder as it is now."""
+        return FolderArchive(self._store.folder, self._store.options)
 
     def topics(self) -> set[str]:
         """All that it has."""
@@ -63,6 +67,11 @@ class FolderArchive:
         """Kafka's ids of the topics that were archived, where they were read from it and not from a gateway."""
         known = {topic: each.topic_id for topic, each in self._only(topics).position.items()}
         return {topic: text for topic, text in known.items() if text and not _is_of_a_gateway(text)}
+
+    def last(self, topics: Collection[str]) -> Mapping[Place, Stamp]:
+        """See `positions`: by them it is known whether a topic is still the one that was archived."""
+        known = self._only(topics).position
+        return {(topic, partition): stamp for topic, each in known.items() for partition, stamp in each.last.items()}
 
     @property
     def origin(self) -> ArchiveOrigin:

@@ -35,7 +35,7 @@ from services.pipeline.archives.catalogue import (
 from services.pipeline.archives.layout import ArchivedFile
 from services.pipeline.archives.stores import Store
 from services.pipeline.copying.reading import Batch, Headers
-from services.pipeline.positions import RecordsLostError, Span
+from services.pipeline.positions import RecordsLostError, Span, UnreachableError
 
 ROWS = 1_000  # handed out at once, or fewer that are large
 BATCH_BYTES = 8 << 20
@@ -115,7 +115,7 @@ class ArchiveReader:
             except OSError as error:  # some stores miss a file only when they read on
                 failures += 1
                 if failures > FAILURES:
-                    raise RecordsLostError(f"{span} stands at offset {position} of {span.end}: {error}") from error
+                    raise UnreachableError(f"{span} stands at offset {position} of {span.end}: {error}") from error
                 self._list_anew()
 
     def _list_anew(self) -> None:
@@ -123,12 +123,15 @@ class ArchiveReader:
 
     def first_not_older(self, topic: str, partition: int, time_ms: int) -> int | None:
         """The offset of the first record that is not older; of the columns only the small ones are read."""
-        for _ in range(FAILURES):
+        failures = 0
+        while True:
             try:
                 return self._first_not_older(topic, partition, time_ms)
-            except OSError:
+            except OSError as error:
+                failures += 1
+                if failures > FAILURES:
+                    raise UnreachableError(f"the archive of {topic}/{partition} can't be read: {error}") from error
                 self._list_anew()
-        return self._first_not_older(topic, partition, time_ms)
 
     def _first_not_older(self, topic: str, partition: int, time_ms: int) -> int | None:
         best: int | None = None

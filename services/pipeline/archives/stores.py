@@ -15,12 +15,14 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
+from services.pipeline.positions import StreamError
+
 S3_SCHEMES = ("s3", "s3a", "s3n")
 PARALLEL_REQUESTS = 16
 LOCAL_SCHEMES = ("", "file")
 
 
-class StoreError(Exception):
+class StoreError(StreamError):
     """The store can't be opened; the message says why."""
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -22,7 +22,8 @@ import psycopg
 import structlog
 
 from mesh.pauses import pause
-from services.pipeline.auditing.progress import Place, ProgressTable, partition_states
+from services.pipeline import job_reports
+from services.pipeline.auditing.progress import PartitionState, Place, ProgressTable, partition_states
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.positions import Position, StreamError, TopicLog
 from services.pipeline.session import first_line, our_sentence
@@ -42,6 +43,8 @@ START_S = 15.0
 BEGINNINGS = ("Initializing", "Getting offsets")
 """How Spark says that a stream has not looked yet."""
 THREADS = 16
+LAST_LOOK_S = 5.0
+"""How long clusters may take to say where their topics end, when the job is told to stop."""
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -74,6 +77,9 @@ class Followed:
     malformed: int = 0
     stored: int = 0
     batches: int = 0
+    failures: int = 0
+    reported: tuple[int, int, int] = (0, 0, 0)
+    """Records, malformed ones and failures that serve has heard of."""
     has_news: threading.Event = field(default_factory=threading.Event)
     """Set when a batch is stored."""
     position: Position = field(default_factory=dict)
@@ -181,6 +187,7 @@ class Following:
     def _note_failure(self, each: Followed, failure: Exception) -> None:
         each.failed = each.failed + 1 if each.batches == each.batches_then else 0
         each.batches_then = each.batches
+        each.failures += 1
         each.query = None
         pause_s = pause(each.failed + 1, FIRST_PAUSE_S, LONGEST_PAUSE_S)
         each.retry_at = time.monotonic() + pause_s
@@ -215,14 +222,17 @@ class Following:
         states = partition_states(each.position, logs, each.looked, newest)
         shown = {(topic.partition("/")[2], number): state for (topic, number), state in states.items()}
         self._attempt(lambda: self._progress.tell(each.name, shown, each.problem or away))
+        _tell_serve(each, states.values())
 
     def _tell_last(self) -> None:
         """What the last batches came to."""
         for each in self._followed.values():
             each.looked = datetime.now(UTC)
             each.looking = self._threads.submit(each.source.logs)
+        looks = [each.looking for each in self._followed.values() if each.looking is not None]
+        wait(looks, LAST_LOOK_S if self._goes_on else None)
         for each in self._followed.values():
-            if each.looking is not None:
+            if each.looking is not None and each.looking.done():
                 self._tell_of(each, each.looking)
 
     def _read_position(self, each: Followed) -> None:
@@ -237,3 +247,23 @@ class Following:
             work()
         except psycopg.Error as error:
             log.warning("how far the audit is can't be told", reason=first_line(error))
+
+
+def _tell_serve(each: Followed, states: Collection[PartitionState]) -> None:
+    """How far its stream is."""
+    done = each.records, each.malformed, each.failures
+    records, malformed, failures = (now - before for now, before in zip(done, each.reported, strict=True))
+    each.reported = done
+    times = [state.complete_until for state in states]
+    complete_until = None if None in times else min((time for time in times if time), default=None)
+    job_reports.tell(
+        job_reports.JobReport(
+            "audit",
+            each.name,
+            records=records,
+            refused=malformed,
+            failures=failures,
+            behind=sum(state.log_end - state.next_offset for state in states) if states else None,
+            complete_until=complete_until.timestamp() if complete_until else None,
+        )
+    )

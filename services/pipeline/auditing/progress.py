@@ -1,8 +1,9 @@
 """How far the job is, told to control in PostgreSQL: after each batch, and again and again when there is nothing to do.
 
 A partition is complete up to the time at which its end was looked for, when the stream had reached that end; otherwise
-up to Kafka's time of the last record that is stored. What a cluster that is away holds is not known: its partitions
-keep what was told last, and its problem stands beside them.
+up to Kafka's time of the last record that is stored, which a writer's clock may have set ahead: never behind that look.
+What a cluster that is away holds is not known: its partitions keep what was told last, and its problem stands beside
+them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def partition_states(
         for partition, each in log.partitions.items():
             next_offset = reached.get(partition, each.start)
             is_complete = next_offset >= each.end
-            complete_until = looked if is_complete else newest.get((topic, partition))
+            stored_until = newest.get((topic, partition))
+            complete_until = looked if is_complete else stored_until and min(stored_until, looked)
             states[topic, partition] = PartitionState(next_offset, max(each.end, next_offset), complete_until)
     return states
 

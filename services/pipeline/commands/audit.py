@@ -45,7 +45,7 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
         folder=folder,
         settings=settings,
         source=KafkaSource.of_settings(settings, topics=(), clusters={}, accept_loss=accept_loss),
-        clusters=lambda: clusters_of(settings, told),
+        clusters=lambda: clusters_of(settings, told, kept=True),
     )
     every = timedelta(seconds=settings.trigger_interval_s) if continuous else None
     stopping = stop_signal()

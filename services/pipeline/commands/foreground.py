@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -55,8 +56,10 @@ def settings_of(config: Path | None) -> PipelineSettings:
     return settings
 
 
-def clusters_of(settings: PipelineSettings, told: Sequence[str] = ()) -> dict[str, Cluster]:
-    """The clusters by name: of the command line, else of the settings, else of control. ClustersError says why not."""
+def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: bool = False) -> dict[str, Cluster]:
+    """The clusters by name: of the command line, else of the settings, else of control. ClustersError says why not.
+    `kept`: those that control has told before will do while it is away.
+    """
     if told:
         return told_clusters(told, settings.client_properties)
     if settings.clusters:
@@ -66,7 +69,7 @@ def clusters_of(settings: PipelineSettings, told: Sequence[str] = ()) -> dict[st
                 for cluster, properties in settings.clusters.items()
             }
         )
-    return read_clusters(settings.control_address, settings.request_timeout_s)
+    return read_clusters(settings.control_address, settings.request_timeout_s, settings.state_dir if kept else None)
 
 
 def require_spark() -> None:
@@ -105,7 +108,14 @@ def explaining() -> Iterator[None]:
 
 def stop_signal() -> threading.Event:
     """Set by SIGTERM and Ctrl-C."""
-    stopping = threading.Event()
+    stopping, asked = threading.Event(), SimpleQueue[int]()
+
+    def wait() -> None:
+        asked.get()
+        stopping.set()
+
+    # A handler runs in the thread that waits for the event, also while that holds the event's lock: it must not set it.
+    threading.Thread(target=wait, name="stop signal", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+        signal.signal(number, lambda number, _frame: asked.put(number))
     return stopping

@@ -43,7 +43,7 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
         source = KafkaSource.of_settings(
             settings,
             topics=(settings.traffic_topic,),
-            clusters={GATEWAY: home_of(clusters_of(settings, told)).properties},
+            clusters={GATEWAY: home_of(clusters_of(settings, told, kept=True)).properties},
             accept_loss=accept_loss,
             skip_absent=True,  # it is there when somebody has counted something
         )

@@ -30,6 +30,7 @@ class TargetTopic:
 
     partitions: int
     settings: Mapping[str, str]
+    topic_id: str = ""
 
     def number(self, name: str, otherwise: int) -> int:
         return int(self.settings.get(name) or otherwise)

@@ -17,16 +17,24 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
 from services.pipeline.copying import checks, planning
-from services.pipeline.copying.asking import CLIENT_ID, AskedCluster, Topic
+from services.pipeline.copying.asking import AskedCluster, Topic
 from services.pipeline.copying.checks import Ages, Limits, TargetTopic
-from services.pipeline.copying.errors import RefusedError, SetbackError, forgotten, replaced
+from services.pipeline.copying.errors import (
+    RefusedError,
+    SetbackError,
+    archive_of_another,
+    forgotten,
+    of_another_copy,
+    replaced,
+)
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.planning import NOWHERE, Held, Stretch, Times
 from services.pipeline.copying.reading import Archive, Place
-from services.pipeline.copying.routes import SLOTS, Route, group_of, routes_of
-from services.pipeline.copying.sampling import mean_size
+from services.pipeline.copying.routes import SLOTS, Route, group_of, mark_of, routes_of
+from services.pipeline.copying.sampling import Origins, mean_size
 from services.pipeline.copying.shaping import Shape
 from services.pipeline.copying.tasks import Part
+from services.pipeline.kafka_asking import CLIENT_ID
 from services.pipeline.positions import PartitionLog
 
 PLAN_TIMEOUT_S = 50.0
@@ -75,10 +83,15 @@ class Drawing:
                 raise RefusedError(str(error)) from None
         names = {name for each in self.routes.values() for name in (each.source_cluster, each.target_cluster)}
         self._asked = {name: AskedCluster(name, clusters[name], timeout_s) for name in names}
+        self._marks: dict[str, str] = {}
+        """By topic, of the copies that are asked for."""
 
     def draw(self) -> Plan:
         """The plan as it is written down, or the one that was. CopyError, SetbackError."""
         topics, targets = self._topics(), self._targets()
+        self._marks = {
+            topic: mark_of(route, self._replay, targets[topic].topic_id) for topic, route in self.routes.items()
+        }
         notes: dict[Place, Note] = {}
         for cluster, routes in _by(self.routes.values(), lambda each: each.target_cluster).items():
             names = {each.topic for each in routes}
@@ -118,11 +131,25 @@ class Drawing:
         if self._archive is not None:
             for topic, topic_id in self._archive.topic_ids(self.routes).items():
                 if topic_id and found[topic].topic_id and topic_id != found[topic].topic_id:
-                    raise RefusedError(
-                        f"the archive of {topic} is of another topic of that name, with offsets of its own; copy "
-                        "without it (archive NEVER), or restore it alone (archive ONLY)"
-                    )
+                    raise archive_of_another(topic)
+            self._check_archived(found)
         return found
+
+    def _check_archived(self, topics: Mapping[str, Topic]) -> None:
+        """RefusedError where a topic has records of later times before the latest one that was archived of it."""
+        assert self._archive is not None
+        last = {
+            place: stamp
+            for place, stamp in self._archive.last(self.routes).items()
+            if place[1] < topics[place[0]].partitions
+        }
+        for cluster, mine in self._by_source(last).items():
+            found = self._asked[cluster].since(
+                {there: last[place].time_ms + 1 for place, there in mine.items()}, committed=False
+            )
+            for place, there in mine.items():
+                if 0 <= found[there] <= last[place].offset:
+                    raise archive_of_another(place[0])
 
     def _archived_topics(self) -> dict[str, Topic]:
         assert self._archive is not None
@@ -141,7 +168,7 @@ class Drawing:
         for topic, route in self.routes.items():
             asked = self._asked[route.target_cluster]
             there = asked.topics([route.target_topic])[route.target_topic]
-            found[topic] = TargetTopic(there.partitions, asked.settings(route.target_topic))
+            found[topic] = TargetTopic(there.partitions, asked.settings(route.target_topic), there.topic_id)
         return found
 
     def _held(self, places: Mapping[Place, Any]) -> dict[Place, Held]:
@@ -228,7 +255,8 @@ class Drawing:
             return
         checks.check_compaction(route, target, self._asked[route.source_cluster].settings(route.source_topic))
         if target.retention_bytes >= 0:
-            mean = mean_size(route, stretches, self._clusters[route.source_cluster], self._timeout_s)
+            origins = Origins(self._clusters[route.source_cluster], self._archive)
+            mean = mean_size(route, stretches, held, origins, self._timeout_s)
             checks.check_sizes(route, stretches, target, mean)
 
     def _ages(self, stretches: Mapping[Place, Stretch], held: Mapping[Place, Held], limits: Limits) -> Ages:
@@ -248,7 +276,16 @@ class Drawing:
             chosen = planning.lanes({place: stretches[place].end - stretches[place].start for place in mine}, count)
             for place, lane in chosen.items():
                 each, topic_id = stretches[place], topics[place[0]].topic_id
-                notes[place] = Note(topic_id, each.start, each.end, each.lost, first + lane, each.start)
+                notes[place] = Note(
+                    topic_id,
+                    each.start,
+                    each.end,
+                    each.lost,
+                    first + lane,
+                    each.start,
+                    lost_until=each.lost_until,
+                    copy=self._marks[place[0]],
+                )
             first += count
         return notes
 
@@ -263,14 +300,17 @@ class Drawing:
             if known.topic in topics and place not in found:
                 if known.position < known.end_offset:
                     raise forgotten(self.routes[known.topic].group, cluster, place)
-                found[place] = _done(known, topics[known.topic].topic_id)
+                found[place] = _done(known, topics[known.topic].topic_id, self._marks[known.topic])
         return found
 
     def _check_same(self, notes: Mapping[Place, Note], topics: Mapping[str, Topic]) -> None:
-        """CopyError where a source topic is another one by now."""
+        """CopyError where a source topic is another one by now, or the notes are of another copy."""
         for (topic, _), note in notes.items():
+            route = self.routes[topic]
+            if note.copy != self._marks[topic]:
+                raise of_another_copy(route.group, route.target_cluster, topic)
             if note.topic_id and topics[topic].topic_id and note.topic_id != topics[topic].topic_id:
-                raise replaced(self.routes[topic].source_topic, self.routes[topic].source_cluster)
+                raise replaced(route.source_topic, route.source_cluster)
 
     def _write_down(self, cluster: str, notes: Mapping[Place, Note], topics: Mapping[str, Topic]) -> dict[Place, Note]:
         """Writes the plan, unless somebody has, and gives back what stands there."""
@@ -329,6 +369,6 @@ def _ms(time_: Timestamp) -> int:
     return -(-time_.ToNanoseconds() // 1_000_000)  # of the first record that is not older
 
 
-def _done(known: replays.ReplayPartition, topic_id: str) -> Note:
+def _done(known: replays.ReplayPartition, topic_id: str, copy: str) -> Note:
     """What was reported as done needs no note any more."""
-    return Note(topic_id, known.start_offset, known.end_offset, 0, 0, known.end_offset, known.records)
+    return Note(topic_id, known.start_offset, known.end_offset, 0, 0, known.end_offset, known.records, copy=copy)

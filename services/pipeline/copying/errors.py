@@ -26,6 +26,22 @@ def forgotten(group: str, cluster: str, place: tuple[str, int]) -> CopyError:
     )
 
 
+def of_another_copy(group: str, cluster: str, topic: str) -> CopyError:
+    """What to say where a group's notes are not of this copy."""
+    return CopyError(
+        f"group {group} on cluster {cluster!r} keeps how far another copy of {topic} is: of another range, filter or "
+        "target, or the target was created again since. Take another group, and this copy begins anew"
+    )
+
+
+def archive_of_another(topic: str) -> RefusedError:
+    """What to say where a topic is not the one that was archived under its name."""
+    return RefusedError(
+        f"the archive of {topic} is of another topic of that name, with offsets of its own; copy without it (archive "
+        "NEVER), or restore it alone (archive ONLY)"
+    )
+
+
 def replaced(topic: str, cluster: str) -> CopyError:
     """What to say where offsets mean other records by now."""
     return CopyError(
@@ -34,13 +50,16 @@ def replaced(topic: str, cluster: str) -> CopyError:
     )
 
 
+_RAISED = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<text>\S.*)$", re.MULTILINE)
 _SENTENCE = re.compile(rf"^(?:.*\s)?{re.escape(__name__)}\.(?P<kind>\w+): (?P<text>.+)$", re.MULTILINE)
 
 
 def from_task(failure: BaseException) -> CopyError | SetbackError:
     """What a task raised, from amid Spark's traces; what no task of ours has said is a setback."""
-    found = list(_SENTENCE.finditer(str(failure)))
+    told = str(failure)
+    found = list(_SENTENCE.finditer(told))
     if not found:
-        return SetbackError(str(failure).strip().partition("\n")[0] or type(failure).__name__)
+        raised = [each["text"] for each in _RAISED.finditer(told)] or told.strip().splitlines()[:1]
+        return SetbackError(raised[-1] if raised else type(failure).__name__)
     kind, text = found[-1]["kind"], found[-1]["text"]
     return SetbackError(text) if kind == SetbackError.__name__ else CopyError(text)

@@ -21,14 +21,15 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from mesh.judging.records import Record
-from services.pipeline.copying.asking import CLIENT_ID, AskedCluster
+from services.pipeline.copying.asking import AskedCluster
 from services.pipeline.copying.errors import CopyError, SetbackError, forgotten, replaced
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.pace import Pace
 from services.pipeline.copying.reading import Batch, Place
 from services.pipeline.copying.routes import SLOTS
 from services.pipeline.copying.shaping import SOURCE_HEADER, TIME_OF_WRITING, Copy, Shape, with_source
-from services.pipeline.copying.tasks import Access, LaneTask, Part, phases
+from services.pipeline.copying.tasks import Access, LaneTask, Part, judged, phases
+from services.pipeline.kafka_asking import CLIENT_ID
 from services.pipeline.positions import StreamError
 
 MOST_RECORDS = 25_000
@@ -64,7 +65,7 @@ def copy_lane(task: LaneTask, access: Access) -> None:
     except KafkaException as failure:
         raise lane.problem(failure) from failure
     except StreamError as error:
-        raise CopyError(str(error)) from error
+        raise judged(error, task) from error
     finally:
         lane.close()
 
@@ -89,7 +90,7 @@ class Lane:
         self._moved: dict[Place, Note] = {}
         """What the next commit says."""
         self._batches: list[tuple[Part, Sequence[Record]]] = []
-        """Of the open transaction: for the place of a record that is refused."""
+        """Those that the open transaction has copies of: for the place of one that is refused."""
         self._is_open = False
         self._read = self._bytes = 0
         self._began = time.monotonic()
@@ -165,11 +166,13 @@ class Lane:
         for first in range(0, len(records), step or 1):
             some = records[first : first + step]
             self._open()
-            self._batches.append((part, some))
-            written = self._copy(part, shape, some) if shape.is_plain else self._reshape(part, shape, some)
+            taken = some if shape.takes_all else [each for each in some if shape.takes(each)]
+            self._batches.append((part, taken))
+            write = self._copy if shape.is_plain else self._reshape
+            write(part, shape, taken)
             self._read += len(some)
-            self._advance(part.place, some[-1].offset() + 1, written)
-            pause = self._pace.pause_after(written, time.monotonic())
+            self._advance(part.place, some[-1].offset() + 1, len(taken))
+            pause = self._pace.pause_after(len(taken), time.monotonic())
             if pause > 0.0:
                 if time.monotonic() + pause > self._began + MOST_S:
                     self._commit(is_kafka=is_kafka)
@@ -180,7 +183,7 @@ class Lane:
         note = self._moved.get(place, self._notes[place])
         self._moved[place] = note.at(position, written)
 
-    def _copy(self, part: Part, shape: Shape, records: Sequence[Record]) -> int:
+    def _copy(self, part: Part, shape: Shape, records: Sequence[Record]) -> None:
         """Each record as it is, but for the source header. The one loop in which every call counts."""
         produce, topic, partition = self._producer.produce, part.route.target_topic, part.place[1]
         source, size = shape.source_of(partition), 0
@@ -198,17 +201,12 @@ class Lane:
                 self._write(topic, Copy(value, record.key(), partition, time_ms, headers))
             size += len(value) if value is not None else 0
         self._bytes += size
-        return len(records)
 
-    def _reshape(self, part: Part, shape: Shape, records: Sequence[Record]) -> int:
-        written = 0
+    def _reshape(self, part: Part, shape: Shape, records: Sequence[Record]) -> None:
         for record in records:
-            if shape.takes(record):
-                copy = shape(record)
-                self._write(part.route.target_topic, copy)
-                self._bytes += len(copy.value or b"")
-                written += 1
-        return written
+            copy = shape(record)
+            self._write(part.route.target_topic, copy)
+            self._bytes += len(copy.value or b"")
 
     def _write(self, topic: str, copy: Copy) -> None:
         """Waits for room, for as long as a transaction lasts."""
@@ -285,8 +283,7 @@ class Lane:
         for part, records in self._batches:
             shape = self._shapes[part.place]
             for record in records:
-                if shape.takes(record):
-                    copy = shape(record)
-                    if (copy.key, copy.value) == content:
-                        return f"{part.place[0]}/{part.place[1]} offset {record.offset()}"
+                copy = shape(record)
+                if (copy.key, copy.value) == content:
+                    return f"{part.place[0]}/{part.place[1]} offset {record.offset()}"
         return f"a record of lane {self._task.number}"

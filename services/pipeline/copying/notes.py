@@ -1,9 +1,10 @@
 """What a group on the target remembers of each source partition: position as its offset, the rest as its metadata.
 
-    offset 1200   metadata "1 V5xvJ0g-Q6yEzZ1Vw0JZLg 200 5000 0 3 1000"
+    offset 1200   metadata "1 V5xvJ0g-Q6yEzZ1Vw0JZLg 41f7c0d2a9e8 200 5000 0 0 3 1000"
 
 Both are written in the very transaction that holds the copies up to there, so they are true whatever is killed when.
-The plan stands in it too (which topic, from where to where, in which lane), so whoever goes on follows the same plan.
+The plan stands in it too (which topic, which copy, from where to where, in which lane), so whoever goes on follows the
+same plan, and who asks for another copy with the same group is told so.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class Note:
     """Next offset to be read."""
     records: int = 0
     """Copies so far."""
+    lost_until: int = 0
+    """Where that ends which nobody held; whatever goes later is missed."""
+    copy: str = ""
+    """Which copy it is: see `routes.mark_of`."""
 
     @property
     def is_done(self) -> bool:
@@ -43,19 +48,21 @@ class Note:
     @property
     def metadata(self) -> str:
         """What is kept beside the offset."""
-        return f"{VERSION} {self.topic_id or NO_ID} {self.start} {self.end} {self.lost} {self.lane} {self.records}"
+        numbers = (self.start, self.end, self.lost, self.lost_until, self.lane, self.records)
+        return " ".join((VERSION, self.topic_id or NO_ID, self.copy or NO_ID, *map(str, numbers)))
 
     @classmethod
     def of(cls, position: int, metadata: str) -> Note:
         """CopyError when somebody else has committed there."""
         match metadata.split(" "):
-            case [version, topic_id, *numbers] if version == VERSION and len(numbers) == 5:
+            case [version, topic_id, copy, *numbers] if version == VERSION and len(numbers) == 6:
                 try:
-                    start, end, lost, lane, records = map(int, numbers)
+                    start, end, lost, lost_until, lane, records = map(int, numbers)
                 except ValueError:
                     pass
                 else:
-                    return cls("" if topic_id == NO_ID else topic_id, start, end, lost, lane, position, records)
+                    topic_id, copy = ("" if each == NO_ID else each for each in (topic_id, copy))
+                    return cls(topic_id, start, end, lost, lane, position, records, lost_until, copy)
         raise CopyError(
             f"what the group keeps beside offset {position} is none of a replay's ({metadata[:80]!r}): somebody else "
             "has committed in it; copy with another group"

@@ -53,6 +53,8 @@ class Stretch:
     end: int
     lost: int = 0
     """Offsets of it that nobody holds."""
+    lost_until: int = 0
+    """Where these end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def stretch(place: Place, range_: replays.ReplayRange, held: Held, times: Times,
     start = min(max(start, first), max(log.end, end))
     end = max(end, start)
     lost = 0 if archive_only else _missing(start, end, held)
-    return Stretch(start, end, lost)
+    return Stretch(start, end, lost, min(held.log.start, end) if lost else 0)
 
 
 def _missing(position: int, end: int, held: Held) -> int:
@@ -128,10 +130,17 @@ class Left:
 def left(place: Place, note: Note, held: Held, kafka_topic: str, *, archive_only: bool) -> Left:
     """What is left of a partition. CopyError: records that were planned are nowhere any more."""
     (topic, partition), position, end = place, note.position, note.end
+    reached = max(held.high, held.log.end)
+    if reached < end and not archive_only and position < end:
+        raise CopyError(
+            f"{topic}/{partition} ends at offset {reached}, and was to be copied up to {end}: it was truncated or "
+            "created again meanwhile, and its offsets mean other records. Begin another replay for what it holds now"
+        )
     if held.archived is None:
         return Left(None, Span(kafka_topic, partition, position, end) if position < end else None)
     boundary = end if archive_only else min(max(position, held.log.start), end)
-    if not archive_only and (missing := _missing(position, end, held)) > note.lost:
+    missing = 0 if archive_only else _missing(position, end, held)
+    if missing and min(held.log.start, end) > note.lost_until:
         raise CopyError(
             f"{topic}/{partition}: {missing} offsets from {max(held.archived.end, position)} on are neither in Kafka, "
             f"which begins at {held.log.start}, nor in the archive; they were there when the replay began. Archive "

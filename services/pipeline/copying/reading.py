@@ -7,25 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from mesh.judging.records import Headers, Record
-from services.pipeline.positions import PartitionLog, Span
+from services.pipeline.kafka_reading import Batch
+from services.pipeline.positions import PartitionLog, Place, Span, Stamp
 
 __all__ = ["Archive", "Batch", "Headers", "Origin", "Place", "Record", "RecordReader"]
-Place = tuple[str, int]
-"""A topic and a partition of it."""
-
-
-class Batch(NamedTuple):
-    """What was read next of one partition."""
-
-    topic: str
-    partition: int
-    records: Sequence[Record]
-    """In the order of their offsets; may be empty."""
-    position: int
-    """All records before this offset were in this batch or an earlier one: gaps are passed over."""
 
 
 class RecordReader(Protocol):
@@ -48,7 +36,10 @@ class Origin(Protocol):
 
 
 class Archive(Protocol):
-    """What a driver asks of an archive before it makes its plan. Topics as clients know them."""
+    """What a driver asks of an archive before it makes its plan. Topics as clients know them. Errors of `positions`."""
+
+    def anew(self) -> Archive:
+        """As it is now: what was asked before is not remembered."""
 
     def extents(self, topics: Collection[str]) -> Mapping[Place, PartitionLog]:
         """Of each partition that it has: the first offset that it holds, and the one behind its last."""
@@ -58,6 +49,9 @@ class Archive(Protocol):
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
         """Kafka's ids of the topics that were archived; those that are not known are left out."""
+
+    def last(self, topics: Collection[str]) -> Mapping[Place, Stamp]:
+        """The records with the latest times that partitions had when they were archived, where ids tell nothing."""
 
     @property
     def origin(self) -> Origin:

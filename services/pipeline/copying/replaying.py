@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -22,7 +23,6 @@ import structlog
 from confluent_kafka import KafkaException, Producer
 
 from mesh.rpc import replays
-from services.pipeline.copying.asking import CLIENT_ID
 from services.pipeline.copying.drawing import Drawing, Plan
 from services.pipeline.copying.errors import CopyError, RefusedError, SetbackError
 from services.pipeline.copying.notes import Note
@@ -30,6 +30,7 @@ from services.pipeline.copying.planning import shares
 from services.pipeline.copying.reading import Archive, Place
 from services.pipeline.copying.routes import group_of
 from services.pipeline.copying.tasks import Access, LaneTask, Part
+from services.pipeline.kafka_asking import CLIENT_ID
 from services.pipeline.orders import Order
 from services.pipeline.positions import StreamError
 
@@ -44,6 +45,7 @@ SWEEPERS = 8
 """Transactional ids that are taken over side by side."""
 END_S = 8.0
 """For tasks to end that were told to; those that do not are fenced."""
+CANCEL_S = 0.5
 
 log = structlog.get_logger(__name__)
 Report = Callable[[replays.ReportReplayRequest], None]
@@ -106,6 +108,7 @@ class Replaying:
         return self._replay.cancelling or self._stopping.is_set()
 
     def _drawing(self) -> Drawing:
+        self._archive = self._archive.anew() if self._archive is not None else None
         return Drawing(self._replay, self._order.clusters, self._archive, self._work.slots, self._timeout_s)
 
     def _attempt(self) -> replays.ReplayState.ValueType:
@@ -152,9 +155,10 @@ class Replaying:
                 tell()
             except SetbackError as error:
                 log.warning("progress unknown", replay=self._replay.name, reason=str(error))
-        if thread.is_alive():
-            self._work.cancel()
-            thread.join(END_S)
+        deadline = time.monotonic() + END_S
+        while thread.is_alive() and time.monotonic() < deadline:
+            self._work.cancel()  # again and again: Spark may just be starting, or the job about to begin
+            thread.join(CANCEL_S)
         if results:
             return results[0]
         if self._stopping.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from mesh.rpc import replays
@@ -11,6 +12,8 @@ SAME_NAME = "{topic}"
 """In the target's name: the name of what is read."""
 SLOTS = "mesh.replays"
 """Topic on each target cluster, without records: groups keep offsets of its partitions, which are the sources'."""
+
+MARK_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,20 @@ def routes_of(replay: replays.Replay) -> dict[str, Route]:
     if len(set(targets)) < len(targets):
         raise RefusedError(f"records of {len(targets)} topics would mix in one; put {SAME_NAME} into the target's name")
     return routes
+
+
+def mark_of(route: Route, replay: replays.Replay, target_id: str) -> str:
+    """Of two copies alike, if they are of the same records and become the same: how fast, and by whom, is no matter.
+
+    A target that was created again is another one: what was copied before is not in it.
+    """
+    copy = replay.spec.topic
+    said = hashlib.sha256(f"{route} {target_id} {copy.timestamps == replays.REPLAY_TIMESTAMPS_NOW}".encode())
+    said.update(f"{copy.partitioning == replays.REPLAY_PARTITIONING_BY_KEY} {copy.filter!r}".encode())
+    ranges = [each for each in replay.spec.ranges if each.topic == route.topic]
+    for each in (*ranges, *copy.transforms):
+        said.update(each.SerializeToString(deterministic=True))
+    return said.hexdigest()[:MARK_LENGTH]
 
 
 def _place(topic: str, told: str, places: dict[str, replays.ReplayPlace]) -> tuple[str, str]:

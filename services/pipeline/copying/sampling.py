@@ -4,35 +4,54 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 
-from services.pipeline.copying.kafka_reading import KafkaReader
-from services.pipeline.copying.planning import Stretch
-from services.pipeline.copying.reading import Place
+from services.pipeline.copying.planning import Held, Stretch
+from services.pipeline.copying.reading import Archive, Place, RecordReader
 from services.pipeline.copying.routes import Route
+from services.pipeline.kafka_reading import SpanReader
 from services.pipeline.positions import Span
 
 SAMPLE_RECORDS = 500
 """The last of the partition that has most."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where records of a route are."""
+
+    properties: Mapping[str, str]
+    """Of the source's cluster."""
+    archive: Archive | None
+
+
 def mean_size(
-    route: Route, stretches: Mapping[Place, Stretch], properties: Mapping[str, str], timeout_s: float
+    route: Route,
+    stretches: Mapping[Place, Stretch],
+    held: Mapping[Place, Held],
+    origins: Origins,
+    timeout_s: float,
 ) -> float:
     """Bytes of a record of the route, key and value; 0 where there is none to look at."""
     largest = max(stretches, key=lambda place: stretches[place].end - stretches[place].start, default=None)
     if largest is None:
         return 0.0
-    each = stretches[largest]
+    each, there, partition = stretches[largest], held[largest], largest[1]
     first = max(each.start, each.end - SAMPLE_RECORDS)
-    reader = KafkaReader(properties, timeout_s)
+    opened: AbstractContextManager[RecordReader]
+    if origins.archive is not None and there.archived is not None and first < there.log.start:
+        opened = origins.archive.origin.reader()
+        span = Span(route.topic, partition, max(first, there.archived.start), min(each.end, there.archived.end))
+    else:
+        opened = closing(SpanReader(origins.properties, timeout_s))
+        span = Span(route.source_topic, partition, max(first, there.log.start), each.end)
     sizes: list[int] = []
     deadline = time.monotonic() + timeout_s
-    try:
-        for batch in reader.read([Span(route.source_topic, largest[1], first, each.end)]):
+    with opened as reader:
+        for batch in reader.read([span]):
             if batch is not None:
                 sizes += [len(record.key() or b"") + len(record.value() or b"") for record in batch.records]
             if time.monotonic() > deadline:
                 break
-    finally:
-        reader.close()
     return sum(sizes) / len(sizes) if sizes else 0.0

@@ -42,6 +42,7 @@ class Shape:
         self._retimed = copy.timestamps == replays.REPLAY_TIMESTAMPS_NOW
         self._by_key = copy.partitioning == replays.REPLAY_PARTITIONING_BY_KEY
         self._target_partitions = target_partitions
+        self.takes_all = self._filter is None
         self.is_plain = not (self._filter or self._transforms or self._retimed or self._by_key)
         """Whether copies differ from their originals by the source header alone."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 
 from mesh.rpc import replays
-from services.pipeline.copying.errors import CopyError
-from services.pipeline.copying.kafka_reading import KafkaOrigin
+from services.pipeline.copying.errors import CopyError, SetbackError
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.planning import Held, left
 from services.pipeline.copying.reading import Origin, Place, RecordReader
 from services.pipeline.copying.routes import Route
 from services.pipeline.copying.shaping import Shape
-from services.pipeline.positions import Span, StreamError
+from services.pipeline.kafka_reading import SpanReader
+from services.pipeline.positions import RecordsLostError, Span, StreamError, UnreachableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ def phases(task: LaneTask, notes: Mapping[Place, Note], access: Access) -> Itera
     if archived and access.archive is not None:
         yield _phase(access.archive.reader(), archived, is_kafka=False)
     if in_kafka:
-        origin = KafkaOrigin(access.clusters[task.source], task.stall_timeout_s)
-        yield _phase(origin.reader(), in_kafka, is_kafka=True)
+        reader = SpanReader(access.clusters[task.source], task.stall_timeout_s)
+        yield _phase(closing(reader), in_kafka, is_kafka=True)
 
 
 def _phase(reader: AbstractContextManager[RecordReader], found: Mapping[Span, Part], *, is_kafka: bool) -> Phase:
@@ -93,12 +93,23 @@ def _phase(reader: AbstractContextManager[RecordReader], found: Mapping[Span, Pa
     return Phase(reader, parts, tuple(found), is_kafka)
 
 
+def judged(error: StreamError, task: LaneTask) -> CopyError | SetbackError:
+    """What an error of a reader means for the copy."""
+    if isinstance(error, UnreachableError):
+        return SetbackError(str(error))
+    if isinstance(error, RecordsLostError) and task.to_topic().archive != replays.REPLAY_ARCHIVE_ONLY:
+        if any(part.held.archived is not None for part in task.parts):
+            return SetbackError(f"{error}; the next attempt looks for it in the archive")
+        return CopyError(f"{error}; a replay from an archive, or of what is left, may help")
+    return CopyError(str(error))
+
+
 def count_lane(task: LaneTask, access: Access) -> dict[Place, int]:
     """How many records would be copied of each partition. Writes nothing. CopyError, SetbackError."""
     try:
         return _counted(task, access)
     except StreamError as error:
-        raise CopyError(str(error)) from error
+        raise judged(error, task) from error
 
 
 def _counted(task: LaneTask, access: Access) -> dict[Place, int]:

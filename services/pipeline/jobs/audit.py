@@ -7,8 +7,10 @@
 
 1. Each cluster has a stream of its own: one that is away, or slow, holds up no other (`auditing/following.py`).
 2. A batch that was cut off is run again over the same records. PostgreSQL then knows their ids, and the batch's folders
-   are replaced: both have each record once, whenever the driver is killed. Malformed ones may be told twice.
-3. An event that its writer sent twice has one id, so it is in PostgreSQL once; in Parquet it is as often as in Kafka.
+   are replaced: both have each record once, whenever the driver is killed. Malformed ones are told when all else is
+   stored: twice if the driver is killed right then, and not with each attempt while PostgreSQL is away.
+3. An event that its writer sent twice has one id, so it is in PostgreSQL once a day, with whatever time it was sent
+   again; in Parquet it is as often as in Kafka.
    Topics may be deleted and made again: offsets say nothing about which event it is, ids do.
 4. A row is in the table of its day, also when it comes late; what is older than the table reaches is in Parquet alone.
    Whose clock is more than a day ahead of Kafka's has told nothing that could be found: that is malformed.
@@ -49,7 +51,7 @@ COLUMNS = (
     "time", "event_id", "cluster_name", "service_id", "audit_type", "audit_status", "topic", "partition", "offset",
     "correlation_id", "traceability_id", "trace_id", "key", "stacktrace", "actor", "method",
 )  # fmt: skip
-AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS)
+AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS, mostly_new=True)
 ORIGIN = ("source_topic", "source_partition", "source_offset", "source_time")
 """Where in Kafka it was read; in Parquet only."""
 
@@ -76,6 +78,8 @@ MADE_AHEAD = 2
 """Days for which there is a table before their first event comes; see AHEAD."""
 PATIENCE = {"reconnect.backoff.ms": "1000", "log_level": "2"}
 """A cluster that is away is looked for once a second, and librdkafka does not write each time: one place tells it."""
+ROWS_OF_A_FILE = 50_000
+"""A batch has one file for each so many, and for each day."""
 UPKEEP_S = 3600.0
 """How often old days are looked for."""
 
@@ -177,13 +181,16 @@ class AuditSinks:
             first_day = today() - timedelta(days=self.kept_days)
             wanted = {day for part in parts for day in part["days"] if day >= first_day}
             malformed = sum(part["malformed"] for part in parts)
-            if malformed:
-                self.dead_letters.write(events.where("problem is not null"))
             well = events.where("problem is null")
             self.days.make(wanted)
             recent = well.where(f.col("day") >= f.lit(first_day))
             stored = write_rows(recent, AUDIT_EVENTS, self.database).stored if wanted else 0
-            self._write_files(well, batch)
+            self._write_files(well.coalesce(1 + sum(part["records"] for part in parts) // ROWS_OF_A_FILE), batch)
+            if malformed:
+                self.dead_letters.write(events.where("problem is not null"))
+        except BaseException:
+            self.days.forget()  # a day that somebody has dropped is made again, then
+            raise
         finally:
             events.unpersist()
         written = BatchWritten(
@@ -191,7 +198,7 @@ class AuditSinks:
             malformed=malformed,
             stored=stored,
             newest={
-                (part["source_topic"], part["source_partition"]): part["newest"].replace(tzinfo=UTC)
+                (part["source_topic"], part["source_partition"]): datetime.fromtimestamp(part["newest"] / 1000, UTC)
                 for part in parts
                 if part["newest"] is not None
             },
@@ -219,7 +226,7 @@ def _summary(events: DataFrame) -> list[Row]:
         .agg(
             f.count(f.lit(1)).alias("records"),
             f.count("problem").alias("malformed"),
-            f.max("source_time").alias("newest"),
+            f.unix_millis(f.max("source_time")).alias("newest"),  # a time would come in this machine's zone
             f.collect_set("day").alias("days"),
         )
         .collect()
@@ -252,7 +259,7 @@ def run(
     stopping: threading.Event | None = None,
 ) -> list[Followed]:
     """Brings over what there is, and returns; with `every`, goes on until `stopping`. What became of each cluster."""
-    days = DayPartitions(plan.database, AUDIT_EVENTS.name)
+    days = DayPartitions(plan.database, AUDIT_EVENTS.name, unique=("event_id",))
     progress = ProgressTable(plan.database)
     upkeep = Upkeep(session, plan, days)
     upkeep.look()

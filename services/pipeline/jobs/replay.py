@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mesh.rpc import replays
-from services.pipeline.copying.errors import from_task
+from services.pipeline.copying.errors import SetbackError, from_task
 from services.pipeline.copying.lane import copy_lane
 from services.pipeline.copying.reading import Archive, Place
 from services.pipeline.copying.replaying import Replaying, Report
@@ -44,14 +44,20 @@ class SparkWork:
 
     def __init__(self, session: Callable[[], SparkSession], name: str) -> None:
         self._session, self._name = session, name
+        self._started: SparkSession | None = None
+        self._is_cancelled = False
 
     def slots(self) -> int:
         return int(self._session().sparkContext.defaultParallelism)
 
     def run(self, tasks: Sequence[LaneTask], access: Access, *, dry_run: bool) -> dict[Place, int]:
-        context = self._session().sparkContext
+        self._is_cancelled = False
+        self._started = self._session()
+        context = self._started.sparkContext
         work = partial(count_lane if dry_run else copy_lane, access=access)
         context.setJobGroup(self._name, f"{self._name}: {len(tasks)} lanes", interruptOnCancel=True)
+        if self._is_cancelled:
+            raise SetbackError("cancelled before Spark had started")
         try:
             results = context.parallelize(tasks, len(tasks)).map(work).collect() if tasks else []
         except (Py4JError, PySparkException) as failure:
@@ -59,4 +65,7 @@ class SparkWork:
         return {place: count for counted in results for place, count in (counted or {}).items()}
 
     def cancel(self) -> None:
-        self._session().sparkContext.cancelJobGroup(self._name)
+        """Does not wait for Spark: what is about to begin does not, then."""
+        self._is_cancelled = True
+        if self._started is not None:
+            self._started.sparkContext.cancelJobGroup(self._name)

@@ -25,6 +25,7 @@ import structlog
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
+from services.pipeline import job_reports
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.positions import Position, Span, TopicLog, TopicReplacedError, advance, spans
 from services.pipeline.ranges import cut
@@ -58,6 +59,8 @@ MOST_OVERTAKEN = 3
 CLEAN_EVERY_S = 3_600.0
 TOLD_AT_ONCE = 5
 """Refused reports of a batch that are named in the log."""
+
+JOB = "traffic"
 
 log = structlog.get_logger(__name__)
 
@@ -207,7 +210,9 @@ class _Run:
         progress = self._ledger.progress()
         position = self._next(progress.position, logs)
         if position == progress.position:
-            self._ledger.tell(progress, watermark(progress.complete_until, _extents(logs, position, {}), looked))
+            complete_until = watermark(progress.complete_until, _extents(logs, position, {}), looked)
+            self._ledger.tell(progress, complete_until)
+            _tell_serve(Counts(), _extents(logs, position, {}), complete_until)
             return False
         try:
             self._write(progress, position, logs, looked)
@@ -216,6 +221,7 @@ class _Run:
             if self._overtaken > MOST_OVERTAKEN:
                 raise
             log.warning("batch made anew", reason=str(error))
+            job_reports.tell(job_reports.JobReport(JOB, failures=1))
         else:
             self._overtaken = 0
         return True
@@ -263,6 +269,7 @@ class _Run:
             minutes.unpersist()
             reports.unpersist()
         self._note(entry.counts, sifted, time.monotonic() - began)
+        _tell_serve(entry.counts, _extents(logs, position, last), entry.complete_until)
 
     def _note(self, counts: Counts, sifted: Sifted, seconds: float) -> None:
         done = self._done
@@ -294,7 +301,7 @@ _PLACES = (
 def _report(row: Row) -> Report:
     return Report(
         place=(row["partition"], row["offset"]),
-        written=_utc(row["written"]),
+        written=row["written"] and _utc(row["written"]),
         id=row["report"],
         start=row["start"] and _utc(row["start"]),
         end=row["end"] and _utc(row["end"]),
@@ -320,6 +327,19 @@ def _counts(sifted: Sifted) -> Counts:
     )
 
 
+def _tell_serve(counts: Counts, extents: Sequence[Extent], complete_until: datetime | None) -> None:
+    """How far it is."""
+    job_reports.tell(
+        job_reports.JobReport(
+            JOB,
+            records=counts.reports + counts.repeated + counts.refused,
+            refused=counts.refused,
+            behind=sum(max(each.end - each.next, 0) for each in extents),
+            complete_until=complete_until.timestamp() if complete_until else None,
+        )
+    )
+
+
 def _only(reports: DataFrame, sifted: Sifted) -> DataFrame:
     """The reports that are taken."""
     left_out = [each.place for each in sifted.repeated] + list(sifted.refused)
@@ -338,7 +358,7 @@ def _kept(begins: Mapping[str, date]) -> Column:
     return reduce(Column.__or__, kept)
 
 
-def _extents(logs: dict[str, TopicLog], position: Position, last: dict[int, datetime]) -> list[Extent]:
+def _extents(logs: dict[str, TopicLog], position: Position, last: Mapping[int, datetime | None]) -> list[Extent]:
     return [
         Extent(each.end, position[topic].next[partition], last.get(partition))
         for topic, log_ in logs.items()

@@ -8,6 +8,7 @@ import json
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
 
 import fastavro
@@ -16,6 +17,7 @@ from services.pipeline.profiling.formats import Format, NoSchemas, Schema, Schem
 
 TIMEOUT_S = 10.0
 ATTEMPTS = 3  # after as many in a row that fail, the task asks no more
+MOST_ABSENT = 100  # numbers that the registry has not; after as many, values only happen to begin as if they had one
 NOT_FOUND = 404
 
 
@@ -37,20 +39,28 @@ class Registry:
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
-        self._known: dict[int, Schema | None] = {}
+        self._known: dict[int, Schema] = {}
+        self._absent: set[int] = set()
         self._failures = 0
 
     def find(self, number: int) -> Schema | None:
-        if number not in self._known:
-            if self._failures >= ATTEMPTS:
-                raise LookupError(number)
-            try:
-                self._known[number] = self._ask(number)
-                self._failures = 0
-            except (OSError, ValueError) as error:
-                self._failures += 1
-                raise LookupError(number) from error
-        return self._known[number]
+        if number in self._known:
+            return self._known[number]
+        if number in self._absent or len(self._absent) >= MOST_ABSENT:
+            return None
+        if self._failures >= ATTEMPTS:
+            raise LookupError(number)
+        try:
+            found = self._ask(number)
+        except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._failures += 1
+            raise LookupError(number) from error  # it does not answer, or with what is no answer
+        self._failures = 0
+        if found is None:
+            self._absent.add(number)
+        else:
+            self._known[number] = found
+        return found
 
     def _ask(self, number: int) -> Schema | None:
         request = urllib.request.Request(f"{self._access.url.rstrip('/')}/schemas/ids/{number}")

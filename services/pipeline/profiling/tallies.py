@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+from mesh.json_types import type_name
 from services.pipeline.profiling.formats import Schemas, look
 
 MOST_NAMES = 2_000
@@ -68,7 +69,7 @@ class Tallies:
         for path, value in fields(document):
             if not self._is_kept(Kind.PRESENT, path):
                 continue
-            self.counts[Tally(Kind.TYPE.value, path, type_of(value))] += 1
+            self.counts[Tally(Kind.TYPE.value, path, type_name(value))] += 1
             if value is not None:
                 present.add(path)
         for path in present:
@@ -93,21 +94,3 @@ def fields(document: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str,
     for place, value in below:
         yield place[:LONGEST_NAME], value
         yield from fields(value, place, depth + 1)
-
-
-def type_of(value: Any) -> str:
-    """JSON Schema's name of its type; what Avro has beyond is a string."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case Mapping():
-            return "object"
-        case list():
-            return "array"
-    return "string"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 MOST = 5
-"""Replays that control gives one member at a time."""
+"""Unless the settings say another number; each has a JVM of its own."""
 BESIDE_HEAP = 700 * 1024**2
 """Bytes that a driver has beside the heap of its JVM: the JVM itself, Python, and the workers that read Kafka."""
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

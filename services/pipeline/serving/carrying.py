@@ -2,13 +2,15 @@
 
 Theory of operation
 1. A replay is carried out by one driver at a time, which waits for its turn: `turns` bounds the drivers of a member.
+   One that only puts away has no Spark, and waits for none.
 2. A driver that ends without saying how the replay ended has died, and is started again with the same order. What it
    did is in the target's transactions, so the next one goes on there. One that died so many times in a row without
    having come further has failed, and so has the replay.
 3. What shall become of it is a `Wish`, which may change at any time:
    GO_ON   the usual one
    CANCEL  the driver is told to stop, and reports CANCELLED. One that is killed, or dies over it, has left transactions
-           open: another one is started that puts them away, and reports.
+           open: another one is started that puts them away, and reports. So it is too where this process has started
+           none: one of an earlier serve, or of another member, may have begun, and died before control heard of it.
    HOLD    the driver is told to stop, and the replay stays open: its report of CANCELLED is forwarded as progress.
            So it is when this member ends, or can't follow what control says.
    DROP    it is another's by now, or has ended. The driver is killed, and does not put away what it left open: it would
@@ -29,7 +31,7 @@ from mesh.rpc import replays
 from services.pipeline.orders import Order
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver import Command, Driver, Ending
-from services.pipeline.serving.driver_log import secrets_in
+from services.pipeline.serving.hiding import secrets_in
 from services.pipeline.serving.order_making import DRIVERS, ImpossibleOrderError, NotNowError
 from services.pipeline.serving.reports import is_end, merged
 from services.pipeline.serving.restarts import Restarts
@@ -38,6 +40,7 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 SWEEPS = 2
 """How many drivers may die over putting a cancelled replay away."""
+NOTHING_WRITTEN = "cancelled; nothing was written"
 NOT_SWEPT = "what it has left open there ends with the transactions' time-out"
 
 MakeOrder = Callable[[replays.Replay], Awaitable[Order]]
@@ -56,11 +59,11 @@ class Wish(Enum):
     DROP = "dropped"
 
 
-def command_of(order: Order) -> Command:
-    """The driver of an order."""
+def command_of(order: Order, secrets: frozenset[str] = frozenset()) -> Command:
+    """The driver of an order; `secrets` that it knows beside those of the order."""
     kind = kind_of(order.replay)
     arguments = ("run", kind, "--order", "-")
-    return Command(kind, order.replay.name, arguments, order.to_line(), secrets_in(order.clusters))
+    return Command(kind, order.replay.name, arguments, order.to_line(), secrets | secrets_in(order.clusters))
 
 
 def kind_of(replay: replays.Replay) -> str:
@@ -96,10 +99,12 @@ class Carrying:
         self._changed = asyncio.Event()
         self._driver: Driver | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._within_s = stop_s
+        """How long the driver may take to stop, if it is told to."""
         self._restarts = Restarts(FIRST_PAUSE_S, LONGEST_PAUSE_S, steady_s=float("inf"))
+        self._waits = Restarts(FIRST_PAUSE_S, LONGEST_PAUSE_S, steady_s=float("inf"))
         self._sweeps = 0
-        self._has_begun = bool(replay.partitions)
-        """Whether any driver may have written something."""
+        self._writes = replay.spec.HasField("topic") and not replay.spec.dry_run
         self.has_ended = False
 
     @property
@@ -111,59 +116,84 @@ class Carrying:
         if self.wish in (wish, Wish.DROP) or (self.wish is Wish.CANCEL and wish is Wish.GO_ON):
             return
         self.wish = wish
+        self._within_s = self._stop_s if within_s is None else within_s
         self._changed.set()
-        if self._driver is None or wish is Wish.GO_ON:
-            return
+        if self._driver is not None:
+            self._end_for(self._driver, wish)
+
+    def _end_for(self, driver: Driver, wish: Wish) -> None:
+        """Tells a driver what its replay's new wish means for it."""
         if wish is Wish.DROP:
-            self._driver.kill()
-        elif self._stopping is None or self._stopping.done():
-            stopping = self._driver.stop(self._stop_s if within_s is None else within_s)
-            self._stopping = asyncio.create_task(stopping, name=f"stop {self.replay.name}")
+            driver.kill()
+        elif wish is not Wish.GO_ON and (self._stopping is None or self._stopping.done()):
+            self._stopping = asyncio.create_task(driver.stop(self._within_s), name=f"stop {self.replay.name}")
 
     async def run(self) -> None:
         """Until it has ended here, or is dropped. A replay that is held waits for what comes."""
         while not self.has_ended and self.wish is not Wish.DROP:
             if self.wish is Wish.HOLD:
                 await self._until_changed()
-            elif self.wish is Wish.CANCEL and not self._has_begun:
-                self._end(replays.REPLAY_STATE_CANCELLED, "cancelled before anything was written")
+            elif self.wish is Wish.CANCEL and not self._writes:
+                self._end(replays.REPLAY_STATE_CANCELLED, NOTHING_WRITTEN)
             else:
                 await self._try()
 
     async def _try(self) -> None:
         """One driver, from its turn to its end, and the pause after one that died."""
-        wish = self.wish
-        async with self._turns:
-            if self.wish is not wish:
-                return
-            try:
-                ending = await self._drive()
-            except ImpossibleOrderError as error:
-                self._end(replays.REPLAY_STATE_FAILED, str(error))
-                return
-            except NotNowError as error:
-                log.warning("a replay waits for what its driver needs", replay=self.replay.name, reason=str(error))
-                ending = None
-        if self.wish is not wish or self.has_ended or self._stopping is not None or self.wish in (Wish.HOLD, Wish.DROP):
+        wish, ending = self.wish, None
+        if not await self._has_turn():
+            return
+        try:
+            ending = await self._drive(wish)
+        except ImpossibleOrderError as error:
+            self._end(replays.REPLAY_STATE_FAILED, str(error))
+        except (NotNowError, OSError) as error:  # the system is out of processes, or of handles
+            log.warning("a replay waits for what its driver needs", replay=self.replay.name, reason=str(error))
+        finally:
+            if wish is not Wish.CANCEL:
+                self._turns.release()
+        if self.wish is not wish or self.has_ended or self._stopping is not None:
+            return
+        if ending is None:
+            await self._until_changed(self._waits.failed())
             return
         pause_s = self._restarts.failed()
-        if ending is not None and self._gives_up(ending):
-            return
-        await self._until_changed(pause_s)
+        if not self._gives_up(ending):
+            await self._until_changed(pause_s)
 
-    async def _drive(self) -> Ending | None:
+    async def _has_turn(self) -> bool:
+        """Whether it has come; False when something else shall become of the replay meanwhile."""
+        if self.wish is Wish.CANCEL:
+            return True
+        self._changed.clear()
+        turn, change = asyncio.create_task(self._turns.acquire()), asyncio.create_task(self._changed.wait())
+        is_wanted = False
+        try:
+            await asyncio.wait((turn, change), return_when=asyncio.FIRST_COMPLETED)
+            is_wanted = not self._changed.is_set()
+        finally:
+            turn.cancel()
+            change.cancel()
+            await asyncio.wait((turn, change))
+            if not is_wanted and not turn.cancelled():
+                self._turns.release()
+        return is_wanted
+
+    async def _drive(self, wish: Wish) -> Ending | None:
         """None when it was not started, because something else shall become of it by now."""
-        wish, self._stopping = self.wish, None
+        self._stopping = None
         replay = replays.Replay()
         replay.CopyFrom(self.replay)
         replay.cancelling = wish is Wish.CANCEL
         order = await self._make_order(replay)
         if self.wish is not wish:
             return None
-        self._has_begun = True
-        self._driver = await Driver.started(self._make_command(order))
+        driver = self._driver = await Driver.started(self._make_command(order))
+        self._waits.in_a_row = 0
+        if self.wish is not wish:  # nobody could tell it while it was being started
+            self._end_for(driver, self.wish)
         try:
-            return await self._driver.run(self._reported)
+            return await driver.run(self._reported)
         finally:
             self._driver = None
 

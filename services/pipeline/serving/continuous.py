@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import structlog
 
 from services.pipeline.serving import metrics
-from services.pipeline.serving.driver import Command, Driver
+from services.pipeline.serving.driver import Command, Driver, Ending
 from services.pipeline.serving.restarts import Restarts
 
 FIRST_PAUSE_S = 1.0
@@ -35,6 +36,10 @@ class ContinuousDriver:
         return self._command.name
 
     @property
+    def has_driver(self) -> bool:
+        return self._driver is not None
+
+    @property
     def trouble(self) -> str:
         """Why it can't be kept running; empty while it can."""
         if self._restarts.in_a_row < FAILURES_TO_TELL or (self._driver is not None and self._restarts.is_steady):
@@ -43,26 +48,41 @@ class ContinuousDriver:
 
     async def run(self) -> None:
         """Until it is stopped; when this is cancelled, its driver is killed."""
-        up = metrics.job_up.labels(self._command.name)
         while not self._stopping.is_set():
             self._restarts.began()
-            self._driver = await Driver.started(self._command)
-            up.set(1)
             try:
-                ending = await self._driver.run()
-            finally:
-                self._driver = None
-                up.set(0)
+                self._last = str(await self._drive())
+            except OSError as error:  # the system is out of processes, or of handles
+                self._last = f"can't be started: {error}"
             if self._stopping.is_set():
                 return
             metrics.driver_deaths.labels(self._command.kind).inc()
-            self._last = str(ending)
             pause_s = self._restarts.failed()
             log.warning("a job ended", job=self._command.name, how=self._last, again_in_seconds=round(pause_s, 1))
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stopping.wait()
+
+    async def _drive(self) -> Ending:
+        driver = self._driver = await Driver.started(self._command)
+        if self._stopping.is_set():  # nobody could tell it while it was being started
+            driver.kill()
+        up = metrics.job_up.labels(self._command.name)
+        up.set(1)
+        try:
+            return await driver.run()
+        finally:
+            self._driver = None
+            up.set(0)
 
     async def stop(self, within_s: float) -> None:
         """Its driver may put everything in order, and is not started again."""
         self._stopping.set()
         if self._driver is not None:
             await self._driver.stop(within_s)
+
+    def kill(self) -> None:
+        """Its driver ends at once, and is not started again."""
+        self._stopping.set()
+        if self._driver is not None:
+            self._driver.kill()

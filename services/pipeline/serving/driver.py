@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import structlog
 
 from mesh.rpc import replays
+from services.pipeline import job_reports
 from services.pipeline.orders import report_from_line
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver_log import DriverLog
+from services.pipeline.serving.hiding import Hiding
 
 PROGRAM = (sys.executable, "-m", "services.pipeline.driving")
 LONGEST_LINE = 16 * 1024 * 1024
@@ -64,7 +66,8 @@ class Driver:
         """See `started`."""
         self._command = command
         self._process = process
-        self._log = DriverLog(command.name, command.secrets)
+        self._hiding = Hiding(command.secrets)
+        self._log = DriverLog(command.name, self._hiding)
         self._is_over = False
 
     @classmethod
@@ -145,11 +148,15 @@ class Driver:
     async def _reports(self, on_report: Callable[[replays.ReportReplayRequest], None]) -> None:
         assert self._process.stdout is not None
         async for line in _lines(self._process.stdout):
+            if (of_job := job_reports.of_line(line)) is not None:
+                metrics.note(of_job)
+                continue
             try:
                 report = report_from_line(line.decode())
-            except ValueError:
+            except ValueError:  # of another encoding, or no report
                 log.warning("a driver reports what is no report", job=self._command.name, bytes=len(line))
                 continue
+            report.description = self._hiding.hide(report.description)  # it is kept for good
             on_report(report)
 
     async def _log_lines(self) -> None:

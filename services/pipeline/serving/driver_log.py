@@ -1,24 +1,20 @@
-"""What a driver writes to standard error: passed on with the job's name, and its last words for who asks why it died.
-
-Secrets of its order are taken out first: we write nothing of the kind, but a library may show what it was given.
+"""What a driver writes to standard error: passed on with the job's name and without secrets, and its last words for who
+asks why it died.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
 
 import structlog
 
-SHORTEST_SECRET = 4
-"""Characters; what is shorter stands everywhere."""
+from services.pipeline.serving.hiding import Hiding
+
 LONGEST_WORD = 500
 """Characters of a line that becomes a reason."""
-HIDDEN = "***"
 COMPLAINT = "Error: "
 """What commands begin their last line with when they fail."""
-_SECRET_MARKS = ("password", "secret", "jaas", "token", "credential", ".pem", "ssl.key", "sasl.username")
 _OURS = frozenset({"service", "level", "timestamp", "event"})
 """Fields that the line has anyway in which it is passed on."""
 _RENAMED = {"logger": "logged_by", "exception": "trace", "job": "of_job"}
@@ -27,22 +23,12 @@ _RENAMED = {"logger": "logged_by", "exception": "trace", "job": "of_job"}
 log = structlog.get_logger(__name__)
 
 
-def secrets_in(clusters: Mapping[str, Mapping[str, str]]) -> frozenset[str]:
-    """Values of properties that look like a secret."""
-    return frozenset(
-        value
-        for properties in clusters.values()
-        for name, value in properties.items()
-        if any(mark in name for mark in _SECRET_MARKS) and len(value) >= SHORTEST_SECRET
-    )
-
-
 class DriverLog:
     """Lines of one driver."""
 
-    def __init__(self, job: str, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, job: str, hiding: Hiding) -> None:
         self._job = job
-        self._secrets = sorted(secrets, key=len, reverse=True)  # one may be a part of another
+        self._hiding = hiding
         self._last_line = ""
         self._complaint = ""
 
@@ -52,9 +38,7 @@ class DriverLog:
         return self._complaint or self._last_line
 
     def take(self, line: bytes) -> None:
-        text = line.decode("utf-8", "replace").rstrip()
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
+        text = self._hiding.hide(line.decode("utf-8", "replace").rstrip())
         if not text.strip():
             return
         fields = _fields(text)

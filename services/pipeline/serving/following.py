@@ -54,6 +54,7 @@ class ReplayFollower:
         self._ends: dict[str, replays.ReportReplayRequest] = {}
         self._followed_at = time.monotonic()
         self._is_held = False
+        self._why_not = "no answer yet"
 
     async def run(self) -> None:
         """For ever."""
@@ -81,10 +82,11 @@ class ReplayFollower:
                     self._take(replay)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.ABORTED:
+                    self._is_held = True  # and that for good
                     self._wish_all(Wish.DROP)
                     self._superseded(error.details() or "a younger process of this member follows its replays")
                     await asyncio.Event().wait()
-                log.debug("replays cannot be followed", reason=error.details(), code=error.code().name)
+                self._why_not = f"{error.code().name}: {error.details()}"
             failures += 1
             await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
@@ -123,6 +125,7 @@ class ReplayFollower:
             )
 
     def _drop(self, name: str) -> None:
+        self._ends.pop(name, None)  # control has not taken it: the replay may come back, and be done
         if (carrying := self._carried.get(name)) is not None:
             carrying.wants(Wish.DROP)
 
@@ -131,6 +134,8 @@ class ReplayFollower:
         while True:
             now = time.monotonic()
             if self._link.is_following:
+                if self._is_held:
+                    log.info("control can be followed again")
                 self._followed_at, self._is_held = now, False
             elif now - self._followed_at > HOLD_SECONDS and not self._is_held:
                 self._is_held = True
@@ -138,8 +143,7 @@ class ReplayFollower:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _hold(self) -> None:
-        if self._carried:
-            log.warning("replays are held, for control can't be followed", replays=len(self._carried))
+        log.warning("control can't be followed", replays_held=len(self._carried), reason=self._why_not)
         self._wish_all(Wish.HOLD, HOLD_STOP_SECONDS)
         for name in self._carried:  # refused when it is another's by then: so that is heard of
             self._reports.add(

@@ -24,10 +24,12 @@ def incarnation() -> str:
 class ControlLink:
     """What this member says to control. Each method raises grpc.aio.AioRpcError when control does not answer it."""
 
-    def __init__(self, address: str, member: str, destinations: Sequence[str]) -> None:
+    def __init__(self, address: str, member: str, destinations: Sequence[str], *, max_running: int) -> None:
+        """`max_running`: replays that control may give this member at a time; others wait there, for any member."""
         self.member = member
         self._incarnation = incarnation()
         self._destinations = destinations
+        self._max_running = max_running
         self._channel = open_channel(address)
         self._stub = replays_grpc.ReplayServiceStub(self._channel)
         self._who = ((ACTOR_METADATA, member),)
@@ -44,7 +46,10 @@ class ControlLink:
     async def open_replays(self) -> AsyncIterator[replays.Replay]:
         """What this member has to carry out, as it comes; ends when control ends it."""
         request = replays.FollowReplaysRequest(
-            member=self.member, incarnation=self._incarnation, destinations=self._destinations
+            member=self.member,
+            incarnation=self._incarnation,
+            destinations=self._destinations,
+            max_running=self._max_running,
         )
         self._following = self._stub.FollowReplays(request, metadata=self._who)
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge
 
+from services.pipeline.job_reports import JobReport
+
 _PREFIX = "kafka_mesh_pipeline_"
 
 drivers = Gauge(f"{_PREFIX}drivers", "Drivers that run.", ["job"])
@@ -14,3 +16,24 @@ replays = Gauge(f"{_PREFIX}replays", "Replays that this member has, by what they
 following = Gauge(f"{_PREFIX}following", "1 while control can tell this member what to carry out.")
 reports = Counter(f"{_PREFIX}reports", "Reports to control: ok, failed (told again), refused (unwanted).", ["outcome"])
 reports_waiting = Gauge(f"{_PREFIX}reports_waiting", "Replays of which control has not heard the newest.")
+
+_OF_JOBS = ["job", "cluster"]
+job_records = Counter(f"{_PREFIX}job_records", "Records that continuous jobs have brought over.", _OF_JOBS)
+job_refused = Counter(f"{_PREFIX}job_refused", "Those among them that were malformed.", _OF_JOBS)
+job_failures = Counter(f"{_PREFIX}job_failures", "What failed and was tried again, by the same driver.", _OF_JOBS)
+job_behind = Gauge(f"{_PREFIX}job_behind_records", "Records that are there and not brought over.", _OF_JOBS)
+job_complete_until = Gauge(
+    f"{_PREFIX}job_complete_until_seconds", "Unix time up to which all is brought over.", _OF_JOBS
+)
+
+
+def note(report: JobReport) -> None:
+    """What a driver says of its job."""
+    labels = report.job, report.cluster
+    job_records.labels(*labels).inc(report.records)
+    job_refused.labels(*labels).inc(report.refused)
+    job_failures.labels(*labels).inc(report.failures)
+    if report.behind is not None:
+        job_behind.labels(*labels).set(report.behind)
+    if report.complete_until is not None:
+        job_complete_until.labels(*labels).set(report.complete_until)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import grpc
 
 from mesh.rpc import replays
-from services.pipeline.clusters import Cluster, ClustersError
+from services.pipeline.clusters import ClustersError, properties_of
 from services.pipeline.commands.foreground import clusters_of
 from services.pipeline.orders import Order
 from services.pipeline.settings import PipelineSettings
@@ -33,16 +33,12 @@ class OrderMaking:
 
     async def order(self, replay: replays.Replay) -> Order:
         """ImpossibleOrderError, NotNowError."""
-        known = await asyncio.to_thread(self._clusters)
-        needed = sorted(named_in(replay))
-        if missing := [name for name in needed if name not in known]:
-            text = f"cluster {', '.join(missing)} is not registered (known: {', '.join(known) or 'none'})"
-            raise ImpossibleOrderError(text)
-        return Order(replay, {name: known[name].properties for name in needed}, self._settings.archive_folder)
+        properties = await asyncio.to_thread(self._properties, named_in(replay))
+        return Order(replay, properties, self._settings.archive_folder)
 
-    def _clusters(self) -> Mapping[str, Cluster]:
+    def _properties(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         try:
-            return clusters_of(self._settings)
+            return properties_of(clusters_of(self._settings), names)
         except ClustersError as error:
             if isinstance(error.__cause__, grpc.RpcError):
                 raise NotNowError(str(error)) from None

@@ -15,10 +15,11 @@ from mesh.lifecycle import Lifecycle
 from mesh.rpc import replays
 from mesh.telemetry import serve_management
 from services.pipeline.serving.capacity import drivers_at_a_time
-from services.pipeline.serving.carrying import Carrying
+from services.pipeline.serving.carrying import Carrying, command_of
 from services.pipeline.serving.continuous import ContinuousDriver
 from services.pipeline.serving.driver import Command
 from services.pipeline.serving.following import ReplayFollower
+from services.pipeline.serving.hiding import secrets_of
 from services.pipeline.serving.link import ControlLink
 from services.pipeline.serving.order_making import DRIVERS, OrderMaking
 from services.pipeline.serving.settings import ContinuousJob
@@ -41,11 +42,12 @@ def stop_bound_s(settings: PipelineSettings) -> float:
 
 def continuous_command(job: ContinuousJob, settings: PipelineSettings, gateway: str) -> Command:
     """The driver of a continuous job. Its settings are ours, by the environment and the file."""
+    what: tuple[str, ...] = ()
     if job is ContinuousJob.ARCHIVE:
         servers = ",".join(settings.bootstrap_servers) or gateway
-        where = ("--to", settings.archive_folder, "--bootstrap", servers)
-        return Command(job.value, job.value, ("run", job.value, *settings.archive_topics, *where, "--continuous"))
-    return Command(job.value, job.value, ("run", job.value, "--continuous"))
+        what = (*settings.archive_topics, "--to", settings.archive_folder, "--bootstrap", servers)
+    arguments = ("run", job.value, *what, "--continuous")
+    return Command(job.value, job.value, arguments, secrets=secrets_of(settings))
 
 
 class Member:
@@ -54,8 +56,9 @@ class Member:
     def __init__(self, settings: PipelineSettings, gateway: str) -> None:
         self._settings = settings
         self._superseded = ""
-        turns = asyncio.Semaphore(settings.max_drivers or drivers_at_a_time(settings.driver_memory, len(settings.jobs)))
-        making = OrderMaking(settings)
+        at_a_time = settings.max_drivers or drivers_at_a_time(settings.driver_memory, len(settings.jobs))
+        turns = asyncio.Semaphore(at_a_time)
+        making, secrets = OrderMaking(settings), secrets_of(settings)
 
         def begin(replay: replays.Replay, tell: Callable[[replays.ReportReplayRequest], None]) -> Carrying:
             return Carrying(
@@ -66,13 +69,13 @@ class Member:
                 turns=turns,
                 attempts=settings.driver_attempts,
                 stop_s=settings.driver_stop_s,
+                make_command=lambda order: command_of(order, secrets),
             )
 
-        self._link = ControlLink(settings.control_address, settings.name, tuple(DRIVERS))
+        self._link = ControlLink(settings.control_address, settings.name, tuple(DRIVERS), max_running=at_a_time)
         self._follower = ReplayFollower(self._link, begin, superseded=self._give_way)
         self._jobs = [ContinuousDriver(continuous_command(job, settings, gateway)) for job in settings.jobs]
         self._tasks: list[asyncio.Task[None]] = []
-        self._giving_way: asyncio.Future[list[None]] | None = None
 
     @property
     def trouble(self) -> str:
@@ -103,10 +106,13 @@ class Member:
         await self._link.close()
 
     def _give_way(self, reason: str) -> None:
-        """The younger one has the same jobs; two must not write from one checkpoint."""
+        """The younger one has the same jobs, and two must not write from one checkpoint: its drivers are being started
+        just now, and are longer about that than ours are about their end.
+        """
         log.error("this member gives way, and does nothing more", reason=reason)
         self._superseded = reason
-        self._giving_way = asyncio.gather(*(job.stop(self._settings.driver_stop_s) for job in self._jobs))
+        for job in self._jobs:
+            job.kill()
 
 
 async def serve(settings: PipelineSettings, gateway: str, lifecycle: Lifecycle) -> None:

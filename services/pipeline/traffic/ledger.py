@@ -7,7 +7,8 @@ Theory of operation
    as nobody wrote in between, and the transaction begins with a look whether that is so: the number of the batch is
    still the one that the merge has seen. If not, nothing is written (`OvertakenError`), and the batch is made anew.
 3. The last reports of each partition are remembered, so that one that comes again is known, in whichever batch.
-4. Minutes and hours are partitioned by day. The tables of a day are made when something is written to it, and dropped
+4. Series of which no row is left go too. That counts as a batch: one that was about to write rows of them is made anew.
+5. Minutes and hours are partitioned by day. The tables of a day are made when something is written to it, and dropped
    when its time is over; what comes later than that counts in the coarser steps alone.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 
 import psycopg
 import pyarrow
+import structlog
 from psycopg import sql
 from pyspark.sql import DataFrame
 
@@ -41,6 +43,14 @@ ROW = ("series", "time", *NUMBERS, "latency")
 STOOD = tuple(f"stood_{name}" for name in (*NUMBERS, "latency"))
 ARROW_STOOD = [*((f"stood_{name}", pyarrow.int64()) for name in NUMBERS), ("stood_latency", pyarrow.binary())]
 INCOMING = sql.Identifier("incoming_traffic")
+_FORGET_SERIES = sql.SQL("delete from traffic_series s where {}").format(
+    sql.SQL(" and ").join(
+        sql.SQL("not exists (select from {} t where t.series = s.series)").format(sql.Identifier(STEPS[step]))
+        for step in reversed(STEPS)
+    )
+)
+
+log = structlog.get_logger(__name__)
 
 
 class LedgerError(Exception):
@@ -91,7 +101,7 @@ class Keeping:
 
     minutes: int = 7
     hours: int = 90
-    days: int = 0
+    days: int = 400
 
     def begins(self, today: date) -> dict[str, date]:
         """The first day of each step that is kept."""
@@ -143,11 +153,18 @@ class Ledger:
             partitions.make(days.get(step, ()))
 
     def drop_days(self, begins: Mapping[str, date]) -> None:
-        """What is older than it is kept."""
+        """What is older than it is kept, and series of which nothing is left."""
         for step, partitions in self._days.items():
             partitions.drop_before(begins[step])
         with self._connected() as connection:
             connection.execute("delete from traffic_days where time < %s", (_midnight(begins["day"]),))
+        with self._connected() as connection:
+            connection.execute("select from traffic_progress for update")  # from now on nobody writes rows before us
+            forgotten = connection.execute(_FORGET_SERIES).rowcount
+            if forgotten:
+                connection.execute("update traffic_progress set batch = batch + 1")
+        if forgotten:
+            log.info("series forgotten", series=forgotten)
 
     def write(self, rows: DataFrame, entry: Entry) -> None:
         """Sets the rows (columns of ROW, and `step`) and what the entry says. OvertakenError writes nothing.

@@ -1,7 +1,7 @@
 """Records of mesh.traffic as rows of reports: what a worker makes of the bytes.
 
-A record that is no report becomes a row with a `problem`, and a latency sketch that can't be read becomes none: neither
-may end the job, or nothing behind it would ever be counted.
+A record that is no report, or whose times and numbers can't be, becomes a row with a `problem`; a latency sketch that
+can't be read becomes none. Neither may end the job, or nothing behind it would ever be counted.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import datasketches
 import pyarrow
+import pyarrow.compute
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -51,6 +52,8 @@ ARROW_SCHEMA = pyarrow.schema(
 )
 REPORTS_AT_ONCE = 20  # in an Arrow batch: each holds hundreds of counters, 1 MB at most
 MICROSECONDS = 1_000_000
+LAST_SECOND = 250_000_000_000  # in the year 9892: what comes behind 9999 is no time for Python
+LARGEST_NUMBER = 2**50  # of a counter: a petabyte. Sums of thousands of them still have 64 bits
 
 
 def read_reports(records: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -61,12 +64,15 @@ def read_reports(records: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.Rec
 
 
 def _rows(records: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    reports, problems = zip(*map(_read, records.column("value").to_pylist()), strict=True)
-    sizes = [len(report.counters) for report in reports]
-    counters = [counter for report in reports for counter in report.counters]
+    read = list(map(_read, records.column("value").to_pylist()))
+    counters = _counters([counter for report, _ in read for counter in report.counters])
+    if not _can_be(counters):
+        read = [_sober(*each) for each in read]
+        counters = _counters([counter for report, _ in read for counter in report.counters])
+    reports, problems = zip(*read, strict=True)
     return pyarrow.RecordBatch.from_arrays(
         [
-            [None if problem else uuid.UUID(report.id).hex for report, problem in zip(reports, problems, strict=True)],
+            [None if problem else uuid.UUID(report.id).hex for report, problem in read],
             records.column("partition"),
             records.column("offset"),
             records.column("timestamp"),
@@ -75,7 +81,7 @@ def _rows(records: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
             _times(report.end_time for report in reports),
             [report.overflowed for report in reports],
             list(problems),
-            _lists(sizes, _counters(counters)),
+            _lists([len(report.counters) for report in reports], counters),
         ],
         schema=ARROW_SCHEMA,
     )
@@ -90,9 +96,31 @@ def _read(value: bytes | None) -> tuple[traffic.TrafficReport, str | None]:
         return traffic.TrafficReport(), "it is no TrafficReport"
     except ValueError:
         return traffic.TrafficReport(), f"its id is no UUID: {report.id[:100]!r}"
-    if report.start_time.seconds <= 0 or report.end_time.ToNanoseconds() < report.start_time.ToNanoseconds():
+    start, end = ((each.seconds, each.nanos) for each in (report.start_time, report.end_time))
+    if not (1, 0) <= start <= end < (LAST_SECOND, 0):
         return traffic.TrafficReport(), f"report {report.id} has no interval"
+    if not 0 <= report.overflowed <= LARGEST_NUMBER:
+        return traffic.TrafficReport(), f"report {report.id} has a number that can't be: {report.overflowed} overflowed"
     return report, None
+
+
+def _can_be(counters: pyarrow.StructArray) -> bool:
+    """Whether their numbers can be added up: a sum that has no room would end the job, and each later one."""
+    for name in NUMBERS:
+        bounds = pyarrow.compute.min_max(counters.field(name)).as_py()
+        if bounds["min"] is not None and (bounds["min"] < 0 or bounds["max"] > LARGEST_NUMBER):
+            return False
+    return True
+
+
+def _sober(report: traffic.TrafficReport, problem: str | None) -> tuple[traffic.TrafficReport, str | None]:
+    """Without reports whose numbers can't be."""
+    for counter in report.counters:
+        for name in NUMBERS:
+            if not 0 <= getattr(counter, name) <= LARGEST_NUMBER:
+                number = f"{getattr(counter, name)} {name}"
+                return traffic.TrafficReport(), f"report {report.id} has a number that can't be: {number}"
+    return report, problem
 
 
 def _counters(counters: Sequence[traffic.TrafficCounter]) -> pyarrow.StructArray:

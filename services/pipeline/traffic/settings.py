@@ -14,5 +14,5 @@ class TrafficSettings(BaseModel):
     """Days that traffic by minute is kept."""
     traffic_hours_days: int = Field(default=90, ge=0, le=36_500)
     """Days that traffic by hour is kept."""
-    traffic_days_days: int = Field(default=0, ge=0, le=36_500)
+    traffic_days_days: int = Field(default=400, ge=0, le=36_500)
     """Days that traffic by day is kept."""

@@ -4,7 +4,8 @@
 2. A report from the future is refused: one wrong clock would make tables of days that are years away.
 3. **The watermark** is `complete_until`: all traffic before it is in the tables. It goes by partitions: where all was
    read that was there when we looked, it is that moment, less the time that a report takes to arrive; where a partition
-   has more to read, the time of the last record that was read of it. The lowest one counts. (Spark's own watermark goes
+   has more to read, the time of the last record that was read of it. The lowest one counts, and none is later than when
+   we looked: a record's time is what its writer's clock says. (Spark's own watermark goes
    by the latest time that was seen anywhere, and drops what is behind it: of a backlog with partitions of unequal
    length that is nearly all of the longer one.)
 4. What comes behind the watermark is late: it is counted as such, and counts like all else.
@@ -30,8 +31,8 @@ class Report:
     """A report, without what it has counted."""
 
     place: Place
-    written: datetime
-    """When the record was."""
+    written: datetime | None
+    """When the record was; None for those of message formats that know no time."""
     id: str | None = None
     """None for what is no report."""
     start: datetime | None = None
@@ -86,5 +87,5 @@ def watermark(before: datetime | None, extents: Iterable[Extent], looked: dateti
     reached: list[datetime | None] = [looked if each.next >= each.end else each.last_written for each in extents]
     if not reached or None in reached:
         return before
-    complete = min(each for each in reached if each is not None) - ARRIVAL
+    complete = min(looked, *(each for each in reached if each is not None)) - ARRIVAL
     return complete if before is None else max(before, complete)

@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from mesh.json_types import type_name
 from services.sidecar import json_text
 from services.sidecar.api.contract import parameters
 from services.sidecar.faults import Fault, FaultKind, Violation, invalid, refused
@@ -47,7 +48,7 @@ def events_of(request: Request, body: bytes) -> list[CloudEvent]:
         case cloud_event.JSON_BATCH:
             batch = _loaded(body)
             if not isinstance(batch, list):
-                raise invalid("", f"{json_text.type_name(batch)} found, array expected")
+                raise invalid("", f"{type_name(batch)} found, array expected")
             return _checked([cloud_event.from_json(one, f"/{index}") for index, one in enumerate(batch)])
         case _ if media_type.startswith(_EVENTS):
             raise Fault(

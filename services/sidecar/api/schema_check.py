@@ -12,8 +12,8 @@ from typing import Any
 
 import jsonschema_rs
 
+from mesh.json_types import type_name
 from services.sidecar.faults import Violation, refused
-from services.sidecar.json_text import type_name
 
 MAX_VIOLATIONS = 100
 """In one answer: a body of nonsense must not become an answer ten times its size."""

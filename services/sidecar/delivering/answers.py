@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from mesh.json_types import type_name
 from services.sidecar import json_text
 
 LONGEST_STACK_TRACE = 16 * 1024
@@ -77,7 +78,7 @@ def read_answer(body: bytes, records: int) -> Answer:
         produce = _produce(told, "the answer")
         told = told["results"]
     if not isinstance(told, list):
-        found = json_text.type_name(told)
+        found = type_name(told)
         raise AnswerError(f"expected a list of {_results(records)}, or one as 'results'; found: {found}")
     if len(told) != records:
         raise AnswerError(f"expected {_results(records)}, one for each record in its order; found: {len(told)}")
@@ -86,7 +87,7 @@ def read_answer(body: bytes, records: int) -> Answer:
 
 def _result(place: int, told: object) -> Result:
     if not isinstance(told, dict):
-        raise AnswerError(f"result {place}: expected an object; found: {json_text.type_name(told)}")
+        raise AnswerError(f"result {place}: expected an object; found: {type_name(told)}")
     get = told.get
     said = _said(place, get("status"), get("processed"))
     becomes = _becomes(told, place)
@@ -109,7 +110,7 @@ def _becomes(told: dict[str, object], place: int) -> Sequence[dict[str, object]]
         record = told.get("record", told.get("consumerRecord"))
         return [record] if isinstance(record, dict) and "value" in record else None
     if not isinstance(records, list) or not all(isinstance(one, dict) for one in records):
-        found = json_text.type_name(records)
+        found = type_name(records)
         raise AnswerError(f"result {place}: 'records' is a list of {{key, value}}; found: {found}")
     return records
 
@@ -123,7 +124,7 @@ def _said(place: int, status: object, processed: object) -> Said:
         return Said.PROCESSED
     if processed is False:
         return Said.NOT_PROCESSED
-    found = "nothing" if processed is None else json_text.type_name(processed)
+    found = "nothing" if processed is None else type_name(processed)
     raise AnswerError(
         f"result {place}: expected 'processed' (true or false) or 'status' ({', '.join(STATUSES)}); found: {found}"
     )
@@ -134,7 +135,7 @@ def _produce(told: dict[str, object], where: str) -> Sequence[object]:
     if produce is None:
         return ()
     if not isinstance(produce, list):
-        raise AnswerError(f"{where}: 'produce' is a list of {{topic, records}}; found: {json_text.type_name(produce)}")
+        raise AnswerError(f"{where}: 'produce' is a list of {{topic, records}}; found: {type_name(produce)}")
     return produce
 
 

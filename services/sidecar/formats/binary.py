@@ -3,8 +3,8 @@
 import base64
 import binascii
 
+from mesh.json_types import type_name
 from services.sidecar.formats.codec import FormatError
-from services.sidecar.json_text import type_name
 
 
 class Binary:

@@ -14,9 +14,9 @@ from datetime import datetime
 from encodings.aliases import aliases
 from typing import Any
 
+from mesh.json_types import type_name
 from services.sidecar import json_text
 from services.sidecar.faults import Violation
-from services.sidecar.json_text import type_name
 
 SPECVERSION = "1.0"
 JSON = "application/cloudevents+json"

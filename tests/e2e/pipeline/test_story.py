@@ -1,10 +1,12 @@
 """The story of the pipeline: a record goes through sidecar, gateway and backend, and control tells its whole life; its
-topic is copied to the other cluster, cancelled half-way, and resumed: each record is there once."""
+topic is copied to the other cluster, cancelled half-way, and resumed: each record is there once. Meanwhile it is told
+what they are like."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +14,20 @@ import httpx
 import pytest
 
 from tests.fixtures.backend import Backend
-from tests.fixtures.meshes import Mesh
+from tests.fixtures.meshes import BIN, Mesh
 from tests.fixtures.record_rules import Copy, Side
 from tests.fixtures.sidecar_under_kills import SidecarProcess
 from tests.fixtures.waiting import wait_unless, wait_until
-from tests.integration.pipeline.toolchain import QUICK_JVM, need_spark
 
 pytestmark = pytest.mark.timeout(600)
 
 WITHIN_S = 180.0
 """A Spark of its own begins for each job, on a machine that has other things to do."""
 SIDECAR, GATEWAY = "shop-1", "gateway-1"
-RECORDS, PARTITIONS = 600, 3
+RECORDS, PARTITIONS, CUSTOMERS = 600, 3, 7
 SLOWLY = 60
 """Records a second: a cancel finds the copy half-way."""
 SOURCE_HEADER = "mesh-replay-source"
-
-
-@pytest.fixture
-def shop_mesh(mesh_factory: Callable[..., Mesh], apples: str, monkeypatch: pytest.MonkeyPatch) -> Mesh:
-    """A mesh as `make run` starts it where Spark can run; its gateway audits the topic of the shop, too."""
-    need_spark()
-    monkeypatch.setenv("KAFKA_MESH_PIPELINE_DRIVER_JAVA_OPTIONS", QUICK_JVM)
-    monkeypatch.setenv("KAFKA_MESH_PIPELINE_TRIGGER_INTERVAL_S", "1")
-    monkeypatch.setenv("KAFKA_MESH_GATEWAY_AUDIT_TOPICS", apples)
-    return mesh_factory("--pipeline")
 
 
 class Shop:
@@ -51,7 +42,8 @@ class Shop:
     def sells(self, count: int) -> None:
         """So many orders, each with an id of its own; the backend has all of them when it returns."""
         records = [
-            {"key": f"customer-{n % 7}", "value": {"order": n}, "correlationId": f"order-{n}"} for n in range(count)
+            {"key": f"customer-{n % CUSTOMERS}", "value": {"order": n}, "correlationId": f"order-{n}"}
+            for n in range(count)
         ]
         answer = httpx.post(
             f"{self._sidecar.address}/producers/{self.topic}",
@@ -65,6 +57,15 @@ class Shop:
         """What control tells of a record: who had it, as what, how that ended."""
         told = json.loads(self.mesh.meshctl("audit", "trail", "--correlation-id", correlation_id, "-o", "json").stdout)
         return sorted((each["service_id"], each["audit_type"], each["audit_status"]) for each in told["events"])
+
+    def profile(self) -> dict[str, Any]:
+        """What a pipeline finds when it looks at the records."""
+        command = [str(BIN / "meshctl"), "topic", "profile", self.topic, "-o", "json"]
+        where = self.mesh.state.parent
+        run = subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        assert run.returncode == 0, run.stderr
+        told: dict[str, Any] = json.loads(run.stdout)
+        return told
 
     def replay(self, name: str) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(self.mesh.meshctl("replay", "show", name, "-o", "json").stdout)
@@ -88,19 +89,19 @@ class Shop:
 
 
 @pytest.fixture
-def shop(shop_mesh: Mesh, apples: str, group: str, tmp_path: Path) -> Iterator[Shop]:
+def shop(spark_mesh: Mesh, apples: str, group: str, tmp_path: Path) -> Iterator[Shop]:
     with Backend().running() as backend:
         sidecar = SidecarProcess(
             tmp_path,
-            shop_mesh.gateway,
+            spark_mesh.gateway,
             name=SIDECAR,
-            control_address=shop_mesh.control,
+            control_address=spark_mesh.control,
             reactive_topics=apples,
             reactive_group=group,
             backend_url=backend.host_url,
             audit_target="topic",
         )
-        made = Shop(shop_mesh, apples, sidecar, backend)
+        made = Shop(spark_mesh, apples, sidecar, backend)
         made.source.create(apples, PARTITIONS)
         with sidecar.running():
             yield made
@@ -134,6 +135,10 @@ def test_a_records_life_is_told_and_its_topic_copied_cancelled_and_resumed(shop:
 
     # resumed, it goes on there: each record once, in its order, as it was
     second = shop.begins("resume", first)
+    profile = shop.profile()  # by a driver of its own, beside the one that copies
+    assert (profile["records"], profile["formats"]) == (str(RECORDS), {"json": str(RECORDS)})
+    assert (profile["distinct_keys"], profile["null_keys"]) == (str(CUSTOMERS), "0")
+    assert [(each["path"], each["types"]) for each in profile["fields"]] == [("order", {"integer": str(RECORDS)})]
     shop.ends(second, "REPLAY_STATE_DONE")
     originals, copies = shop.source.read(shop.topic), shop.copies(copied)
     assert len(copies) == len(originals) == RECORDS

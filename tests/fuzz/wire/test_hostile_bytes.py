@@ -21,18 +21,19 @@ from services.gateway.wire.messages import (
 )
 from services.gateway.wire.messages.consumer_protocol import subscription_of
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.scanner import scan_fetch_request, scan_fetch_response, scan_produce
 from services.gateway.wire.schema import MessageSpec, Struct
+from tests.unit.gateway.wire.both_walks import PYTHON, Walks, both
 from tests.unit.gateway.wire.records import batch
 from tests.unit.gateway.wire.strategies import every_version, message_id, structs
 
 Scan = Callable[[bytes, int, int, int], object]
+# As Python: test_walks_agree.py has the compiled ones do the same, whatever the bytes.
 SCANS: list[tuple[Scan, type[Struct], int]] = [
     (scan, cls, version)
     for scan, cls, newest in (
-        (scan_produce, ProduceRequest, 13),
-        (scan_fetch_request, FetchRequest, 18),
-        (scan_fetch_response, FetchResponse, 18),
+        (PYTHON.scan_produce, ProduceRequest, 13),
+        (PYTHON.scan_fetch_request, FetchRequest, 18),
+        (PYTHON.scan_fetch_response, FetchResponse, 18),
     )
     for version in range(newest + 1)
 ]
@@ -194,8 +195,9 @@ def test_lies_about_numbers_cost_little(cls: type[Struct], version: int, body: b
     assert peak < 64 * MIB
 
 
+@both
 @pytest.mark.parametrize("version", [8, 9])
-def test_a_produce_of_a_million_partitions_costs_little(version: int) -> None:
+def test_a_produce_of_a_million_partitions_costs_little(walks: Walks, version: int) -> None:
     head = b"\xff\xff" if version < 9 else b"\x00"
     head += b"\x00\x01" + bytes(4)
     if version < 9:
@@ -205,7 +207,7 @@ def test_a_produce_of_a_million_partitions_costs_little(version: int) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(WireError, match="more than one message may hold"):
-            scan_produce(body, version, 0, len(body))
+            walks.scan_produce(body, version, 0, len(body))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -89,6 +89,7 @@ async def test_a_copy_of_many_partitions_is_placed_carried_out_handed_on_and_can
     report = await asyncio.to_thread(verify, settings, with_kafka=False)
     assert report.differences == []
     again_asked = await start(world, ended.spec)  # with the same group: it goes on
+    assert (len(again_asked.partitions), again_asked.partitions[7].position) == (WIDE, 500)
     await refused(start(world, ended.spec), grpc.StatusCode.FAILED_PRECONDITION, f"{again_asked.name} keeps in group")
 
 

@@ -90,6 +90,16 @@ async def test_a_long_range_is_answered_by_days_hours_and_minutes_each_once(
     assert talker.figures.bytes == 2 * 1 + 2 * 60 + 2 * 1440
 
 
+async def test_where_no_minutes_and_hours_are_left_at_all_whole_days_answer(
+    tables: TrafficTables, stub: traffic_grpc.TrafficServiceAsyncStub
+) -> None:
+    tables.add("day", NOON.replace(hour=0), topic="orders", bytes=70)  # nothing was counted since, for weeks
+    (talker,) = (await stub.TopTalkers(talkers(NOON - HOUR, NOON, "topic"), timeout=CALL)).talkers
+    assert talker.figures.bytes == 70
+    answer = await stub.QueryTraffic(course(NOON - HOUR, NOON), timeout=CALL)
+    assert answer.total.bytes == 70
+
+
 async def test_traffic_of_a_topic_over_time_with_its_growth(
     tables: TrafficTables, stub: traffic_grpc.TrafficServiceAsyncStub
 ) -> None:
@@ -111,6 +121,7 @@ async def test_of_very_many_rows_percentiles_come_of_an_even_part(
     for number in range(60):
         tables.add("minute", NOON + timedelta(minutes=number), topic="orders", latencies=TO_99)
     monkeypatch.setattr(store, "MOST_SKETCHES", 20)
+    monkeypatch.setattr(store, "SKETCHES_AT_ONCE", 3)
     answer = await stub.QueryTraffic(course(NOON, NOON + HOUR, timedelta(minutes=1)), timeout=CALL)
     assert answer.total.calls == 6_000
     assert 0 < sum(1 for each in answer.points if each.figures.HasField("p50_ms")) < 60

@@ -1,9 +1,17 @@
 """What a gateway tells of its clients' traffic: the sums are what was sent, and the home cluster holds nobody up."""
 
+import uuid
 from contextlib import closing
+from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
+from mesh.home_cluster import HomeCluster
+from mesh.traffic.counting import Combination, Counts
+from mesh.traffic.metrics import TrafficMetrics
+from mesh.traffic.reporter import ReportWriter
+from mesh.traffic.sketches import LatencySketch
 from services.gateway import metrics
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
@@ -107,6 +115,28 @@ def test_a_home_cluster_that_is_away_delays_nobody_and_is_told_when_it_is_back(
 
 def _waiting_bytes() -> float:
     return sum(sample.value for one in metrics.traffic.waiting_bytes.collect() for sample in one.samples)
+
+
+def test_a_report_that_is_too_large_for_the_topic_holds_up_no_other(
+    told_traffic: ToldTraffic, kafka_c1: KafkaCluster
+) -> None:
+    small_records = NewTopic(told_traffic.topic, 1, 1, config={"max.message.bytes": "2000"})
+    admin = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
+    admin.create_topics([small_records])[told_traffic.topic].result(30)
+    own = TrafficMetrics("gateway_of_large_reports")
+    writer = ReportWriter(HomeCluster((kafka_c1.bootstrap,)), told_traffic.topic, "gateway-1", "gateway", own)
+    for clients in (200, 1):
+        counts = Counts(LatencySketch, datetime.now(UTC))
+        for _ in range(clients):
+            counts.count(Combination(client=uuid.uuid4().hex, api="Produce"), 1.0)
+        writer.hand_over(counts.take(datetime.now(UTC)))
+    writer.start()
+    try:
+        wait_until(lambda: len(told_traffic.reports()) == 1, "the small one arrives", 60)
+        assert len(told_traffic.reports()[0].counters) == 1
+        assert [sample.value for sample in next(iter(own.lost.collect())).samples][:1] == [1]
+    finally:
+        writer.stop(5)
 
 
 def test_without_a_home_cluster_nothing_is_counted(rules: Rules, start_gateway: StartGateway, apples: str) -> None:

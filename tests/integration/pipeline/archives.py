@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +23,9 @@ from services.pipeline.jobs import archive
 from services.pipeline.kafka_source import GATEWAY, KafkaSource
 from services.pipeline.positions import Span
 from tests.fixtures.waiting import wait_until
-from tests.integration.pipeline.orchard import Content, Place
+from tests.integration.pipeline.orchard import Content, Orchard, Place
 
-HOLDS_S = 100.0
+HOLDS_S = 200.0
 JOIN_S = 60.0
 OFTEN = timedelta(milliseconds=100)
 
@@ -34,6 +37,10 @@ class Archive:
         self._session = session
         self._bootstrap = bootstrap
         self.folder = folder
+
+    def at(self, folder: Path) -> Archive:
+        """The same job, elsewhere."""
+        return Archive(self._session, self._bootstrap, folder)
 
     def run(
         self,
@@ -54,30 +61,23 @@ class Archive:
     ) -> archive.Written:
         """A run, continuous unless `every` is None, that is told to stop when `condition` holds."""
         stopping = threading.Event()
-        written: list[archive.Written] = []
-
-        def work() -> None:
-            source = self._source(topics, 10_000, False)
-            written.append(
-                archive.run(
-                    self._session,
-                    source,
-                    str(self.folder),
-                    every=every,
-                    stopping=stopping,
-                    rules=rules,
-                    compact_every=OFTEN,
-                )
+        source = self._source(topics, 10_000, False)
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(
+                archive.run,
+                self._session,
+                source,
+                str(self.folder),
+                every=every,
+                stopping=stopping,
+                rules=rules,
+                compact_every=OFTEN,
             )
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
-            wait_until(condition, "the archive holds what it should", HOLDS_S)
-        finally:
-            stopping.set()
-            thread.join(JOIN_S)
-        return written[0]
+            try:
+                wait_until(lambda: job.done() or condition(), "the archive holds what it should", HOLDS_S)
+            finally:
+                stopping.set()
+            return job.result(JOIN_S)
 
     def _source(self, topics: tuple[str, ...], max_batch_rows: int, accept_loss: bool) -> KafkaSource:
         return KafkaSource(
@@ -104,6 +104,21 @@ class Archive:
 
     def files(self, day: str) -> list[Path]:
         return sorted(self.folder.glob(f"day={day}/batch=*/*.parquet"))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoDays:
+    """Records of two days, archived in several batches; those who change the folder take a copy of it."""
+
+    orchard: Orchard
+    """It may have grown since."""
+    records: Mapping[Place, Content]
+    """Those that are archived."""
+    archive: Archive
+
+    def copied_to(self, folder: Path) -> Archive:
+        shutil.copytree(self.archive.folder, folder)
+        return self.archive.at(folder)
 
 
 def read_back(folder: Path) -> dict[Place, Content]:

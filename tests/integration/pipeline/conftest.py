@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
+from services.control.store.migrate import migrate
 from services.pipeline.session import start_session
 from services.pipeline.settings import PipelineSettings
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.databases import PostgresServer
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import QUICK_JVM, need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.integration.pipeline.archives import Archive
+    from tests.integration.pipeline.archives import Archive, TwoDays
+    from tests.integration.pipeline.audits import AuditRuns
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_client_outlives_its_cluster() -> Iterator[None]:
+    """Errors that tests expect hold frames with clients of Kafka; those would complain when the brokers are gone."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +52,46 @@ def archive(spark: SparkSession, kafka_c1: KafkaCluster, tmp_path: Path) -> Arch
     from tests.integration.pipeline.archives import Archive
 
     return Archive(spark, kafka_c1.bootstrap, tmp_path / "archive")
+
+
+@pytest.fixture(scope="session")
+def two_days(
+    spark: SparkSession, kafka_c1: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TwoDays]:
+    """Archived once, for all who compact and restore."""
+    from tests.integration.pipeline.archives import Archive, TwoDays
+
+    orchard = Orchard(kafka_c1.bootstrap, f"two-days-{uuid4().hex[:8]}")
+    archive = Archive(spark, kafka_c1.bootstrap, tmp_path_factory.mktemp("two-days") / "archive")
+    orchard.create()
+    orchard.grow(240)
+    archive.run(orchard.topic, max_batch_rows=80)
+    yield TwoDays(orchard, dict(orchard.records), archive)
+    orchard.clear()
+
+
+@pytest.fixture(scope="session")
+def audit_database(postgres: PostgresServer) -> str:
+    url = postgres()
+    migrate(url)
+    return url
+
+
+@pytest.fixture
+def audits(
+    spark: SparkSession,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    audit_database: str,
+    tmp_path: Path,
+    unique_name: Callable[[str], str],
+) -> Iterator[AuditRuns]:
+    from tests.integration.pipeline.audits import AuditRuns
+
+    bootstraps = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
+    runs = AuditRuns(spark, bootstraps, audit_database, tmp_path / "audit", unique_name("audit"))
+    with runs.database.connect() as connection:
+        for table in (b"audit_events", b"audit_progress", b"audit_sources"):
+            connection.execute(b"truncate " + table)
+    yield runs
+    runs.clear()

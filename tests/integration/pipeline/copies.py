@@ -109,6 +109,7 @@ class Grove:
     def clear(self) -> None:
         for future in self._admin.delete_topics(self._topics).values() if self._topics else ():
             future.result(TIMEOUT_S)
+        self._topics.clear()
 
     def order(self, source: str, *, ranges: Sequence[replays.ReplayRange] = (), **said: Any) -> Order:
         """Of a copy of a topic to `target`; what is said besides is ReplayToTopic's, or ReplaySpec's."""
@@ -127,6 +128,7 @@ class Grove:
         work: Work | None = None,
         archive: Archive | None = None,
         stopping: threading.Event | None = None,
+        stall_s: float = STALL_S,
         tell: Callable[[Ended], None] = lambda _ended: None,
     ) -> Ended:
         """`tell` is told of each report."""
@@ -143,7 +145,7 @@ class Grove:
             report,
             stopping or threading.Event(),
             timeout_s=TIMEOUT_S,
-            stall_timeout_s=STALL_S,
+            stall_timeout_s=stall_s,
         )
         assert replaying.run() == ended.reports[-1].state
         return ended

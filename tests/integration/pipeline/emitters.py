@@ -210,6 +210,11 @@ class Tables:
         with psycopg.connect(self._url, row_factory=psycopg.rows.dict_row) as connection:
             return connection.execute("select * from traffic_progress").fetchone() or {}
 
+    def series(self) -> list[tuple[str, ...]]:
+        """Of whom and of what there is anything, by SERIES."""
+        with psycopg.connect(self._url) as connection:
+            return connection.execute(f"select {', '.join(SERIES)} from traffic_series".encode()).fetchall()
+
     def days(self) -> list[str]:
         """Tables of single days."""
         with psycopg.connect(self._url) as connection:

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
 TIMEOUT_S = 30.0
+OPEN_MS = 600_000  # for which a transaction may stay open, however busy the machine is
 MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 """Between the two days that records are from."""
 
@@ -76,7 +77,7 @@ class Orchard:
 
     def transaction(self, count: int, *, partition: int = 0) -> Producer:
         """Adds records in a transaction that is left open; they count from `commit` on."""
-        producer = Producer({**self._properties, "transactional.id": self.topic})
+        producer = Producer({**self._properties, "transactional.id": self.topic, "transaction.timeout.ms": OPEN_MS})
         producer.init_transactions(TIMEOUT_S)
         producer.begin_transaction()
         before = dict(self.records)

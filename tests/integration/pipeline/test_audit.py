@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from datetime import timedelta
-from pathlib import Path
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
-from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.databases import PostgresServer
-from tests.fixtures.ports import free_block
-from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,34 +22,37 @@ WITHIN_S = 60.0
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
-@pytest.fixture(scope="module")
-def audit_database(postgres: PostgresServer) -> str:
-    url = postgres()
-    migrate(url)
-    return url
+def what_is_no_event() -> dict[bytes | None, str]:
+    """And why."""
+    from tests.integration.pipeline.audits import NOW, event
+
+    return {
+        None: "it has no value",
+        b"\xff\xfe": "it is no UTF-8",
+        b"boom": "it is no JSON object",
+        b'{"id": ': "it is no JSON object",
+        b"[{}]": "it is no JSON object",
+        json.dumps(event(id="seven")).encode(): "id is no UUID",
+        json.dumps(event(auditType=None)).encode(): "auditType is missing",
+        json.dumps(event(auditStatus="")).encode(): "auditStatus is missing",
+        json.dumps(event(timestamp="soon")).encode(): "timestamp is no time in milliseconds",
+        json.dumps(event(NOW + timedelta(days=3))).encode(): "timestamp is more than a day ahead of the clocks here",
+    }
 
 
 @pytest.fixture
-def audits(
-    spark: SparkSession,
-    kafka_c1: KafkaCluster,
-    kafka_c2: KafkaCluster,
-    audit_database: str,
-    tmp_path: Path,
-    unique_name: Callable[[str], str],
-) -> Iterator[AuditRuns]:
-    from tests.integration.pipeline.audits import AuditRuns
-
-    bootstraps = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
-    runs = AuditRuns(spark, bootstraps, audit_database, tmp_path / "audit", unique_name("audit"))
-    with runs.database.connect() as connection:
-        for table in (b"audit_events", b"audit_progress", b"audit_sources"):
-            connection.execute(b"truncate " + table)
-    yield runs
-    runs.clear()
+def far_from_greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine has another zone than Spark and PostgreSQL."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        yield
+    time.tzset()
 
 
-def test_events_of_all_clusters_are_there_once_however_often_they_are_read(audits: AuditRuns) -> None:
+def test_events_of_all_clusters_are_there_once_and_what_is_none_is_kept_with_the_reason(
+    audits: AuditRuns, far_from_greenwich: None
+) -> None:
     from tests.integration.pipeline.audits import NOW, event
 
     failed = event(
@@ -66,20 +66,25 @@ def test_events_of_all_clusters_are_there_once_however_often_they_are_read(audit
         actor="ada", method="/mesh.v1.RuleService/SetRule", resource="rules/a", trace_id=TRACE, code="NOT_FOUND",
         problem="no cluster",
     )  # fmt: skip
+    broken = what_is_no_event()
     audits.make("c1", audits.records, partitions=2)
     audits.make("c1", audits.own)
     audits.make("c1", audits.calls)
     audits.tell("c1", audits.records, plain, too_late, partition=0)
-    audits.tell("c1", audits.records, plain, partition=1)  # its writer was not sure that it was heard
+    again = {**plain, "timestamp": plain["timestamp"] + 900}  # its writer was not sure that it was heard
+    audits.tell("c1", audits.records, again, partition=1)
     audits.tell("c1", audits.own, of_gateway)
+    audits.tell("c1", audits.own, *broken, key=b"\x00k", headers=[("h", b"\xff")])
     audits.tell("c1", audits.calls, call.SerializeToString())
     audits.make("c2", audits.records)
     audits.tell("c2", audits.records, failed, late)
 
     first = audits.run()
     assert {name: (each.records, each.stored, each.malformed) for name, each in first.items()} == {
-        "c1": (5, 3, 0), "c2": (2, 2, 0)
+        "c1": (5 + len(broken), 3, len(broken)), "c2": (2, 2, 0)
     }  # fmt: skip
+    newest = first["c1"].newest[audits.records, 0]
+    assert NOW - timedelta(minutes=1) < newest < datetime.now(UTC) + timedelta(minutes=1)
     rows = {str(row["event_id"]): row for row in audits.rows()}
     assert rows.keys() == {call.audit_id, *(each["id"] for each in (plain, failed, late, of_gateway))}
     shown = rows[failed["id"]]
@@ -107,76 +112,56 @@ def test_events_of_all_clusters_are_there_once_however_often_they_are_read(audit
     assert audits.select("select cluster_name, problem from audit_sources order by 1") == [("c1", ""), ("c2", "")]
     progress = "select cluster_name, topic, partition, next_offset, log_end from audit_progress order by 1, 2, 3"
     assert audits.select(progress) == [
-        ("c1", audits.calls, 0, 1, 1), ("c1", audits.own, 0, 1, 1), ("c1", audits.records, 0, 2, 2),
-        ("c1", audits.records, 1, 1, 1), ("c2", audits.records, 0, 2, 2),
+        ("c1", audits.calls, 0, 1, 1), ("c1", audits.own, 0, 1 + len(broken), 1 + len(broken)),
+        ("c1", audits.records, 0, 2, 2), ("c1", audits.records, 1, 1, 1), ("c2", audits.records, 0, 2, 2),
     ]  # fmt: skip
     assert audits.select("select count(*) from audit_progress where complete_until < now()") == [(5,)]
+
+    kept = audits.malformed("c1", audits.own)
+    assert {value: headers["dlq.problem"].decode() for _, value, headers in kept} == broken
+    assert sorted(int(headers["dlq.offset"]) for _, _, headers in kept) == list(range(1, len(broken) + 1))
+    key, _, headers = kept[0]
+    assert (key, headers["h"], headers["dlq.cluster"], headers["dlq.topic"], headers["dlq.partition"]) == (
+        b"\x00k", b"\xff", b"c1", audits.own.encode(), b"0"
+    )  # fmt: skip
 
     audits.forget_last_commit("c1")
     audits.forget_last_commit("c2")
     audits.tell("c2", audits.records, event())
     again = audits.run()
-    assert {name: (each.records, each.stored) for name, each in again.items()} == {"c1": (5, 0), "c2": (3, 1)}
+    assert {name: (each.records, each.stored) for name, each in again.items()} == {
+        "c1": (5 + len(broken), 0), "c2": (3, 1)
+    }  # fmt: skip
     assert len(audits.rows()) == len(rows) + 1
     assert len(audits.files()) == len(files) + 1
 
 
-def test_what_is_no_event_is_kept_as_it_came_with_the_reason(audits: AuditRuns) -> None:
-    from tests.integration.pipeline.audits import NOW, event
-
-    good = event()
-    broken: dict[bytes | None, str] = {
-        None: "it has no value",
-        b"\xff\xfe": "it is no UTF-8",
-        b"boom": "it is no JSON object",
-        b'{"id": ': "it is no JSON object",
-        b"[{}]": "it is no JSON object",
-        json.dumps(event(id="seven")).encode(): "id is no UUID",
-        json.dumps(event(auditType=None)).encode(): "auditType is missing",
-        json.dumps(event(auditStatus="")).encode(): "auditStatus is missing",
-        json.dumps(event(timestamp="soon")).encode(): "timestamp is no time in milliseconds",
-        json.dumps(event(NOW + timedelta(days=3))).encode(): "timestamp is more than a day ahead of the clocks here",
-    }
-    audits.make("c1", audits.records)
-    audits.tell("c1", audits.records, *broken, good, key=b"\x00k", headers=[("h", b"\xff")])
-    [found] = [each for each in audits.run().values() if each.records]
-    assert (found.records, found.malformed, found.stored) == (len(broken) + 1, len(broken), 1)
-    assert audits.ids() == [row["event_id"] for row in audits.files()] == [good["id"]]
-
-    kept = audits.malformed("c1", audits.records)
-    assert {value: headers["dlq.problem"].decode() for _, value, headers in kept} == broken
-    places = [int(headers["dlq.offset"]) for _, _, headers in kept]
-    assert sorted(places) == list(range(len(broken)))
-    key, _, headers = kept[0]
-    assert (key, headers["h"], headers["dlq.cluster"], headers["dlq.topic"], headers["dlq.partition"]) == (
-        b"\x00k", b"\xff", b"c1", audits.records.encode(), b"0"
-    )  # fmt: skip
-
-
-def test_a_cluster_that_is_away_holds_up_no_other_and_topics_may_come_later_and_come_again(audits: AuditRuns) -> None:
+def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
+    audits: AuditRuns, spark: SparkSession, kafka_c1: KafkaCluster
+) -> None:
+    from services.pipeline.auditing.dead_letters import DeadLetters
+    from services.pipeline.day_partitions import DayPartitions
+    from services.pipeline.jobs.audit import AuditSinks, events_of
+    from services.pipeline.kafka_source import SCHEMA
+    from services.pipeline.tables import Database
     from tests.integration.pipeline.audits import event
 
-    away = audits.bootstraps["c3"] = f"127.0.0.1:{free_block(1)}"
-    events = [event() for _ in range(3)]
-    first, second, third = events
+    def sinks(database: Database) -> AuditSinks:
+        letters = DeadLetters("c1", {"bootstrap.servers": kafka_c1.bootstrap}, ".malformed", WITHIN_S)
+        days = DayPartitions(database, "audit_events", unique=("event_id",))
+        return AuditSinks(database, days, 30, str(audits.folder), letters)
 
-    def is_there(wanted: dict[str, object]) -> bool:
-        return wanted["id"] in audits.ids()
-
-    with audits.running():
-        audits.make("c1", audits.records)
-        audits.tell("c1", audits.records, first)
-        wait_until(lambda: is_there(first), "a topic that came later is read", WITHIN_S)
-        audits.make("c2", audits.records)
-        audits.tell("c2", audits.records, second)
-        wait_until(lambda: is_there(second), "that of the other cluster, too", WITHIN_S)
-        audits.delete("c1", audits.records)
-        audits.make("c1", audits.records)
-        audits.tell("c1", audits.records, third)
-        wait_until(lambda: is_there(third), "a topic that was created again has the same offsets", WITHIN_S)
-        told = "select problem from audit_sources where cluster_name = 'c3'"
-        wait_until(lambda: away in "".join(row[0] for row in audits.select(told)), "it is said who is away", WITHIN_S)
-    del audits.bootstraps["c3"]
-    audits.run()  # what was cut off between the table and Parquet
-    assert sorted(audits.ids()) == sorted(each["id"] for each in events)
-    assert sorted(row["event_id"] for row in audits.files()) == sorted(audits.ids())
+    once = event()
+    told = [once, {**once, "timestamp": once["timestamp"] - 1}, event()]
+    values = [b"boom", *(json.dumps(each).encode() for each in told)]
+    rows = [(audits.records, 0, offset, None, None, value, None) for offset, value in enumerate(values)]
+    events = events_of(spark.createDataFrame(rows, SCHEMA), "c1")
+    audits.make("c1", audits.records)
+    for _ in range(2):
+        with pytest.raises(psycopg.OperationalError):
+            sinks(Database("postgresql://mesh@127.0.0.1:1/mesh")).write(events, 0)
+    written = sinks(audits.database).write(events, 0)
+    assert (written.records, written.stored, written.malformed) == (4, 2, 1)
+    assert sinks(audits.database).write(events.where("problem is null"), 0).stored == 0
+    assert len(audits.malformed("c1", audits.records)) == 1
+    assert len(audits.files()) == 3

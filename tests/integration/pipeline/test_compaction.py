@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.pipeline.orchard import MIDNIGHT, Orchard
+from tests.integration.pipeline.orchard import MIDNIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from services.pipeline.archives.compaction import CompactionRules
     from services.pipeline.archives.hadoop import HadoopFolder
     from services.pipeline.archives.layout import Plan
-    from tests.integration.pipeline.archives import Archive
+    from tests.integration.pipeline.archives import Archive, TwoDays
 
 YESTERDAY = (MIDNIGHT - timedelta(days=1)).date().isoformat()
 TODAY = MIDNIGHT.date().isoformat()
@@ -33,49 +33,33 @@ def rules() -> CompactionRules:
 
 
 @pytest.fixture
-def small_files(archive: Archive, orchard: Orchard) -> Archive:
+def small_files(two_days: TwoDays, tmp_path: Path) -> Archive:
     """Records of two days in several batches."""
-    orchard.create()
-    orchard.grow(240)
-    archive.run(orchard.topic, max_batch_rows=80)
-    return archive
+    return two_days.copied_to(tmp_path / "archive")
 
 
 def test_days_become_one_sorted_file_each_and_go_on_to_be_archived(
-    small_files: Archive, orchard: Orchard, rules: CompactionRules
+    small_files: Archive, two_days: TwoDays, rules: CompactionRules, spark: SparkSession
 ) -> None:
+    from services.pipeline.archives.compaction import compact
     from tests.integration.pipeline.archives import places_in_file, reading
 
     before_and_after = reading(small_files.folder)
     first = next(before_and_after)
-    written = small_files.run(orchard.topic, rules=rules)
-    assert written.days_compacted == 2
-    assert dict([first, *before_and_after]) == orchard.records, "who has listed small files finds the large ones"
-    assert small_files.records() == orchard.records
+    assert compact(spark, str(small_files.folder), rules) == 2
+    assert dict([first, *before_and_after]) == two_days.records, "who has listed small files finds the large ones"
+    assert small_files.records() == two_days.records
     assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=2"]
     in_order = places_in_file(small_files.files(YESTERDAY)[0])
     assert in_order == sorted(in_order)
 
+    orchard = two_days.orchard
     orchard.grow(60)  # belong to both days, too
     small_files.run(orchard.topic)
     assert small_files.records() == small_files.records_by_the_reader() == orchard.records
-    small_files.run(orchard.topic, rules=rules)
+    assert compact(spark, str(small_files.folder), rules) == 2
     assert small_files.records() == small_files.records_by_the_reader() == orchard.records
     assert [path.parent.name for path in small_files.files(YESTERDAY)] == ["batch=3"]
-
-
-def test_a_continuous_archive_compacts_by_itself(archive: Archive, orchard: Orchard, rules: CompactionRules) -> None:
-    orchard.create()
-    orchard.grow(60)
-
-    def is_compacted() -> bool:
-        plans = list(archive.folder.glob("_compaction/*/*/plan.json"))
-        return len(plans) == 2 and not list(archive.folder.glob(STAGED_FILES))
-
-    written = archive.run_until(is_compacted, orchard.topic, rules=rules)
-    assert written.days_compacted == 2
-    assert len(archive.files(YESTERDAY)) == len(archive.files(TODAY)) == 1
-    assert archive.records() == orchard.records
 
 
 def test_days_are_worth_it_that_have_twice_the_files_that_they_need(rules: CompactionRules) -> None:
@@ -86,36 +70,43 @@ def test_days_are_worth_it_that_have_twice_the_files_that_they_need(rules: Compa
     assert rules.is_worth_while([256 * megabyte] * 3 + [megabyte] * 5)
 
 
-def test_only_finished_days_are_touched_and_other_stores_are_read_alike(small_files: Archive, orchard: Orchard) -> None:
+def test_only_finished_days_are_touched_and_other_stores_are_read_alike(
+    small_files: Archive, two_days: TwoDays, spark: SparkSession
+) -> None:
     import fsspec
 
-    from services.pipeline.archives.compaction import CompactionRules
+    from services.pipeline.archives.compaction import CompactionRules, compact
     from tests.integration.pipeline.archives import read_by_the_reader
 
     before = small_files.files(TODAY)
-    small_files.run(orchard.topic, rules=CompactionRules(after=timedelta(0)))
+    assert compact(spark, str(small_files.folder), CompactionRules(after=timedelta(0))) == 1
     assert small_files.files(TODAY) == before
     assert len(small_files.files(YESTERDAY)) == 1
-    store = f"/{orchard.topic}"
+    store = f"/{two_days.orchard.topic}"
     fsspec.filesystem("memory").put(str(small_files.folder), store, recursive=True)
-    assert read_by_the_reader(f"memory:/{store}") == orchard.records
+    assert read_by_the_reader(f"memory:/{store}") == two_days.records
 
 
-def test_a_batch_that_may_be_written_again_is_left_alone(
-    small_files: Archive, orchard: Orchard, rules: CompactionRules, spark: SparkSession
+def test_what_never_became_a_plan_is_swept_and_a_batch_that_may_be_written_again_is_left_alone(
+    small_files: Archive,
+    two_days: TwoDays,
+    rules: CompactionRules,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from services.pipeline.archives.compaction import compact
-
     small_files.forget_last_commit()
-    assert compact(spark, str(small_files.folder), rules) == 2
-    assert {path.parent.name for path in small_files.files(YESTERDAY)} == {"batch=1", "batch=2"}
-    small_files.run(orchard.topic)
-    assert small_files.records() == orchard.records
+    plan = plan_only(spark, small_files, rules, monkeypatch)
+    assert plan.batches == (0, 1)
+    (small_files.folder / plan.into.plan).unlink()
+    assert small_files.records() == two_days.records
+    small_files.run(two_days.orchard.topic)
+    assert not list((small_files.folder / "_compaction").glob("*/*"))
+    assert small_files.records() == small_files.records_by_the_reader() == two_days.orchard.records
 
 
 def test_wherever_it_is_cut_off_no_record_is_there_twice_and_the_next_run_brings_all_back(
     small_files: Archive,
-    orchard: Orchard,
+    two_days: TwoDays,
     rules: CompactionRules,
     spark: SparkSession,
     tmp_path: Path,
@@ -132,27 +123,16 @@ def test_wherever_it_is_cut_off_no_record_is_there_twice_and_the_next_run_brings
         shutil.copytree(small_files.folder, folder)
         is_cut = not carried_out(spark, folder, plan, changes=cuts)
         visible = read_back(folder)
-        assert visible.items() <= orchard.records.items()
-        assert read_by_the_reader(folder) == orchard.records
+        assert visible.items() <= two_days.records.items()
+        assert read_by_the_reader(folder) == two_days.records
         compaction.settle(HadoopFolder(spark, str(folder)))
-        assert read_back(folder) == read_by_the_reader(folder) == orchard.records
+        assert read_back(folder) == read_by_the_reader(folder) == two_days.records
         assert not list(folder.glob(STAGED_FILES))
         assert [path.parent.name for path in folder.glob(f"day={YESTERDAY}/*/*.parquet")] == ["batch=2"]
         if not is_cut:
             break
         cuts += 1
     assert cuts >= 6, "three batches, the folder, the file, what was staged"
-
-
-def test_what_never_became_a_plan_is_swept(
-    small_files: Archive, orchard: Orchard, rules: CompactionRules, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = plan_only(spark, small_files, rules, monkeypatch)
-    (small_files.folder / plan.into.plan).unlink()
-    assert small_files.records() == small_files.records_by_the_reader() == orchard.records
-    small_files.run(orchard.topic)
-    assert not list((small_files.folder / "_compaction").glob("*/*"))
-    assert small_files.records() == orchard.records
 
 
 class Killed(BaseException):

@@ -76,6 +76,29 @@ def test_another_driver_may_have_made_them(days: DayPartitions) -> None:
     assert kept(days) == DAYS
 
 
+def test_a_day_that_somebody_has_dropped_is_made_again_when_they_are_looked_up(days: DayPartitions) -> None:
+    days.make(DAYS)
+    with days.database.connect() as connection:
+        connection.execute(f"drop table {days.table}_{DAYS[1]:%Y%m%d}".encode())
+    days.forget()
+    days.make(DAYS)
+    add(days, *DAYS)
+    assert kept(days) == DAYS
+
+
+def test_rows_of_a_day_differ_in_what_is_to_be_unique(days_database: str) -> None:
+    from services.pipeline.day_partitions import DayPartitions
+    from services.pipeline.tables import Database
+
+    table = f"days_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(days_database, autocommit=True) as connection:
+        connection.execute(f"create table {table} (time timestamptz, id int) partition by range (time)".encode())
+        DayPartitions(Database(days_database), table, unique=("id",)).make(DAYS)
+        adding = f"insert into {table} values (%s, 7) on conflict do nothing".encode()
+        at = [noon(DAYS[0]), noon(DAYS[0]) + timedelta(seconds=1), noon(DAYS[1])]
+        assert [connection.execute(adding, (time,)).rowcount for time in at] == [1, 0, 1]
+
+
 def test_old_days_are_dropped_with_their_rows_and_can_be_made_again(days: DayPartitions) -> None:
     days.make(DAYS)
     add(days, *DAYS)

@@ -1,5 +1,5 @@
-"""A member follows a real control, and stand-ins of drivers do what tests want of them: quick, and without Spark. The
-real driver is asked for what needs no Spark either: tests/soak/pipeline/test_serve_kills.py has it copy.
+"""A member follows a real control, and stand-ins of drivers do what tests want of them: quick, and without Spark. With
+real ones it is in tests/e2e/pipeline, and killed in tests/soak/pipeline/test_serve_kills.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mesh.rpc import replays
 from services.control.store.migrate import migrate
 from services.pipeline.orders import Order
 from services.pipeline.serving import following, reports
-from services.pipeline.serving.carrying import Carrying, command_of
+from services.pipeline.serving.carrying import Carrying
 from services.pipeline.serving.driver import Command
 from services.pipeline.serving.following import ReplayFollower
 from services.pipeline.serving.link import ControlLink
@@ -30,11 +30,9 @@ from services.pipeline.settings import PipelineSettings
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.control.world import CALL, World, until
-from tests.integration.pipeline.toolchain import need_spark
 
 STAND_IN = Path(__file__).parents[2] / "unit" / "pipeline" / "serving" / "stand_in_driver.py"
 COMES_S = 120.0
-"""A driver imports Spark's Python, which takes its time on a busy machine."""
 RUNNING, DONE, CANCELLED = replays.REPLAY_STATE_RUNNING, replays.REPLAY_STATE_DONE, replays.REPLAY_STATE_CANCELLED
 
 pytestmark = pytest.mark.timeout(300)
@@ -72,15 +70,15 @@ async def world(database: str, kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, t
 
 
 class Member:
-    """One process of the member; its drivers are stand-ins that act as told, or real ones where nothing is told."""
+    """One process of the member; its drivers are stand-ins that act as told."""
 
-    def __init__(self, world: World, folder: Path, *actions: str, name: str = "pipeline-1") -> None:
+    def __init__(self, world: World, folder: Path, *actions: str, name: str = "pipeline-1", at_a_time: int = 2) -> None:
         self.superseded: list[str] = []
         self._folder = folder
         self._actions = actions
         self._name = name
-        self._turns = asyncio.Semaphore(2)
-        self.link = ControlLink(f"127.0.0.1:{world.control.port}", name, tuple(DRIVERS))
+        self._turns = asyncio.Semaphore(at_a_time)
+        self.link = ControlLink(f"127.0.0.1:{world.control.port}", name, tuple(DRIVERS), max_running=at_a_time)
         making = OrderMaking(PipelineSettings(control_address=f"127.0.0.1:{world.control.port}"))
         self.follower = ReplayFollower(
             self.link, lambda *each: self._begin(making, *each), superseded=self.superseded.append
@@ -91,7 +89,7 @@ class Member:
     ) -> Carrying:
         return Carrying(
             replay, self._name, make_order=making.order, tell=tell, turns=self._turns, attempts=3, stop_s=CALL,
-            make_command=self._command if self._actions else command_of,
+            make_command=self._command,
         )  # fmt: skip
 
     def _command(self, order: Order) -> Command:
@@ -160,20 +158,28 @@ async def test_a_copy_is_ordered_carried_out_and_done(
     assert servers == {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
 
 
-async def test_the_real_driver_finds_an_empty_topic_copied(world: World, topic: str, tmp_path: Path) -> None:
-    need_spark()
-    async with Member(world, tmp_path).following():
-        name = await copy_of(world, topic)
-        await until_is(world, name, DONE, positions=[0, 0])
-    assert (await seen(world, name)).description.startswith("0 records copied")
-
-
 async def test_cancelled_it_ends_where_the_driver_stopped(world: World, topic: str, tmp_path: Path) -> None:
     async with Member(world, tmp_path, "wait").following():
         name = await copy_of(world, topic)
         await until_is(world, name, RUNNING, positions=[10, 10])
         await cancel(world, name)
         await until_is(world, name, CANCELLED, positions=[10, 10])
+
+
+async def test_what_is_more_than_a_member_carries_out_waits_for_whoever_is_free(
+    world: World, topic: str, tmp_path: Path
+) -> None:
+    async with Member(world, tmp_path, "wait", at_a_time=1).following():
+        first = await copy_of(world, topic)
+        await until_is(world, first, RUNNING, positions=[10, 10])
+        second = await copy_of(world, topic)
+        waiting = await seen(world, second)
+        assert waiting.description == "waits for its turn: pipeline-1 carries out 1, and no more at a time"
+
+        async with Member(world, tmp_path, "done", name="pipeline-2").following():
+            await until_is(world, second, DONE, positions=[10, 100])
+        await cancel(world, first)
+        await until_is(world, first, CANCELLED, positions=[10, 10])
 
 
 async def test_a_member_that_stops_leaves_its_replays_to_the_next_process(

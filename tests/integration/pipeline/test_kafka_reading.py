@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from services.pipeline import kafka_reading
-from services.pipeline.positions import RecordsLostError, Span, StreamError
+from services.pipeline.positions import (
+    RecordsLostError,
+    Span,
+    Stamp,
+    StreamError,
+    TopicLog,
+    TopicReplacedError,
+    advance,
+    check_same,
+    later_times,
+)
 from services.pipeline.ranges import Range
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.secured_kafka import PASSWORD, SecuredKafka
@@ -83,10 +94,38 @@ def test_an_end_behind_an_open_transaction_is_waited_for(reading: Reading, orcha
 def test_an_end_behind_a_transaction_that_stays_open_fails_loudly(reading: Reading, orchard: Orchard) -> None:
     orchard.grow(10, partitions=(0,))
     still_open = orchard.transaction(5)
-    with pytest.raises(StreamError, match=r"stands at offset 10 of 15 .* an open transaction, perhaps"):
+    with pytest.raises(StreamError, match=r"stands at offset 10 of 15 .* a transaction may be open"):
         reading.offsets(Span(orchard.topic, 0, 0, 15), STALL_S)
     still_open.abort_transaction()
     assert reading.offsets(Span(orchard.topic, 0, 0, 15)) == list(range(10))
+
+
+def test_a_topic_that_is_created_again_is_known_by_its_times_where_ids_do_not_tell(
+    reading: Reading, orchard: Orchard
+) -> None:
+    def logs() -> dict[str, TopicLog]:
+        found = kafka_reading.read_logs(reading.properties, [reading.topic], REQUEST_S, with_last=True)
+        return {topic: replace(log, topic_id="the name's") for topic, log in found.items()}
+
+    def check() -> None:
+        times = later_times(position, [reading.topic])
+        check_same(position, kafka_reading.read_since(reading.properties, times, REQUEST_S))
+
+    orchard.grow(20, partitions=(0,))
+    position = advance({}, logs())
+    assert position[reading.topic].last == {0: Stamp(18, int(MIDNIGHT.timestamp() * 1000) + 19)}
+    orchard.grow(5, partitions=(0,))
+    orchard.transaction(5).abort_transaction()
+    check()
+    orchard.let_retention_take(partition=0, before=20)
+    check()
+
+    orchard.delete()
+    orchard.create(partitions=1)
+    orchard.grow(50, partitions=(0,))
+    assert advance(position, logs())[reading.topic].next == {0: 50}, "neither its id nor its end tells"
+    with pytest.raises(TopicReplacedError, match=f"{reading.topic}/0 has at offset 0 a record of a later time"):
+        check()
 
 
 def test_a_secured_cluster_is_read_and_a_wrong_password_is_told_without_it(

@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from kafka.partitioner.default import murmur2
 
 from mesh.rpc import record_rules, replays
+from services.pipeline.copying import replaying
 from services.pipeline.copying.drawing import Drawing
 from services.pipeline.copying.errors import SetbackError
 from services.pipeline.copying.lane import copy_lane
@@ -80,6 +81,15 @@ def test_copies_are_as_their_originals_and_a_replay_that_is_started_again_copies
     again = grove.run(order)
     assert (again.state, again.records) == ("DONE", 293)
     assert len(grove.copies()) == 293
+
+    part = [replays.ReplayRange(topic=orchard.topic, partition=0)]
+    other = grove.run(grove.order(orchard.topic, ranges=part))
+    assert other.state == "FAILED"
+    assert f"keeps how far another copy of {orchard.topic} is" in other.description
+    grove.clear()
+    grove.create_target()
+    assert grove.run(order).state == "FAILED", "what was copied is not in this one"
+    assert grove.copies() == []
 
 
 def test_a_range_of_time_is_filtered_changed_and_retimed(grove: Grove, orchard: Orchard) -> None:
@@ -179,7 +189,7 @@ def test_an_open_transaction_ends_the_plan_and_one_in_its_midst_is_told_of(grove
     assert (ended.state, ended.records) == ("DONE", 10)
 
     ranges = [replays.ReplayRange(topic=orchard.topic, partition=0, start_offset=8, end_offset=14)]
-    stuck = grove.run(grove.order(orchard.topic, ranges=ranges, group=f"{grove.name}-second"))
+    stuck = grove.run(grove.order(orchard.topic, ranges=ranges, group=f"{grove.name}-second"), stall_s=0.5)
     assert stuck.state == "FAILED"
     assert f"{orchard.topic}/0 stands at offset 10 of 14" in stuck.description
     open_.abort_transaction()
@@ -246,7 +256,8 @@ class WithZombies(InThreads):
         return {}
 
 
-def test_zombies_are_fenced(grove: Grove, orchard: Orchard) -> None:
+def test_zombies_are_fenced(grove: Grove, orchard: Orchard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "FIRST_PAUSE_S", 0.1)
     orchard.create()
     orchard.grow(3_000)
     grove.create_target()
@@ -304,7 +315,7 @@ def test_cancelled_on_spark_nothing_stays_open_and_the_same_order_goes_on(
     from services.pipeline.jobs.replay import SparkWork
 
     orchard.create()
-    orchard.grow(6_000)
+    orchard.grow(3_000)
     grove.create_target()
     work = SparkWork(lambda: spark, unique_name("replay"))
     order = grove.order(orchard.topic, rate=1_000.0)
@@ -316,11 +327,11 @@ def test_cancelled_on_spark_nothing_stays_open_and_the_same_order_goes_on(
 
     cancelled = grove.run(order, work=work, stopping=stopping, tell=stop_in_its_midst)
     assert cancelled.state == "CANCELLED", cancelled.description
-    assert 0 < cancelled.records < 6_000
+    assert 0 < cancelled.records < 3_000
     assert len(grove.copies()) == cancelled.records
 
     order.replay.spec.rate = 0
     order.replay.partitions.extend(cancelled.partitions.values())
     ended = grove.run(order, work=work)
-    assert (ended.state, ended.records) == ("DONE", 6_000), ended.description
+    assert (ended.state, ended.records) == ("DONE", 3_000), ended.description
     assert by_place(grove.copies()) == originals(orchard)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,15 +11,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
 from tests.fixtures.clusters import KafkaCluster
-from tests.integration.pipeline.orchard import MIDNIGHT, Content, Orchard, Place
+from tests.integration.pipeline.orchard import MIDNIGHT, Content, Place
 from tests.integration.pipeline.toolchain import need_spark
 
 if TYPE_CHECKING:
-    from services.pipeline.archives.folder import FolderArchive
-    from tests.integration.pipeline.archives import Archive
-    from tests.integration.pipeline.copies import Copied, Grove
+    from pyspark.sql import SparkSession
 
-RECORDS = 240
+    from services.pipeline.archives.folder import FolderArchive
+    from services.pipeline.copying.tasks import Access, LaneTask
+    from tests.integration.pipeline.archives import TwoDays
+    from tests.integration.pipeline.copies import Copied, Grove
 
 
 @pytest.fixture
@@ -32,47 +33,62 @@ def grove(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str) -> Iterato
     grove.clear()
 
 
-@pytest.fixture
-def archived(archive: Archive, orchard: Orchard) -> FolderArchive:
+@pytest.fixture(scope="module")
+def archived(two_days: TwoDays, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> FolderArchive:
     """A topic of three partitions, with one day compacted and the other one in small files."""
-    from services.pipeline.archives.compaction import CompactionRules
+    from services.pipeline.archives.compaction import CompactionRules, compact
     from services.pipeline.archives.folder import FolderArchive
 
-    orchard.create()
-    orchard.grow(RECORDS)
-    archive.run(orchard.topic, max_batch_rows=120, rules=CompactionRules(after=timedelta(0)))
+    archive = two_days.copied_to(tmp_path_factory.mktemp("restore") / "archive")
+    assert compact(spark, str(archive.folder), CompactionRules(after=timedelta(0))) == 1
     return FolderArchive(str(archive.folder))
 
 
 def test_a_replay_from_a_time_that_kafka_no_longer_holds_takes_the_archive_by_itself(
-    archived: FolderArchive, orchard: Orchard, grove: Grove
+    archived: FolderArchive, two_days: TwoDays, grove: Grove, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from services.pipeline.copying import replaying
+    from tests.integration.pipeline.copies import InThreads
+
+    orchard = two_days.orchard
+
+    class RetentionGoesOn(InThreads):
+        """Behind the plan, and before it is read."""
+
+        def run(self, tasks: Sequence[LaneTask], access: Access, *, dry_run: bool) -> dict[tuple[str, int], int]:
+            orchard.let_retention_take(partition=0, before=75)
+            return super().run(tasks, access, dry_run=dry_run)
+
+    monkeypatch.setattr(replaying, "FIRST_PAUSE_S", 0.0)
     orchard.let_retention_take(partition=0, before=70)
     orchard.let_retention_take(partition=1, before=1)
     orchard.grow(60)  # not archived
-    grove.create_target()
+    grove.create_target(retention_bytes="100000000")  # so that it is looked how large records are
     long_ago = replays.ReplayRange(topic=orchard.topic, start_time=at(MIDNIGHT - timedelta(days=1)))
-    ended = grove.run(grove.order(orchard.topic, ranges=[long_ago]), archive=archived)
+    order = grove.order(orchard.topic, ranges=[long_ago])
+    ended = grove.run(order, archive=archived, work=RetentionGoesOn())
     assert ended.state == "DONE", ended.description
     assert in_order(grove.copies(), orchard.topic) == orchard.records
-    assert ended.records == RECORDS + 60
+    assert ended.records == len(orchard.records)
 
 
 def test_a_range_of_time_is_restored_from_the_archive_alone(
-    archived: FolderArchive, orchard: Orchard, grove: Grove
+    archived: FolderArchive, two_days: TwoDays, grove: Grove
 ) -> None:
-    orchard.delete()
+    from tests.integration.pipeline.copies import TARGET
+
     grove.create_target()
+    topic = two_days.orchard.topic
     since, until = MIDNIGHT + timedelta(milliseconds=61), MIDNIGHT + timedelta(milliseconds=181)
-    between = replays.ReplayRange(topic=orchard.topic, start_time=at(since), end_time=at(until))
-    order = grove.order(orchard.topic, ranges=[between], archive=replays.REPLAY_ARCHIVE_ONLY)
+    between = replays.ReplayRange(topic=topic, start_time=at(since), end_time=at(until))
+    nowhere = TARGET  # that cluster has no such topic
+    order = grove.order(topic, ranges=[between], archive=replays.REPLAY_ARCHIVE_ONLY, source_cluster=nowhere)
     for _ in range(2):  # again, it finds all of it done
         ended = grove.run(order, archive=archived)
         assert ended.state == "DONE", ended.description
-    expected = between_times(orchard.records, ms(since), ms(until))
-    assert 0 < len(expected) < RECORDS
-    assert in_order(grove.copies(), orchard.topic) == expected
-    orchard.create()  # what the fixture clears
+    expected = between_times(two_days.records, ms(since), ms(until))
+    assert 0 < len(expected) < len(two_days.records)
+    assert in_order(grove.copies(), topic) == expected
 
 
 def at(time: object) -> Timestamp:

@@ -18,7 +18,7 @@ from services.pipeline.traffic.ledger import Keeping
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.waiting import wait_until
-from tests.integration.pipeline.emitters import Counter, Emitters, Tables
+from tests.integration.pipeline.emitters import STEPS, Counter, Emitters, Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,15 @@ def job(spark: SparkSession, kafka_c1: KafkaCluster, topic: str, postgres: Postg
     made.emitters.delete()
 
 
-def test_counters_of_all_reporters_come_to_their_sums_and_percentiles(job: Job) -> None:
+def counted(job: Job, *, client: str = "") -> Any:
+    """What the tables hold; of a client alone, what all of its rows hold."""
+    numbers = job.tables.numbers()
+    if client:
+        return {each for row, each in numbers.items() if row[2][0] == client}
+    return {row: each for row, each in numbers.items() if row[2][0] != "broken"}
+
+
+def test_what_was_counted_comes_to_its_sums_and_percentiles_each_report_once(job: Job) -> None:
     lognormal = numpy.random.default_rng(8)
     for second in range(0, 130, 10):
         for partition, reporter in enumerate(("gateway-1", "gateway-2")):
@@ -90,86 +98,67 @@ def test_counters_of_all_reporters_come_to_their_sums_and_percentiles(job: Job) 
             ]
             at = NOON + timedelta(minutes=59, seconds=second)
             job.emitters.report(at, counters, reporter=reporter, partition=partition)
+    job.emitters.report(NOON, [Counter()], overflowed=3, times=2)
+    twice = job.emitters.made_of_last()
+    job.emitters.write(b"\xff\xff nonsense")
+    job.emitters.write(job.emitters.made_of_last(id="no UUID"))
+    job.emitters.write(job.emitters.made_of_last(id=None, start=datetime.now(UTC) + timedelta(days=900)))
+    broken = Counter(client="broken").to_proto()
+    broken.latency_sketch = b"\x05\x01\x0f broken"
+    job.emitters.write(job.emitters.made_of_last(id=None, start=NOON, counters=[broken]))
     done = job.run()
-    assert (done.reports, done.counters) == (26, 78)
-    assert job.tables.numbers() == job.emitters.numbers()
+    assert (done.reports, done.counters, done.repeated, done.refused, done.late) == (28, 80, 1, 3, 0)
+    assert counted(job) == job.emitters.numbers()
+    assert counted(job, client="broken") == {(10, 1_000, 3, 0, 0)}
     for row, sketch in job.tables.sketches().items():
         truth = numpy.sort(job.emitters.truth[row].latencies)
         assert sketch.get_max_value() == pytest.approx(truth[-1])
         for rank in (0.5, 0.9, 0.99):
             off = numpy.searchsorted(truth, sketch.get_quantile(rank)) / len(truth) - rank
             assert abs(off) < 0.03 + 1 / len(truth), (row, rank)
+    progress = job.tables.progress()
+    assert NOON + timedelta(minutes=10) < progress["complete_until"] < datetime.now(UTC)
 
-
-def test_a_report_counts_once_however_often_and_in_whichever_batch_it_comes(job: Job) -> None:
-    job.emitters.report(NOON, [Counter()], times=2)
-    assert job.run().repeated == 1
-    again = job.emitters.made_of_last()
-    job.emitters.write(again)
-    job.emitters.write(again, partition=1)  # as after a change of the number of partitions
-    job.emitters.report(NOON, [Counter(records=5)], partition=1)
-    second = job.run()
-    assert (second.reports, second.repeated) == (1, 2)
-    assert job.tables.numbers() == job.emitters.numbers()
-
-
-def test_what_comes_late_counts_and_is_told_as_late(job: Job) -> None:
-    job.emitters.report(NOON, [Counter()])
-    assert job.run().late == 0
-    complete_until = job.tables.progress()["complete_until"]
-    assert NOON + timedelta(minutes=10) < complete_until < datetime.now(UTC)
-
+    job.emitters.write(twice)
+    job.emitters.write(twice, partition=1)  # as after a change of the number of partitions
     job.emitters.report(NOON + timedelta(seconds=20), [Counter(latencies=(9.0,))], partition=1)
     job.emitters.report(NOON - timedelta(hours=3), [Counter()], partition=1)
-    assert job.run().late == 2
-    assert job.tables.numbers() == job.emitters.numbers()
+    second_batch = job.run()
+    assert (second_batch.reports, second_batch.repeated, second_batch.late) == (2, 2, 2)
+    assert counted(job) == job.emitters.numbers()
     progress = job.tables.progress()
-    assert (progress["reports"], progress["late"], progress["batch"]) == (3, 2, 2)
+    told = {name: progress[name] for name in ("reports", "repeated", "late", "refused", "overflowed", "batch")}
+    assert told == {"reports": 30, "repeated": 3, "late": 2, "refused": 3, "overflowed": 6, "batch": 2}
 
 
 def test_a_backlog_is_taken_whole_however_unequal_its_partitions_are(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     from services.pipeline.jobs import traffic
 
     monkeypatch.setattr(traffic, "BATCH_REPORTS", 20)  # the short partition ends hours before the long one does
-    for number in range(50):
+    for number in range(28):
         job.emitters.report(NOON + timedelta(minutes=5 * number), [Counter()], at_once=True)
-    job.emitters.report(NOON + timedelta(minutes=300), [Counter()], partition=1, reporter="gateway-2", at_once=True)
+    job.emitters.report(NOON + timedelta(minutes=150), [Counter()], partition=1, reporter="gateway-2", at_once=True)
     done = job.run()
-    assert (done.batches, done.reports, done.late) == (3, 51, 0)
+    assert (done.batches, done.reports, done.late) == (2, 29, 0)
     assert job.tables.numbers() == job.emitters.numbers()
 
 
-def test_what_is_no_report_is_refused_and_holds_nothing_up(job: Job) -> None:
-    job.emitters.write(b"\xff\xff nonsense")
-    job.emitters.report(NOON, [Counter()], overflowed=3)
-    truth = job.emitters.numbers()
-    job.emitters.report(datetime.now(UTC) + timedelta(days=900), [Counter()])
-    job.emitters.write(job.emitters.made_of_last(id="no UUID"))
-    broken = Counter(client="broken").to_proto()
-    broken.latency_sketch = b"\x05\x01\x0f broken"
-    job.emitters.write(job.emitters.made_of_last(id=None, start=NOON, counters=[broken]))
-    done = job.run()
-    assert (done.reports, done.refused) == (2, 3)
-    numbers = job.tables.numbers()
-    assert {row: each for row, each in numbers.items() if row[2][0] != "broken"} == truth
-    assert {each for row, each in numbers.items() if row[2][0] == "broken"} == {(10, 1_000, 3, 0, 0)}
-    assert job.tables.progress()["overflowed"] == 3
-
-
-def test_days_that_are_kept_for_long_enough_go_and_come_back_for_nobody(job: Job) -> None:
-    long_ago = NOON - timedelta(days=10)
+def test_days_that_are_kept_for_long_enough_go_with_their_series_and_come_back_for_nobody(job: Job) -> None:
+    long_ago, ages_ago = NOON - timedelta(days=10), NOON - timedelta(days=500)
     job.emitters.report(NOON, [Counter()])
     job.emitters.report(long_ago, [Counter()])
-    job.run(keeping=Keeping(minutes=30))
+    job.emitters.report(ages_ago, [Counter(client="of ages ago")])
+    job.run(keeping=Keeping(minutes=600, hours=600, days=600))
     assert job.tables.numbers() == job.emitters.numbers()
     assert f"traffic_minutes_{long_ago:%Y%m%d}" in job.tables.days()
+    assert {client for client, *_ in job.tables.series()} == {"billing", "of ages ago"}
 
     job.emitters.report(long_ago, [Counter()])
     job.run(keeping=Keeping(minutes=7))
     assert f"traffic_minutes_{long_ago:%Y%m%d}" not in job.tables.days()
-    too_old = ("traffic_minutes", long_ago)
-    kept = {row: each for row, each in job.emitters.numbers().items() if row[:2] != too_old}
-    assert job.tables.numbers() == kept
+    gone = {("traffic_minutes", long_ago), *((table, floor(ages_ago)) for table, floor in STEPS.items())}
+    assert job.tables.numbers() == {row: each for row, each in job.emitters.numbers().items() if row[:2] not in gone}
+    assert {client for client, *_ in job.tables.series()} == {"billing"}
 
 
 def test_two_pipelines_at_once_count_each_report_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,81 +4,36 @@ in the table nor in Parquet, by the ends of the logs.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
 from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.toolchain import need_spark
+from tests.soak.pipeline.audit_topics import AuditTopic
 
 EVENTS = 30_000
 """In each cluster at first, and some more after each kill."""
 MORE = 2_000
 BATCH_ROWS = 5_000
 KILLS = 5
-PARTITIONS = 3
 START_S = 900.0
 STOP_S = 60.0
-KAFKA_S = 60.0
 WRITING = """
 select count(*) from pg_stat_activity
 where datname = current_database() and application_name = 'kafka-mesh pipeline' and state = 'active'
     and (query ilike 'copy %' or query ilike 'insert into "audit_events"%')
 """
-
-
-class AuditTopic:
-    """The audit topic of one cluster."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        for future in self._admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-            future.result(KAFKA_S)
-
-    def tell(self, events: int) -> None:
-        """Returns when all are acknowledged."""
-        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 20, "enable.idempotence": True})
-        for number in range(events):
-            event = {
-                "id": str(uuid.uuid4()), "serviceId": "shop-1", "auditType": "PRODUCER", "topic": "orders",
-                "partition": number % 12, "offset": number, "correlationId": str(uuid.uuid4()), "key": f"key-{number}",
-                "auditStatus": "SUCCESS", "timestamp": 1_000 * (1_795_300_000 + number % 80_000),
-            }  # fmt: skip
-            producer.produce(self._topic, json.dumps(event), partition=number % PARTITIONS)
-            producer.poll(0)
-        assert producer.flush(KAFKA_S) == 0
-
-    def places(self) -> set[tuple[int, int]]:
-        """All partitions and offsets, by the ends of their logs."""
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "none"})
-        try:
-            ends = [
-                consumer.get_watermark_offsets(TopicPartition(self._topic, number), KAFKA_S)[1]
-                for number in range(PARTITIONS)
-            ]
-        finally:
-            consumer.close()
-        return {(number, offset) for number, end in enumerate(ends) for offset in range(end)}
-
-    def clear(self) -> None:
-        for future in self._admin.delete_topics([self._topic]).values():
-            future.result(KAFKA_S)
 
 
 class Job:

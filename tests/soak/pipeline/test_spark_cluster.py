@@ -18,7 +18,7 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.copies import TARGET, Grove, log_ends
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
-from tests.soak.pipeline.test_audit_kills import AuditTopic
+from tests.soak.pipeline.audit_topics import AuditTopic
 
 RECORDS = 12_000
 BATCH_ROWS = 3_000

@@ -21,6 +21,7 @@ from services.control.domain.replays import (
     cancelled,
     check_report,
     ended,
+    gone_on_from,
     progress_interval,
     started,
 )
@@ -413,3 +414,18 @@ def test_replays_are_told_in_sentences() -> None:
         event = events.Event()
         getattr(event, PAYLOADS[type(payload)]).CopyFrom(payload)
         assert sentences(event, Known()) == [sentence]
+
+
+def test_a_copy_that_goes_on_with_an_ended_one_knows_how_far_that_was(mesh: Mesh) -> None:
+    """Its group in Kafka may be forgotten by then, and it would begin anew."""
+    spec = to_topic(group="mesh-replay-1")
+    first = mesh.starts(spec)
+    mesh.gives(first, "p1")
+    mesh.says(events.ReplayProgressed(name=first, partitions=[part(40)]))
+    assert gone_on_from(mesh.view.replays, spec) == []
+    mesh.ends(first, CANCELLED)
+    assert [each.position for each in gone_on_from(mesh.view.replays, spec)] == [40]
+
+    others = (to_topic(), to_topic(group="another"), to_topic(group="mesh-replay-1", cluster="c2"))
+    assert [list(gone_on_from(mesh.view.replays, other)) for other in others] == [[], [], []]
+    assert gone_on_from(mesh.view.replays, to_topic(group="mesh-replay-1", dry_run=True)) == []

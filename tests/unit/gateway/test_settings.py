@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from services.gateway.__main__ import settings_of
 from services.gateway.listeners import Listener
 from services.gateway.requests.nodes import Advertised, NodePorts
 from services.gateway.settings import GatewaySettings
@@ -93,3 +94,21 @@ def test_files_that_do_not_belong_together_are_named(tls: dict[str, Any], tmp_pa
 def test_a_password_is_not_shown(tls: dict[str, Any]) -> None:
     settings = GatewaySettings(listen=("tls://h:1",), tls_key_password=SecretStr("hunter2"), **tls)
     assert "hunter2" not in f"{settings!r} {settings.tls!r}"
+
+
+def test_how_many_workers_there_are_is_said_by_an_option_or_a_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KAFKA_MESH_GATEWAY_WORKERS", "2")
+    assert settings_of([]).workers == 2
+    assert settings_of(["--workers", "3"]).workers == 3
+    for wrong in ("0", "65", "many"):
+        with pytest.raises(SystemExit):
+            settings_of(["--workers", wrong])
+        assert "workers (KAFKA_MESH_GATEWAY_WORKERS): Input should be" in capsys.readouterr().err
+
+
+def test_every_worker_has_a_name_of_its_own_that_is_not_too_long() -> None:
+    assert GatewaySettings(name="g" * 98, workers=9).workers == 9
+    with pytest.raises(ValidationError, match=r"with 10 workers the last one is 'g+-10': more than 100 characters"):
+        GatewaySettings(name="g" * 98, workers=10)

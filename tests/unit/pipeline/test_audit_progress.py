@@ -32,6 +32,11 @@ def test_who_is_behind_is_complete_up_to_what_is_stored() -> None:
     }
 
 
+def test_a_clock_that_is_ahead_promises_nothing() -> None:
+    ahead = {(TOPIC, 0): LOOKED + timedelta(hours=20)}
+    assert partition_states(at(40), log((0, 50)), LOOKED, ahead)[TOPIC, 0].complete_until == LOOKED
+
+
 def test_of_who_has_read_nothing_yet_it_is_said_how_much_there_is() -> None:
     assert partition_states({}, log((10, 50)), LOOKED, {}) == {(TOPIC, 0): PartitionState(10, 50, None)}
 

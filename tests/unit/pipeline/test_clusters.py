@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
 from mesh.rpc import admin, admin_grpc, routing
-from services.pipeline.clusters import ClustersError, home_of, read_clusters, set_clusters, told_clusters
+from services.pipeline.clusters import (
+    KEPT_FILE,
+    ClustersError,
+    home_of,
+    properties_of,
+    read_clusters,
+    set_clusters,
+    told_clusters,
+)
 
 TIMEOUT_S = 10.0
+NOBODY = "127.0.0.1:1"
 
 
 class Control(admin_grpc.ClusterServiceServicer):
@@ -55,14 +65,48 @@ def test_control_tells_them_all_with_their_security_and_secrets_are_resolved(
     assert "a secret" not in repr(clusters)
 
 
-def test_a_secret_that_is_not_here_is_named(control: str) -> None:
+def test_a_secret_that_is_not_here_is_named_where_its_cluster_is_used_and_nowhere_else(control: str) -> None:
+    clusters = read_clusters(control, TIMEOUT_S)
+    assert properties_of(clusters, ["c2"]) == {"c2": {"bootstrap.servers": "kafka-3:9092"}}
     with pytest.raises(ClustersError, match=r"cluster 'c1': sasl.password: \$\{env:OF_C1\} refers to an environment"):
-        read_clusters(control, TIMEOUT_S)
+        properties_of(clusters, ["c1", "c2"])
+
+
+def test_a_cluster_that_nobody_knows_is_named(control: str) -> None:
+    with pytest.raises(ClustersError, match=r"^cluster c8, c9 is not registered \(known: c1, c2\)$"):
+        properties_of(read_clusters(control, TIMEOUT_S), ["c9", "c1", "c8"])
+
+
+def test_while_control_is_away_its_clusters_are_those_that_it_told_last(
+    control: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_C1", "a secret")
+    told = read_clusters(control, TIMEOUT_S, tmp_path / "state")
+    kept = read_clusters(NOBODY, TIMEOUT_S, tmp_path / "state")
+    assert kept == told
+    assert [each.properties for each in kept.values()] == [each.properties for each in told.values()]
+
+    [file] = (tmp_path / "state").iterdir()
+    assert "${env:OF_C1}" in file.read_text()
+    assert "a secret" not in file.read_text()
+
+
+@pytest.mark.parametrize("content", [None, "", "{broken", '{"clusters": 7}'])
+def test_without_anything_kept_it_is_said_that_control_is_away(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / KEPT_FILE).write_text(content)
+    with pytest.raises(ClustersError, match="does not tell the clusters"):
+        read_clusters(NOBODY, TIMEOUT_S, tmp_path)
+
+
+def test_a_disk_that_keeps_nothing_is_no_reason_not_to_go_on(control: str, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file, where a folder should be")
+    assert list(read_clusters(control, TIMEOUT_S, tmp_path / "state")) == ["c1", "c2"]
 
 
 def test_without_control_it_is_said_what_to_do() -> None:
     with pytest.raises(ClustersError, match=r"control at 127.0.0.1:1 does not tell .* name them: --cluster NAME="):
-        read_clusters("127.0.0.1:1", TIMEOUT_S)
+        read_clusters(NOBODY, TIMEOUT_S)
 
 
 def test_the_operator_may_name_them_and_the_first_is_home() -> None:

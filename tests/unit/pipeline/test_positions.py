@@ -9,10 +9,13 @@ from services.pipeline.positions import (
     Position,
     RecordsLostError,
     Span,
+    Stamp,
     TopicLog,
     TopicReplacedError,
     advance,
+    check_same,
     fair_shares,
+    later_times,
     parse,
     render,
     spans,
@@ -121,6 +124,24 @@ def test_a_cluster_that_tells_no_ids_is_believed() -> None:
     first = advance(NOWHERE, {"apples": log((0, 10), topic_id="")})
     second = advance(first, {"apples": log((0, 11), topic_id="id-1")})
     assert read(first, second) == [Span("apples", 0, 10, 11)]
+
+
+def with_last(*stamps: tuple[int, int]) -> TopicLog:
+    return TopicLog("", {0: PartitionLog(0, 30)}, {number: Stamp(*each) for number, each in enumerate(stamps)})
+
+
+def test_a_topic_of_the_same_id_is_another_one_where_what_was_read_had_been_later() -> None:
+    position = parse(render(advance(NOWHERE, {"apples": with_last((29, 7_000))})))
+    assert later_times(position, ["apples", "pears"]) == {("apples", 0): 7_001}
+    check_same(position, {("apples", 0): 30})
+    check_same(position, {("apples", 0): -1})
+    with pytest.raises(TopicReplacedError, match="apples/0 has at offset 0 a record of a later time"):
+        check_same(position, {("apples", 0): 0})
+
+
+def test_the_latest_time_is_remembered_when_its_record_is_gone() -> None:
+    first = advance(NOWHERE, {"apples": with_last((9, 7_000))})
+    assert advance(first, {"apples": TopicLog("", {0: PartitionLog(30, 40)})})["apples"].last == {0: Stamp(9, 7_000)}
 
 
 def test_a_batch_is_bounded_and_shared_fairly() -> None:

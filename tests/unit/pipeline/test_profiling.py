@@ -17,8 +17,10 @@ from services.pipeline.commands.profile import lines
 from services.pipeline.positions import Span, StreamError
 from services.pipeline.profiling.formats import Format, NoSchemas, Schema, look
 from services.pipeline.profiling.ordered import Asked, Profiling
+from services.pipeline.profiling.registry import MOST_ABSENT, RegistryAccess
 from services.pipeline.profiling.tallies import MOST_NAMES, Tallies, Tally
 from services.pipeline.ranges import Range
+from tests.fixtures.small_registry import SmallRegistry
 
 WITH_SCHEMA = b"\0\0\0\0\7"
 
@@ -63,6 +65,22 @@ def test_a_registry_tells_formats_apart_and_knows_what_only_looks_like_one() -> 
     assert look(WITH_SCHEMA + b'{"a": 1}', Known(Format.AVRO)).document == {"a": 1}
     assert look(WITH_SCHEMA + b"\2", Known(Format.PROTOBUF)).format is Format.PROTOBUF
     assert look(b"\0\0\0\0\x08zzz", Known(Format.AVRO)).format is Format.BINARY
+
+
+def test_a_registry_is_not_asked_for_each_value_that_happens_to_begin_with_a_zero() -> None:
+    with SmallRegistry({7: {"schema": "", "schemaType": "JSON"}}) as registry:
+        schemas = RegistryAccess(registry.url).schemas()
+        numbers = [
+            value for value in range(1_000) if look(b"\0" + value.to_bytes(4) + b"\1", schemas).format is Format.BINARY
+        ]
+        assert len(numbers) == 999
+        assert len(registry.asked) == MOST_ABSENT + 1
+        assert look(WITH_SCHEMA + b"{}", schemas).format is Format.JSON_SCHEMA
+
+
+def test_a_registry_whose_answers_are_none_is_no_registry() -> None:
+    with SmallRegistry({7: {"detail": "what a proxy says"}}) as registry:
+        assert look(WITH_SCHEMA + b"\1", RegistryAccess(registry.url).schemas()).format is Format.UNKNOWN_SCHEMA
 
 
 def tallied(*values: object) -> Tallies:

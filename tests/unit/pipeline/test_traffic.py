@@ -66,6 +66,10 @@ def test_a_partition_with_more_to_read_holds_the_watermark_back() -> None:
     assert watermark(None, [], NOW) is None, "before there is a topic"
 
 
+def test_a_clock_that_is_ahead_takes_the_watermark_nowhere_that_we_have_not_looked() -> None:
+    assert watermark(None, [Extent(90, 5, NOW + timedelta(days=3))], NOW) == NOW - ARRIVAL
+
+
 def test_steps_are_kept_for_days_and_0_is_for_ever() -> None:
     assert Keeping(minutes=7, hours=90, days=0).begins(date(2026, 11, 22)) == {
         "minute": date(2026, 11, 15),
@@ -118,6 +122,31 @@ def test_what_is_no_report_becomes_a_row_with_a_problem_and_no_counters() -> Non
     ]
     assert [row["counters"] for row in found] == [[]] * 5
     assert [row["offset"] for row in found] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("number", [-1, 2**63 - 1])
+@pytest.mark.parametrize("name", ["records", "bytes", "calls", "errors"])
+def test_numbers_that_have_no_room_in_a_sum_are_refused(name: str, number: int) -> None:
+    counters = [traffic.TrafficCounter(topic="t"), traffic.TrafficCounter(**{name: number})]  # type: ignore[arg-type]
+    broken, well = a_report(counters=counters), a_report(counters=counters[:1])
+    first, second = rows(broken.SerializeToString(), well.SerializeToString())
+    assert (first["problem"], first["report"], first["counters"]) == (
+        f"report {broken.id} has a number that can't be: {number} {name}", None, []
+    )  # fmt: skip
+    assert (second["problem"], len(second["counters"])) == (None, 1)
+
+
+@pytest.mark.parametrize("seconds", [253_402_300_800, 2**62])
+def test_times_that_nobody_can_write_are_no_interval(seconds: int) -> None:
+    made = a_report()
+    made.end_time.seconds = seconds
+    both, start, nanos = a_report(), a_report(), a_report()
+    both.start_time.seconds = both.end_time.seconds = seconds
+    start.start_time.seconds = seconds
+    nanos.start_time.nanos = -1
+    *found, last = rows(*(each.SerializeToString() for each in (made, both, start, nanos)))
+    assert [row["problem"] for row in found] == [f"report {each.id} has no interval" for each in (made, both, start)]
+    assert last["problem"] is None, "a little less than a second is as good as any"
 
 
 def test_a_broken_sketch_becomes_none() -> None:

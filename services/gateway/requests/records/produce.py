@@ -176,8 +176,8 @@ def _named(produce: Producing) -> Generator[Command, Any, ProduceScan]:
     """The scan with names in the place of ids. Topics that nobody knows are taken out."""
     names = yield from topic_names(produce.mesh, [topic.topic_id for topic in produce.scan.topics])
     produce.strange = [topic for topic in produce.scan.topics if topic.topic_id not in names]
-    known = [t._replace(name=names[t.topic_id]) for t in produce.scan.topics if t.topic_id in names]
-    produce.scan = produce.scan._replace(topics=known)
+    known = [t.named(names[t.topic_id]) for t in produce.scan.topics if t.topic_id in names]
+    produce.scan = produce.scan.of(known)
     return produce.scan
 
 

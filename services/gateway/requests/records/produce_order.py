@@ -12,7 +12,7 @@ from services.gateway.requests.memory import OnItsWay
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
 from services.gateway.requests.plan import MeshView, Request
 from services.gateway.requests.records.producer_memory import SETTLED_SECONDS, BatchKey, Doubt, Refusals
-from services.gateway.requests.records.seams import Verdict, is_open, judged
+from services.gateway.requests.records.seams import Verdict, has_gap, is_open, judged
 from services.gateway.requests.transactions.records import Closed
 from services.gateway.wire.batches import BatchHeader
 from services.gateway.wire.errors import ErrorCode
@@ -178,7 +178,7 @@ def _admits(produce: Producing, slot: Slot, batch: BatchHeader) -> bool:
 
 @dataclass(slots=True)
 class Back:
-    """Producers that come back after batches without an answer."""
+    """Producers that come back after batches without an answer, or with one that was too early."""
 
     last: set[Slot] = field(default_factory=set)
     """Their partitions, where the topic's last stay is to be asked again, ..."""
@@ -187,17 +187,20 @@ class Back:
 
 
 def come_back(produce: Producing) -> Back:
-    """Who comes back for the first time. Has the topic moved meanwhile, and it is too soon for anybody to tell, their
-    partitions are `unsettled`."""
+    """Who comes back; after a batch without an answer, for the first time. Has the topic moved meanwhile, and it is too
+    soon for anybody to tell, their partitions are `unsettled`."""
     mesh, doubts = produce.mesh, produce.mesh.memory.doubts
     found = Back()
-    for wanted in partitions_of(produce.scan) if doubts.any(mesh.now) else ():
+    for wanted in partitions_of(produce.scan):
         slot = (wanted.topic, wanted.partition)
-        batch = note_batch(produce, wanted)
-        key = None if batch is None else batch_key(slot, batch)
-        doubt = None if key is None else doubts.get(key, mesh.now)
-        route = mesh.table.route(wanted.topic)
-        if key is None or doubt is None or doubt.looked_for or route is None:
+        batch, route = note_batch(produce, wanted), mesh.table.route(wanted.topic)
+        if batch is None or route is None:
+            continue
+        key = batch_key(slot, batch)
+        doubt = doubts.get(key, mesh.now)
+        if doubt is None or doubt.looked_for:
+            if has_gap(*slot, batch, mesh):
+                found.last.add(slot)
             continue
         stayed = doubt.stay == stay_of(wanted.topic, mesh)
         if mesh.now < doubt.since + SETTLED_SECONDS and not stayed:

@@ -120,6 +120,9 @@ class Seams:
         if known is not None:
             self._producers -= known.producers
             seam.gone_on = known.gone_on
+            for producer_id, missing in known.writes.items():
+                if missing.gap_since is not None and writes.get(producer_id) == missing._replace(gap_since=None):
+                    writes[producer_id] = missing
         self._seams[key] = seam
         self._producers += seam.producers
         while len(self._seams) > self.capacity or (self._producers > PRODUCERS_OF_ALL_SEAMS and len(self._seams) > 1):

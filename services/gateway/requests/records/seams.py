@@ -14,8 +14,8 @@ Theory of operation
 4. A producer's next batch ends its seam. A later one that comes first, on another connection or to another gateway, is
    sent back: the new cluster would take it for the producer's beginning, and refuse the next one for ever. Should that
    never come, the later one may pass after `GAP_SECONDS`. Who has begun on the new cluster, by another gateway or
-   before this one was started, skips nothing: the new cluster is asked too, and without its answer nobody is sent
-   back. Seams of producers that do not come are given up after `SEAM_SECONDS`.
+   before this one was started, skips nothing: the new cluster is asked too, again whenever the later one comes back,
+   and without its answer nobody is sent back. Seams of producers that do not come are given up after `SEAM_SECONDS`.
 5. As long as batches pass a seam, none overtakes an earlier one of its producer that is on its way on another
    connection (`Passages`).
 6. Nothing is shared: each gateway asks, also one that starts after the move. A last cluster that can't be asked closes
@@ -97,9 +97,8 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
     if _is_repeat(batch, last):
         return Verdict.REPEAT
     if _is_of_one_run(batch, last):
-        ahead = (batch.base_sequence - last.sequence - 1) % _SEQUENCES
         id_here = visit_producer_id(batch.producer_id, route.visit)
-        if 0 < ahead < WINDOW and not mesh.memory.seams.may_have_gone_on(key, producer_id, id_here):
+        if 0 < _ahead(batch, last) < WINDOW and not mesh.memory.seams.may_have_gone_on(key, producer_id, id_here):
             if last.gap_since is None:
                 mesh.memory.seams.miss(key, producer_id, mesh.now)
                 return Verdict.TOO_EARLY
@@ -127,6 +126,21 @@ def look_further_back(doubts: Mapping[BatchKey, Doubt], mesh: MeshView) -> Gener
         writes = yield from _last_writes_on(stay.cluster, stay.upstream_topic, [(topic, partition)], mesh)
         stored = writes.get((topic, partition), {}).get(visit_producer_id(producer_id, stay.visit))
         mesh.memory.doubts.replace(key, doubt._replace(looked_for=True, stored=stored))
+
+
+def has_gap(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> bool:
+    """Whether a batch of its producer was too early before, as this one is: the missing one may have come elsewhere."""
+    route = mesh.table.route(topic)
+    if route is None or route.before is None:
+        return False
+    key = seam_of(topic, partition, route, route.before)
+    last = mesh.memory.seams.last_write(key, visit_producer_id(batch.producer_id, route.before.visit))
+    return last is not None and last.gap_since is not None and _ahead(batch, last) > 0
+
+
+def _ahead(batch: BatchHeader, last: LastWrite) -> int:
+    """How many sequences lie between; 0 for the next one."""
+    return (batch.base_sequence - last.sequence - 1) % _SEQUENCES
 
 
 def look_behind(

@@ -10,27 +10,25 @@ notes take memory in proportion to the partitions in the message, of which it ta
 
 from services.gateway.wire.primitives import INT32
 from services.gateway.wire.scanner.fetch_join import Entries, cut_entry, join_fetch_response, own_entry
-from services.gateway.wire.scanner.fetch_request import (
-    FetchPartitionScan,
-    FetchRequestScan,
-    FetchTopicScan,
-    scan_fetch_request,
-)
-from services.gateway.wire.scanner.fetch_response import (
+from services.gateway.wire.scanner.produce_split import split_produce
+from services.gateway.wire.scanner.running import (
+    WHY_NOT_COMPILED,
     FetchedPartition,
     FetchedTopic,
+    FetchPartitionScan,
+    FetchRequestScan,
     FetchResponseScan,
-    scan_fetch_response,
-)
-from services.gateway.wire.scanner.produce import (
+    FetchTopicScan,
     ProducePartition,
     ProduceScan,
     ProduceTopic,
+    scan_fetch_request,
+    scan_fetch_response,
     scan_produce,
-    split_produce,
 )
 
 __all__ = [
+    "WHY_NOT_COMPILED",
     "Entries",
     "FetchPartitionScan",
     "FetchRequestScan",

@@ -15,8 +15,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from mesh.json_types import type_name
 from services.sidecar.formats.codec import FormatError
-from services.sidecar.json_text import type_name
 
 MAX_NAMES_SHOWN = 10
 

@@ -21,3 +21,21 @@ def test_a_table_that_a_newer_release_has_kept_is_not_read_by_half(tmp_path: Pat
     path.write_text(json.dumps(message), encoding="utf-8")
     with pytest.raises(last_table.UnusableTableError, match="weekdays_only"):
         last_table.load(tmp_path)
+
+
+def test_the_youngest_table_stays_whichever_worker_writes_last(tmp_path: Path) -> None:
+    clusters = [UpstreamCluster("c1", ("c1:9092",), 1)]
+    for revision in (1, 3, 2, 3):
+        last_table.save_unless_older(tmp_path, RoutingTable(revision, clusters))
+    kept = last_table.load(tmp_path)
+    assert kept is not None
+    assert kept.revision == 3
+
+
+def test_a_table_that_says_no_revision_makes_way(tmp_path: Path) -> None:
+    (tmp_path / last_table.FILE_NAME).write_text("{}")
+    last_table.save_unless_older(tmp_path, RoutingTable(0))
+    last_table.save_unless_older(tmp_path, RoutingTable(7))
+    kept = last_table.load(tmp_path)
+    assert kept is not None
+    assert kept.revision == 7

@@ -62,6 +62,13 @@ def test_attributes_do_not_pass_for_our_own_labels() -> None:
     assert (labels["client_id"], labels["_7"], labels["quote"]) == ("seller", "x", 'a"b\n')
 
 
+def test_series_that_differ_in_our_own_labels_alone_are_shown_once() -> None:
+    """Two series of one name and the same labels would spoil the whole scrape, with the worker's label added too."""
+    points = [Point("a", (("worker", name), ("client_id", name)), 1.0, False) for name in ("1", "2")]
+    (labels,) = exposed(told(*points))["kafka_mesh_client_a"]
+    assert (labels.get("worker"), labels["client_id"]) == (None, "seller")
+
+
 def test_a_client_that_is_silent_is_not_shown() -> None:
     telemetry = told(Point("a", (), 1.0, False), telemetry=Telemetry(Subscription(interval_s=0.0)))
     families = exposed(telemetry)

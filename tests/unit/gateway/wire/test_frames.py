@@ -12,22 +12,24 @@ from services.gateway.wire.frames import (
     encode_request,
     encode_response,
     parse_request_header,
-    parse_response_header,
     request_prefix,
     response_prefix,
 )
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from services.gateway.wire.primitives import WireError
+from tests.unit.gateway.wire.both_walks import Walks, both
 
 
-def test_a_request_is_found_in_the_stream_and_its_header_read() -> None:
+@both
+def test_a_request_is_found_in_the_stream_and_its_header_read(walks: Walks) -> None:
     stream = encode_request(MetadataRequest(topics=None), 9, 77, "shop")
     split = FrameSplitter().split(stream, 0, len(stream))
     assert split.frames == [(SIZE_BYTES, len(stream))]
     assert (split.rest, split.missing) == (len(stream), 0)
 
-    header = parse_request_header(stream, *split.frames[0])
-    assert header[:4] == (ApiKey.METADATA, 9, 77, "shop")
+    header = walks.parse_request_header(stream, *split.frames[0])
+    assert (header.api_key, header.api_version, header.correlation_id) == (ApiKey.METADATA, 9, 77)
+    assert header.client_id == "shop"
     assert decode(MetadataRequest, 9, stream, header.body_offset).topics is None
     assert describe(header) == "Metadata v9 #77 from 'shop'"
 
@@ -63,11 +65,14 @@ def test_who_speaks_tls_to_a_plain_listener_is_told_apart() -> None:
         FrameSplitter().split(bytes.fromhex("1603010200010001fc0303"), 0, 11)
 
 
-def test_the_response_header_of_api_versions_has_no_tags() -> None:
+@both
+def test_the_response_header_of_api_versions_has_no_tags(walks: Walks) -> None:
     api_versions = encode_response(ApiVersionsResponse(), 3, 5)
-    assert parse_response_header(api_versions, 4, len(api_versions), ApiKey.API_VERSIONS, 3) == (5, 8)
+    header = walks.parse_response_header(api_versions, 4, len(api_versions), ApiKey.API_VERSIONS, 3)
+    assert (header.correlation_id, header.body_offset) == (5, 8)
     metadata = encode_response(MetadataResponse(), 9, 5)
-    assert parse_response_header(metadata, 4, len(metadata), ApiKey.METADATA, 9) == (5, 9)
+    header = walks.parse_response_header(metadata, 4, len(metadata), ApiKey.METADATA, 9)
+    assert (header.correlation_id, header.body_offset) == (5, 9)
 
 
 def test_a_prefix_counts_the_body_that_follows_from_elsewhere() -> None:

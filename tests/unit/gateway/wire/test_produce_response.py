@@ -17,7 +17,8 @@ from services.gateway.wire.messages.produce import (
     TopicProduceResponse,
 )
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.scanner.produce_response import produce_response_is_clean, with_topic_ids
+from services.gateway.wire.scanner.produce_response import with_topic_ids
+from tests.unit.gateway.wire.both_walks import Walks, both
 
 VERSIONS = range(3, 13)
 
@@ -35,15 +36,16 @@ def response(topics: int = 2, partitions: int = 3) -> ProduceResponse:
     )
 
 
-def is_clean(message: ProduceResponse, version: int) -> bool:
+def is_clean(walks: Walks, message: ProduceResponse, version: int) -> bool:
     body = b"header" + encode(message, version)
-    return produce_response_is_clean(body, version, 6, len(body))
+    return walks.produce_response_is_clean(body, version, 6, len(body))
 
 
+@both
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("topics", "partitions"), [(0, 0), (1, 1), (2, 3), (1, 200)])
-def test_an_answer_without_errors_is_clean(version: int, topics: int, partitions: int) -> None:
-    assert is_clean(response(topics, partitions), version)
+def test_an_answer_without_errors_is_clean(walks: Walks, version: int, topics: int, partitions: int) -> None:
+    assert is_clean(walks, response(topics, partitions), version)
 
 
 def _error(last: PartitionProduceResponse) -> None:
@@ -66,38 +68,42 @@ def _leader(last: PartitionProduceResponse) -> None:
     last.current_leader = LeaderIdAndEpoch(3, 4)
 
 
+@both
 @pytest.mark.parametrize(
     ("stain", "since"), [(_error, 3), (_negative, 3), (_message, 8), (_record_error, 8), (_leader, 10)]
 )
-def test_any_stain_is_seen(stain: Callable[[PartitionProduceResponse], None], since: int) -> None:
+def test_any_stain_is_seen(walks: Walks, stain: Callable[[PartitionProduceResponse], None], since: int) -> None:
     for version in VERSIONS:
         if version >= since:
             message = response()
             stain(message.responses[-1].partition_responses[-1])
-            assert not is_clean(message, version), version
+            assert not is_clean(walks, message, version), version
 
 
-def test_endpoints_and_bytes_behind_are_seen() -> None:
+@both
+def test_endpoints_and_bytes_behind_are_seen(walks: Walks) -> None:
     message = response()
     message.node_endpoints = [NodeEndpoint(1, "real", 9092)]
-    assert not is_clean(message, 10)
+    assert not is_clean(walks, message, 10)
     for version in VERSIONS:
         body = encode(response(), version) + b"\0"
-        assert not produce_response_is_clean(body, version, 0, len(body))
+        assert not walks.produce_response_is_clean(body, version, 0, len(body))
 
 
+@both
 @given(st.binary(max_size=120), st.sampled_from(VERSIONS))
-def test_any_bytes_end_in_an_answer_or_a_wire_error(data: bytes, version: int) -> None:
+def test_any_bytes_end_in_an_answer_or_a_wire_error(walks: Walks, data: bytes, version: int) -> None:
     with contextlib.suppress(WireError):
-        produce_response_is_clean(data, version, 0, len(data))
+        walks.produce_response_is_clean(data, version, 0, len(data))
 
 
+@both
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_response_that_is_cut_short_is_never_clean(version: int) -> None:
+def test_a_response_that_is_cut_short_is_never_clean(walks: Walks, version: int) -> None:
     body = encode(response(), version)
     for end in range(len(body)):
         with contextlib.suppress(WireError):
-            assert not produce_response_is_clean(body, version, 0, end)
+            assert not walks.produce_response_is_clean(body, version, 0, end)
 
 
 @pytest.mark.parametrize("version", range(9, 13))

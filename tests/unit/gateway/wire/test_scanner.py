@@ -24,13 +24,11 @@ from services.gateway.wire.scanner import (
     join_fetch_response,
     own_entry,
     patch_correlation_id,
-    scan_fetch_request,
-    scan_fetch_response,
-    scan_produce,
     split_produce,
 )
 from services.gateway.wire.scanner.fetch_join import by_topic
 from services.gateway.wire.schema import NO_UUID
+from tests.unit.gateway.wire.both_walks import Walks, both
 from tests.unit.gateway.wire.records import batch
 from tests.unit.gateway.wire.strategies import structs
 
@@ -38,14 +36,15 @@ some = settings(max_examples=12, deadline=None, suppress_health_check=list(Healt
 PAD = b"shared"
 
 
+@both
 @pytest.mark.parametrize("version", range(14))
 @some
 @given(data=st.data())
-def test_a_produce_scan_sees_what_the_codec_sees(version: int, data: st.DataObject) -> None:
+def test_a_produce_scan_sees_what_the_codec_sees(walks: Walks, version: int, data: st.DataObject) -> None:
     request = data.draw(structs(ProduceRequest, version, unknown_tags=version >= 9))
     body = encode(request, version)
     buffer = PAD + body + PAD
-    scan = scan_produce(buffer, version, len(PAD), len(PAD) + len(body))
+    scan = walks.scan_produce(buffer, version, len(PAD), len(PAD) + len(body))
 
     assert (scan.transactional_id, scan.acks, scan.timeout_ms) == (
         request.transactional_id,
@@ -63,13 +62,14 @@ def test_a_produce_scan_sees_what_the_codec_sees(version: int, data: st.DataObje
         assert found == [(part.index, part.records) for part in real.partition_data]
 
 
+@both
 @pytest.mark.parametrize("version", range(14))
 @some
 @given(data=st.data())
-def test_parts_of_a_split_are_requests_of_their_own(version: int, data: st.DataObject) -> None:
+def test_parts_of_a_split_are_requests_of_their_own(walks: Walks, version: int, data: st.DataObject) -> None:
     request = data.draw(structs(ProduceRequest, version, unknown_tags=version >= 9))
     body = encode(request, version)
-    scan = scan_produce(body, version, 0, len(body))
+    scan = walks.scan_produce(body, version, 0, len(body))
     kept = [
         (topic, [part for part in topic.partitions if data.draw(st.booleans())])
         for topic in scan.topics
@@ -85,17 +85,18 @@ def test_parts_of_a_split_are_requests_of_their_own(version: int, data: st.DataO
     assert b"".join(split_produce(body, scan, everything)) == body
 
 
+@both
 @pytest.mark.parametrize(("theirs", "ours"), [(13, 12), (13, 9), (13, 8), (12, 3), (3, 9), (8, 12), (5, 3)])
 @some
 @given(data=st.data())
 def test_a_request_is_written_in_another_version_with_its_records_as_they_are(
-    theirs: int, ours: int, data: st.DataObject
+    walks: Walks, theirs: int, ours: int, data: st.DataObject
 ) -> None:
     request = data.draw(structs(ProduceRequest, theirs))
     body = encode(request, theirs)
-    scan = scan_produce(body, theirs, 0, len(body))
+    scan = walks.scan_produce(body, theirs, 0, len(body))
     names = [f"topic-{place}" for place in range(len(scan.topics))] if theirs >= 13 else [t.name for t in scan.topics]
-    parts = [(topic._replace(name=name), topic.partitions) for topic, name in zip(scan.topics, names, strict=True)]
+    parts = [(topic.named(name), topic.partitions) for topic, name in zip(scan.topics, names, strict=True)]
     written = decode(ProduceRequest, ours, b"".join(split_produce(body, scan, parts, ours)))
 
     for topic, name in zip(request.topic_data, names, strict=True):
@@ -103,14 +104,15 @@ def test_a_request_is_written_in_another_version_with_its_records_as_they_are(
     assert written == request
 
 
+@both
 @pytest.mark.parametrize("version", range(19))
 @some
 @given(data=st.data())
-def test_a_fetch_scan_sees_what_the_codec_sees(version: int, data: st.DataObject) -> None:
+def test_a_fetch_scan_sees_what_the_codec_sees(walks: Walks, version: int, data: st.DataObject) -> None:
     request = data.draw(structs(FetchRequest, version, unknown_tags=version >= 12))
     body = encode(request, version)
     buffer = PAD + body + PAD
-    scan = scan_fetch_request(buffer, version, len(PAD), len(PAD) + len(body))
+    scan = walks.scan_fetch_request(buffer, version, len(PAD), len(PAD) + len(body))
 
     for name in ("max_wait_ms", "min_bytes", "max_bytes", "session_id", "session_epoch", "rack_id", "replica_id"):
         assert getattr(scan, name) == getattr(request, name), name
@@ -133,21 +135,23 @@ def test_a_fetch_scan_sees_what_the_codec_sees(version: int, data: st.DataObject
     ]
 
 
-def test_waits_of_a_fetch_are_patched_in_place() -> None:
+@both
+def test_waits_of_a_fetch_are_patched_in_place(walks: Walks) -> None:
     request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[FetchPartition()])])
     buffer = bytearray(encode(request, 11))
-    INT32.pack_into(buffer, scan_fetch_request(buffer, 11, 0, len(buffer)).waits_at, 20)
+    INT32.pack_into(buffer, walks.scan_fetch_request(buffer, 11, 0, len(buffer)).waits_at, 20)
     assert decode(FetchRequest, 11, buffer).max_wait_ms == 20
 
 
+@both
 @pytest.mark.parametrize("version", range(19))
 @some
 @given(data=st.data())
-def test_a_fetch_response_scan_sees_what_the_codec_sees(version: int, data: st.DataObject) -> None:
+def test_a_fetch_response_scan_sees_what_the_codec_sees(walks: Walks, version: int, data: st.DataObject) -> None:
     response = data.draw(structs(FetchResponse, version, unknown_tags=version >= 12))
     body = encode(response, version)
     buffer = PAD + body + PAD
-    scan = scan_fetch_response(buffer, version, len(PAD), len(PAD) + len(body))
+    scan = walks.scan_fetch_response(buffer, version, len(PAD), len(PAD) + len(body))
 
     assert (scan.throttle_time_ms, scan.error_code, scan.session_id) == (
         response.throttle_time_ms,
@@ -172,16 +176,19 @@ def test_a_fetch_response_scan_sees_what_the_codec_sees(version: int, data: st.D
 FORMS = (4, 5, 7, 10, 11, 12, 13, 18)
 
 
+@both
 @pytest.mark.parametrize("ours", FORMS)
 @some
 @given(data=st.data())
-def test_a_joined_answer_has_all_partitions_and_no_word_of_the_clusters_behind(ours: int, data: st.DataObject) -> None:
+def test_a_joined_answer_has_all_partitions_and_no_word_of_the_clusters_behind(
+    walks: Walks, ours: int, data: st.DataObject
+) -> None:
     versions = [data.draw(st.sampled_from([v for v in FORMS if (v < 13) == (ours < 13) or v == 12])) for _ in range(2)]
     answers = [data.draw(structs(FetchResponse, v, unknown_tags=v >= 12)) for v in versions]
     topics: list[Entries] = []
     for version, answer in zip(versions, answers, strict=True):
         body = encode(answer, version)
-        for topic in scan_fetch_response(body, version, 0, len(body)).topics:
+        for topic in walks.scan_fetch_response(body, version, 0, len(body)).topics:
             entries = [cut_entry(body, part, version, ours) for part in topic.partitions]
             topics.append(Entries(topic.name, topic.topic_id, entries))
     pieces = join_fetch_response(ours, topics, throttle_time_ms=9, session_id=6)
@@ -226,9 +233,10 @@ def test_neighbours_of_one_topic_are_put_together_and_others_stay_in_their_order
     assert [(topic.topic, len(topic.entries)) for topic in found] == [("a", 2), ("b", 1), ("a", 1)]
 
 
-def test_records_of_a_joined_answer_are_slices() -> None:
+@both
+def test_records_of_a_joined_answer_are_slices(walks: Walks) -> None:
     body = fetched(records=b"r" * 10_000)
-    (topic,) = scan_fetch_response(body, 12, 0, len(body)).topics
+    (topic,) = walks.scan_fetch_response(body, 12, 0, len(body)).topics
     for ours in (12, 18):
         pieces = join_fetch_response(ours, [Entries("t", NO_UUID, [cut_entry(body, topic.partitions[0], 12, ours)])])
         (large,) = [piece for piece in pieces if len(piece) > 5000]
@@ -243,13 +251,15 @@ def fetched(**changes: object) -> bytes:
     return encode(FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[part])]), 12)
 
 
-def test_a_plain_answer_may_pass_untouched() -> None:
+@both
+def test_a_plain_answer_may_pass_untouched(walks: Walks) -> None:
     body = fetched()
-    scan = scan_fetch_response(body, 12, 0, len(body))
+    scan = walks.scan_fetch_response(body, 12, 0, len(body))
     assert scan.untouched
     assert scan.record_bytes == 5
 
 
+@both
 @pytest.mark.parametrize(
     "change",
     [
@@ -260,22 +270,24 @@ def test_a_plain_answer_may_pass_untouched() -> None:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_what_speaks_of_the_cluster_behind_does_not_pass_untouched(change: dict[str, object]) -> None:
+def test_what_speaks_of_the_cluster_behind_does_not_pass_untouched(walks: Walks, change: dict[str, object]) -> None:
     body = fetched(**change)
-    assert not scan_fetch_response(body, 12, 0, len(body)).untouched
+    assert not walks.scan_fetch_response(body, 12, 0, len(body)).untouched
 
 
+@both
 @pytest.mark.parametrize(
     "response",
     [FetchResponse(error_code=70), FetchResponse(session_id=9), FetchResponse(node_endpoints=[NodeEndpoint(host="h")])],
     ids=["error", "session", "endpoints"],
 )
-def test_nor_does_a_top_level_hint(response: FetchResponse) -> None:
+def test_nor_does_a_top_level_hint(walks: Walks, response: FetchResponse) -> None:
     body = encode(response, 16)
-    assert not scan_fetch_response(body, 16, 0, len(body)).untouched
+    assert not walks.scan_fetch_response(body, 16, 0, len(body)).untouched
 
 
-def test_a_producer_is_seen_without_decoding() -> None:
+@both
+def test_a_producer_is_seen_without_decoding(walks: Walks) -> None:
     records = bytes(batch(b"a", producer_id=5, epoch=1, sequence=10, count=4)) + bytes(batch(b"b"))
     request = ProduceRequest(
         topic_data=[
@@ -285,7 +297,7 @@ def test_a_producer_is_seen_without_decoding() -> None:
         ]
     )
     body = encode(request, 9)
-    full, empty = scan_produce(body, 9, 0, len(body)).topics[0].partitions
+    full, empty = walks.scan_produce(body, 9, 0, len(body)).topics[0].partitions
     first = full.first_batch(body)
     assert (first.producer_id, first.producer_epoch, first.base_sequence, first.record_count) == (5, 1, 10, 4)
     assert full.batch_starts(body) == [full.records_start, full.records_start + len(batch(b"a"))]

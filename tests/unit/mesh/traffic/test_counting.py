@@ -53,6 +53,14 @@ def test_an_interval_begins_where_the_last_one_ended_and_with_nothing() -> None:
     assert first.tallies[SHOP_WRITES].records == 1
 
 
+def test_a_clock_that_is_put_back_makes_no_interval_negative() -> None:
+    counted = counts()
+    hour_ago = NOON - timedelta(hours=1)
+    taken = counted.take(hour_ago)
+    assert (taken.start, taken.end) == (hour_ago, hour_ago)
+    assert counted.take(hour_ago + timedelta(seconds=10)).start == hour_ago
+
+
 def test_combinations_beyond_the_bound_are_counted_together_and_lose_their_names_alone() -> None:
     counted = counts(most=2)
     for client in ("a", "b", "c", "d", "a", "c"):

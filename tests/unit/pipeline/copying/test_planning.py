@@ -82,11 +82,25 @@ def test_the_archive_alone_is_a_restore() -> None:
 def test_what_nobody_holds_is_told_when_it_is_planned_and_an_error_when_it_goes_later() -> None:
     held = Held(PartitionLog(100, 200), PartitionLog(0, 80), high=200)
     planned = stretch(range_(), held)
-    assert planned == Stretch(0, 200, lost=20)
-    note = Note("", planned.start, planned.end, planned.lost, 0, 0)
+    assert planned == Stretch(0, 200, lost=20, lost_until=100)
+    note = Note("", planned.start, planned.end, planned.lost, 0, 0, lost_until=planned.lost_until)
     assert left(note, held) == Left(Span(*PLACE, 0, 80), Span("up.apples", 0, 100, 200))
     with pytest.raises(CopyError, match="apples/0: 40 offsets from 80 on are neither in Kafka"):
         left(note, Held(PartitionLog(120, 200), PartitionLog(0, 80), high=200))
+
+
+def test_what_was_lost_before_does_not_excuse_what_is_lost_behind_it() -> None:
+    planned = stretch(range_(), Held(PartitionLog(100, 200), PartitionLog(0, 95), high=200))
+    note = Note("", planned.start, planned.end, planned.lost, 0, position=110, lost_until=planned.lost_until)
+    assert planned.lost == 5
+    with pytest.raises(CopyError, match="apples/0: 5 offsets from 110 on are neither in Kafka"):
+        left(note, Held(PartitionLog(115, 200), PartitionLog(0, 95), high=200))
+
+
+def test_a_log_that_ends_before_what_is_left_is_another_one() -> None:
+    with pytest.raises(CopyError, match="apples/0 ends at offset 80, and was to be copied up to 100"):
+        left(Note("", 0, 100, 0, 0, position=20), Held(PartitionLog(0, 80), high=80))
+    assert left(Note("", 0, 100, 0, 0, position=100), Held(PartitionLog(0, 80), high=80)) == Left(None, None)
 
 
 def left(note: Note, held: Held, *, only: bool = False) -> Left:

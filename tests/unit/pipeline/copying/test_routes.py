@@ -8,7 +8,7 @@ import pytest
 
 from mesh.rpc import replays
 from services.pipeline.copying.errors import RefusedError
-from services.pipeline.copying.routes import Route, routes_of
+from services.pipeline.copying.routes import Route, mark_of, routes_of
 
 
 def replay(*topics: str, places: tuple[tuple[str, str, str], ...] = (), **said: Any) -> replays.Replay:
@@ -43,3 +43,31 @@ def test_a_topic_is_not_copied_into_itself_but_may_be_restored() -> None:
     with pytest.raises(RefusedError, match="would get its own records again"):
         routes_of(replay("a", **same))
     assert routes_of(replay("a", archive=replays.REPLAY_ARCHIVE_ONLY, **same))
+
+
+def mark(target_id: str = "id-1", **said: Any) -> str:
+    asked = replay("a", **{"topic": "b", "cluster": "c2", "source_cluster": "c1", "group": "g", **said})
+    [route] = routes_of(asked).values()
+    return mark_of(route, asked, target_id)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"topic": "c"},
+        {"filter": "key == 'x'"},
+        {"timestamps": replays.REPLAY_TIMESTAMPS_NOW},
+        {"partitioning": replays.REPLAY_PARTITIONING_BY_KEY},
+        {"target_id": "id-2"},
+    ],
+)
+def test_another_copy_is_told_by_its_mark(other: dict[str, Any]) -> None:
+    assert mark(**other) != mark()
+
+
+def test_a_replay_that_is_resumed_is_the_same_copy_however_it_is_carried_out() -> None:
+    kept: dict[str, Any] = {
+        "timestamps": replays.REPLAY_TIMESTAMPS_KEEP,
+        "partitioning": replays.REPLAY_PARTITIONING_SAME,
+    }
+    assert mark(force=True, pipeline="other", archive=replays.REPLAY_ARCHIVE_NEVER, **kept) == mark()

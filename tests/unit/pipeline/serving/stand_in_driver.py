@@ -5,6 +5,8 @@ done    reports a plan of two partitions, how far it is, and DONE
 wait    reports the plan, then waits for SIGTERM, and reports CANCELLED
 die     reports the plan, and dies with a line on stderr
 further reports that it has come further, and dies
+tells   reports FAILED, with a secret
+chatty  as done, with a line between that is no report
 deaf    reports the plan, and does not hear SIGTERM
 hang    reports DONE, and does not end
 """
@@ -33,29 +35,30 @@ def at(offset: int) -> dict[str, list[dict[str, object]]]:
     return {"partitions": [{**plan, "partition": 0, "position": 10}, {**plan, "partition": 1, "position": offset}]}
 
 
-def stopped(*_: object) -> None:
-    report("CANCELLED", **at(position))
-    sys.exit(0)
-
-
+# SIGTERM is waited for, and not handled: a handler may run while a line is written, which can't be begun anew within.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 action = actions[min(attempt, len(actions) - 1)]
-signal.signal(signal.SIGTERM, signal.SIG_IGN if action == "deaf" else stopped)
 if order["replay"].get("cancelling"):
     report("CANCELLED", description="swept")
     sys.exit(0)
 report("RUNNING", **at(position))
-if action == "done":
+if action in ("done", "chatty"):
+    if action == "chatty":
+        print("a library's own words", flush=True)
     report("RUNNING", partitions=at(50)["partitions"][1:])
     report("DONE", **at(100))
 elif action == "die":
     sys.exit(f"Error: {order['clusters']['c1'].get('sasl.password', 'the disk')} is full")
+elif action == "tells":
+    report("FAILED", description=f"no login with {order['clusters']['c1']['sasl.password']}")
 elif action == "further":
     report("RUNNING", **at(position + 1))
     sys.exit(1)
 elif action == "hang":
     report("DONE", **at(100))
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+elif action == "deaf":
     time.sleep(600)
 else:
-    while True:
-        signal.pause()
+    signal.sigwait({signal.SIGTERM})
+    report("CANCELLED", **at(position))

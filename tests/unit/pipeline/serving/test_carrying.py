@@ -16,14 +16,17 @@ from mesh.rpc import replays
 from services.pipeline.orders import Order
 from services.pipeline.serving import carrying
 from services.pipeline.serving.carrying import Carrying, Wish
-from services.pipeline.serving.driver import Command
-from services.pipeline.serving.driver_log import secrets_in
-from services.pipeline.serving.order_making import ImpossibleOrderError
+from services.pipeline.serving.driver import Command, Driver
+from services.pipeline.serving.hiding import secrets_in
+from services.pipeline.serving.order_making import ImpossibleOrderError, NotNowError
 from services.pipeline.serving.reports import is_end
 
 STAND_IN = Path(__file__).with_name("stand_in_driver.py")
 COMES_S = 30.0
 NAME = "replays/r1"
+COPY = replays.ReplaySpec(topic=replays.ReplayToTopic(topic="copies"))
+DRY_RUN = replays.ReplaySpec(topic=replays.ReplayToTopic(topic="copies"), dry_run=True)
+PROFILE = replays.ReplaySpec(profile=replays.ReplayToProfile())
 
 
 @pytest.fixture(autouse=True)
@@ -42,10 +45,8 @@ class World:
         self._folder = folder
         self._actions = actions
         self._heard = asyncio.Condition()
-        given = replay or replays.Replay(name=NAME)
-        given.spec.topic.topic = "copies"
         self.carrying = Carrying(
-            given,
+            replay or replays.Replay(name=NAME, spec=COPY),
             "pipeline-1",
             make_order=self.make_order,
             tell=self.told.append,
@@ -108,6 +109,18 @@ async def test_a_driver_reports_and_the_replay_is_done(tmp_path: Path) -> None:
     assert [each.position for each in world.told[-1].partitions] == [10, 100]
 
 
+async def test_a_line_that_is_no_report_is_passed_over(tmp_path: Path) -> None:
+    world = World(tmp_path, "chatty")
+    await world.to_the_end()
+    assert (len(world.told), world.end) == (3, ("DONE", ""))
+
+
+async def test_secrets_are_not_in_what_a_driver_reports(tmp_path: Path) -> None:
+    world = World(tmp_path, "tells")
+    await world.to_the_end()
+    assert world.end == ("FAILED", "no login with ***")
+
+
 async def test_a_driver_that_dies_is_followed_by_another_that_knows_what_was_reported(tmp_path: Path) -> None:
     world = World(tmp_path, "further", "done")
     await world.to_the_end()
@@ -144,22 +157,63 @@ async def test_cancelled_the_driver_says_where_it_stopped(tmp_path: Path) -> Non
     assert [each.position for each in world.told[-1].partitions] == [10, 10]
 
 
-async def test_cancelled_before_a_driver_had_begun_nothing_is_started(tmp_path: Path) -> None:
+async def test_cancelled_before_it_began_here_it_is_put_away_all_the_same(tmp_path: Path) -> None:
+    """A driver of an earlier serve may have written, and both may have died before control heard of a plan."""
     world = World(tmp_path, "done")
     world.carrying.wants(Wish.CANCEL)
     await world.to_the_end()
-    assert (world.orders, world.end) == ([], ("CANCELLED", "cancelled before anything was written"))
+    assert [order["replay"].get("cancelling", False) for order in world.orders] == [True]
+    assert world.end == ("CANCELLED", "swept")
 
 
-async def test_cancelled_while_it_waits_for_its_turn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spec", [PROFILE, DRY_RUN])
+async def test_what_writes_nothing_is_cancelled_without_a_driver(tmp_path: Path, spec: replays.ReplaySpec) -> None:
+    world = World(tmp_path, "done", replay=replays.Replay(name=NAME, spec=spec))
+    world.carrying.wants(Wish.CANCEL)
+    await world.to_the_end()
+    assert (world.orders, world.end) == ([], ("CANCELLED", "cancelled; nothing was written"))
+
+
+async def test_cancelled_while_it_waits_for_its_turn_it_waits_no_longer(tmp_path: Path) -> None:
     world = World(tmp_path, "done")
     async with world.turns, world.running() as task:
         await asyncio.sleep(0)
         world.carrying.wants(Wish.CANCEL)
-        world.turns.release()
         await asyncio.wait_for(task, COMES_S)
-        await world.turns.acquire()
-    assert (world.orders, world.end) == ([], ("CANCELLED", "cancelled before anything was written"))
+    assert world.end == ("CANCELLED", "swept")
+    assert not world.turns.locked()
+
+
+@pytest.mark.parametrize("wish", [Wish.HOLD, Wish.DROP])
+async def test_a_turn_that_is_not_waited_for_any_more_is_anothers(tmp_path: Path, wish: Wish) -> None:
+    world = World(tmp_path, "done")
+    async with world.running():
+        async with world.turns:
+            await asyncio.sleep(0)
+            world.carrying.wants(wish)
+            await asyncio.sleep(0)
+        await asyncio.wait_for(world.turns.acquire(), COMES_S)
+    assert world.orders == []
+
+
+@pytest.mark.parametrize(("wish", "told"), [(Wish.CANCEL, [("CANCELLED", "swept")]), (Wish.HOLD, []), (Wish.DROP, [])])
+async def test_a_driver_that_is_just_being_started_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: Wish, told: list[tuple[str, str]]
+) -> None:
+    world = World(tmp_path, "wait")
+    start = Driver.started
+
+    async def started(command: Command) -> Driver:
+        driver = await start(command)
+        world.carrying.wants(wish)
+        return driver
+
+    monkeypatch.setattr(Driver, "started", started)
+    async with world.running():
+        await world.until(lambda: bool(world.orders) or world.turns.locked())
+        await world.until(lambda: not world.turns.locked() and not world.carrying.has_driver)
+        await world.until(lambda: bool(told) is (world.end is not None))
+    assert ([world.end] if world.end else []) == told
 
 
 async def test_a_driver_that_does_not_stop_is_killed_and_another_one_puts_away_what_it_left(tmp_path: Path) -> None:
@@ -174,7 +228,8 @@ async def test_a_driver_that_does_not_stop_is_killed_and_another_one_puts_away_w
 
 
 async def test_a_cancelled_replay_of_an_earlier_serve_is_swept(tmp_path: Path) -> None:
-    begun = replays.Replay(name=NAME, partitions=[replays.ReplayPartition(topic="apples", position=7)])
+    partitions = [replays.ReplayPartition(topic="apples", position=7)]
+    begun = replays.Replay(name=NAME, spec=COPY, partitions=partitions)
     world = World(tmp_path, "done", replay=begun)
     world.carrying.wants(Wish.CANCEL)
     await world.to_the_end()
@@ -230,3 +285,22 @@ async def test_what_nobody_can_carry_out_has_failed_without_a_driver(tmp_path: P
     world.carrying._make_order = impossible
     await world.to_the_end()
     assert (world.orders, world.end) == ([], ("FAILED", "cluster c9 is not registered (known: c1, c2)"))
+
+
+@pytest.mark.parametrize("trouble", [NotNowError("control is away"), OSError("no more processes")])
+async def test_what_can_not_be_had_now_is_waited_for_and_is_no_death_of_a_driver(
+    tmp_path: Path, trouble: Exception
+) -> None:
+    world = World(tmp_path, "die", "die", "done")
+    times = 0
+
+    async def make_order(replay: replays.Replay) -> Order:
+        nonlocal times
+        times += 1
+        if times in (1, 2, 3, 5, 7):
+            raise trouble
+        return await world.make_order(replay)
+
+    world.carrying._make_order = make_order
+    await world.to_the_end()
+    assert (len(world.orders), world.end) == (3, ("DONE", ""))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from services.pipeline.serving import continuous
-from services.pipeline.serving.continuous import ContinuousDriver
-from services.pipeline.serving.driver import Command
+from services.pipeline.serving.continuous import FAILURES_TO_TELL, ContinuousDriver
+from services.pipeline.serving.driver import Command, Driver
 
 COMES_S = 30.0
 DIES = "import sys; open(sys.argv[3], 'a').write('x'); sys.exit('the cluster is away')"
@@ -52,3 +52,39 @@ async def test_stopped_it_is_not_started_again(tmp_path: Path) -> None:
     await driver.stop(COMES_S)
     await asyncio.wait_for(task, COMES_S)
     assert (tmp_path / "starts").read_text() == "x"
+
+
+async def test_stopped_while_its_driver_is_being_started_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = job(tmp_path / "starts", RUNS)
+    start = Driver.started
+
+    async def started(command: Command) -> Driver:
+        made = await start(command)
+        await driver.stop(COMES_S)
+        return made
+
+    monkeypatch.setattr(Driver, "started", started)
+    await asyncio.wait_for(driver.run(), COMES_S)
+
+
+async def test_a_driver_that_can_not_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(continuous, "FIRST_PAUSE_S", 0.01)
+    driver = job(tmp_path / "starts", RUNS)
+    start, times = Driver.started, 0
+
+    async def started(command: Command) -> Driver:
+        nonlocal times
+        times += 1
+        if times <= FAILURES_TO_TELL:
+            raise OSError("Resource temporarily unavailable")
+        return await start(command)
+
+    monkeypatch.setattr(Driver, "started", started)
+    task = asyncio.create_task(driver.run())
+    await until_started(tmp_path / "starts", 1)
+    text = "job audit: its driver can't be started: Resource temporarily unavailable (3 times in a row)"
+    assert driver.trouble == text
+    await driver.stop(COMES_S)
+    await asyncio.wait_for(task, COMES_S)

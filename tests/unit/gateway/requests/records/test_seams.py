@@ -188,10 +188,25 @@ def test_nobody_is_sent_back_when_the_new_cluster_does_not_tell_whom_it_knows(wo
 def test_a_batch_that_never_comes_is_not_waited_for_for_ever(world: World) -> None:
     told(produced(world, 105), stored(99))
     world.now += GAP_SECONDS - 1
-    assert errors(produced(world, 105)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    again = produced(world, 105)
+    told(again, stored(99))
+    assert errors(again) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     world.now += REFUSAL_SECONDS + 1
-    (call,) = produced(world, 105).asked()
+    at_last = produced(world, 105)
+    told(at_last, stored(99))
+    (call,) = at_last.asked()
     assert call.cluster == "c2"
+
+
+def test_the_batch_that_is_waited_for_may_come_by_another_gateway(world: World) -> None:
+    """It was on its way when this gateway asked; so the new cluster is asked again when the later one comes back."""
+    early = produced(world, 105)
+    told(early, stored(99))
+    assert errors(early) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    again = produced(world, 105)
+    told(again, stored(99), MINE)
+    (call,) = again.asked()
+    assert (call.cluster, type(call.message)) == ("c2", Verbatim)
 
 
 def test_a_batch_does_not_overtake_the_one_before_on_another_connection(world: World) -> None:

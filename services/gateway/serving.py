@@ -1,0 +1,38 @@
+"""One gateway in this process, from its start to its end: alone, or as one of several workers."""
+
+import gc
+
+import structlog
+
+from mesh.lifecycle import Lifecycle
+from services.gateway import metrics
+from services.gateway.downstream.gateway import Gateway
+from services.gateway.settings import GatewaySettings
+from services.gateway.wire.scanner import WHY_NOT_COMPILED
+
+log = structlog.get_logger(__name__)
+
+CLOSING_S = 10.0
+"""What a stop may take beside the drain: the last words to routers and to the home cluster, and a margin."""
+
+
+def stop_bound_s(settings: GatewaySettings) -> float:
+    """How long a stop may take. Who is not done then is ended."""
+    return settings.drain_timeout_s + CLOSING_S
+
+
+def warn_of_slow_walks(why: str | None = WHY_NOT_COMPILED) -> None:
+    """One line where requests are read by Python, which is right, but slower."""
+    if why is not None:
+        log.warning("the walks over Produce and Fetch run as Python: build where a C compiler is", reason=why)
+
+
+async def serve(gateway: Gateway, lifecycle: Lifecycle) -> None:
+    """Until it is told to stop."""
+    metrics.walks.info({"run": "compiled" if WHY_NOT_COMPILED is None else "python"})
+    try:
+        await gateway.start()
+        gc.freeze()  # what is loaded by now stays for good: collections need not walk over it
+        await lifecycle.stopping.wait()
+    finally:
+        await gateway.stop()

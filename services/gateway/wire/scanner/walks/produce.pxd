@@ -1,0 +1,50 @@
+cimport cython
+
+from . cimport octets, readers
+
+cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _FLEXIBLE
+
+
+@cython.final
+@cython.freelist(64)
+cdef class ProducePartition:
+    cdef readonly Py_ssize_t partition, start, end, records_start, records_end
+
+
+@cython.final
+@cython.freelist(16)
+cdef class ProduceTopic:
+    cdef readonly str name
+    cdef readonly bytes topic_id
+    cdef readonly Py_ssize_t start, partitions_at, tags_at, end
+    cdef readonly list partitions
+
+    @cython.locals(topic=ProduceTopic)
+    cpdef ProduceTopic named(self, str name)
+
+
+@cython.final
+@cython.freelist(16)
+cdef class ProduceScan:
+    cdef readonly Py_ssize_t version
+    cdef readonly str transactional_id
+    cdef readonly Py_ssize_t acks, timeout_ms, start, topics_at, tags_at, end
+    cdef readonly list topics
+
+    @cython.locals(scan=ProduceScan)
+    cpdef ProduceScan of(self, list topics)
+
+
+@cython.locals(
+    data="const unsigned char *", flexible=bint, at=Py_ssize_t, begin=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t,
+    scan=ProduceScan, topic=ProduceTopic, topics=list,
+)
+cpdef ProduceScan scan_produce(const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end)
+
+@cython.locals(
+    least=Py_ssize_t, head=Py_ssize_t, count=Py_ssize_t, length=Py_ssize_t, begin=Py_ssize_t, stop=Py_ssize_t,
+    part=ProducePartition,
+)
+cdef Py_ssize_t _produce_partitions(
+    const unsigned char *data, Py_ssize_t at, Py_ssize_t end, bint flexible, Py_ssize_t left, list found
+) except -1

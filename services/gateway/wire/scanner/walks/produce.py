@@ -1,0 +1,170 @@
+"""Produce requests: which topics and partitions, and where their records lie."""
+
+from services.gateway.wire.apis import ApiKey, flexible_since
+from services.gateway.wire.batches import BatchHeader, batches, read_batch_header
+from services.gateway.wire.primitives import Buffer, truncated
+from services.gateway.wire.scanner.bounds import IDS_SINCE, MAX_ENTRIES
+from services.gateway.wire.scanner.walks import octets, readers
+from services.gateway.wire.schema import NO_UUID
+
+_IDS_SINCE = IDS_SINCE
+_MAX_ENTRIES = MAX_ENTRIES
+_FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
+
+
+class ProducePartition:
+    __slots__ = ("end", "partition", "records_end", "records_start", "start")
+    partition: int
+    start: int
+    """Where the partition's entry begins (its number) ..."""
+    end: int
+    """... and ends (after its tags)."""
+    records_start: int
+    """-1 where the records are null."""
+    records_end: int
+
+    def first_batch(self, buffer: Buffer) -> BatchHeader:
+        """Producer id, epoch, sequence, count: raises `WireError` where there is no whole batch of magic 2."""
+        return read_batch_header(buffer, max(self.records_start, 0), self.records_end)
+
+    def batch_starts(self, buffer: Buffer) -> list[int]:
+        """Where each batch begins. Brokers take exactly one; what a client sends may hold more."""
+        if self.records_start < 0:
+            return []
+        return [header.start for header in batches(buffer, self.records_start, self.records_end)]
+
+
+class ProduceTopic:
+    __slots__ = ("end", "name", "partitions", "partitions_at", "start", "tags_at", "topic_id")
+    name: str
+    topic_id: bytes
+    start: int
+    """Where the topic's name or id begins ..."""
+    partitions_at: int
+    """... and ends: the count of its partitions stands here."""
+    tags_at: int
+    """After the last partition; the topic's tags stand here in flexible versions."""
+    end: int
+    partitions: list[ProducePartition]
+
+    def named(self, name: str) -> "ProduceTopic":
+        """The same under another name."""
+        topic = ProduceTopic.__new__(ProduceTopic)
+        topic.name = name
+        topic.topic_id = self.topic_id
+        topic.start = self.start
+        topic.partitions_at = self.partitions_at
+        topic.tags_at = self.tags_at
+        topic.end = self.end
+        topic.partitions = self.partitions
+        return topic
+
+
+class ProduceScan:
+    __slots__ = ("acks", "end", "start", "tags_at", "timeout_ms", "topics", "topics_at", "transactional_id", "version")
+    version: int
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    start: int
+    topics_at: int
+    """The count of topics stands here; all before it is the same for every part of a split."""
+    tags_at: int
+    end: int
+    topics: list[ProduceTopic]
+
+    def of(self, topics: list[ProduceTopic]) -> "ProduceScan":
+        """The same request with these topics alone."""
+        scan = ProduceScan.__new__(ProduceScan)
+        scan.version = self.version
+        scan.transactional_id = self.transactional_id
+        scan.acks = self.acks
+        scan.timeout_ms = self.timeout_ms
+        scan.start = self.start
+        scan.topics_at = self.topics_at
+        scan.tags_at = self.tags_at
+        scan.end = self.end
+        scan.topics = topics
+        return scan
+
+
+def scan_produce(buffer: Buffer, version: int, offset: int, end: int) -> ProduceScan:
+    """The Produce request whose body is `buffer[offset:end]`."""
+    readers.enclose("Produce", buffer, offset, end)
+    data = octets.of(buffer)
+    flexible = version >= _FLEXIBLE
+    scan = ProduceScan.__new__(ProduceScan)
+    scan.version = version
+    scan.transactional_id = None
+    scan.start = at = offset
+    if version >= 3:
+        begin, at = readers.nullable_text(data, at, end, flexible, "Produce.transactional_id")
+        if begin >= 0:
+            scan.transactional_id = readers.decoded(data, begin, at, "Produce.transactional_id")
+    if end - at < 6:
+        raise truncated("Produce.acks", at, 6, end)
+    scan.acks = octets.int16(data, at)
+    scan.timeout_ms = octets.int32(data, at + 2)
+    scan.topics_at = at = at + 6
+    count, at = readers.count(data, at, end, flexible, 2 + flexible, "Produce.topics")
+    left = readers.take(_MAX_ENTRIES, count, "Produce.topics", at)
+    topics: list[ProduceTopic] = []
+    for _ in range(count):
+        topic = ProduceTopic.__new__(ProduceTopic)
+        topic.start = at
+        if version >= _IDS_SINCE:
+            at = readers.topic_id(at, end, "Produce.topic_id")
+            topic.topic_id = octets.copy(data, topic.start, at)
+            topic.name = ""
+        else:
+            begin, at = readers.text(data, at, end, flexible, "Produce.topic")
+            topic.topic_id = NO_UUID
+            topic.name = readers.decoded(data, begin, at, "Produce.topic")
+        topic.partitions_at = at
+        topic.partitions = []
+        at = _produce_partitions(data, at, end, flexible, left, topic.partitions)
+        left -= len(topic.partitions)
+        topic.tags_at = at
+        if flexible:
+            at = readers.skip_tags(data, at, end, "Produce.topic.tags")
+        topic.end = at
+        topics.append(topic)
+    scan.topics = topics
+    scan.tags_at = at
+    if flexible:
+        at = readers.skip_tags(data, at, end, "Produce.tags")
+    readers.finish("Produce", at, end)
+    scan.end = end
+    return scan
+
+
+def _produce_partitions(
+    data: Buffer, at: int, end: int, flexible: bool, left: int, found: list[ProducePartition]
+) -> int:
+    least = 6 if flexible else 8
+    head = 5 if flexible else 8
+    count, at = readers.count(data, at, end, flexible, least, "Produce.partitions")
+    readers.take(left, count, "Produce.partitions", at)
+    for _ in range(count):
+        if end - at < head:
+            raise truncated("Produce.partition", at, head, end)
+        part = ProducePartition.__new__(ProducePartition)
+        part.partition = octets.int32(data, at)
+        part.start = at
+        if flexible:
+            length, begin = readers.uvarint(data, at + 4, end, "Produce.records")
+            length -= 1
+        else:
+            length = octets.int32(data, at + 4)
+            begin = at + 8
+        stop = begin + length if length > 0 else begin
+        # in flexible versions the entry's tags follow, so records never end with the request
+        if stop + flexible > end or length < -1:
+            raise readers.lying("Produce.records", at + 4, length, end - begin)
+        part.records_start = begin if length >= 0 else -1
+        part.records_end = at = stop
+        if flexible:
+            at = readers.skip_tags(data, stop, end, "Produce.partition.tags")
+        part.end = at
+        found.append(part)
+    return at

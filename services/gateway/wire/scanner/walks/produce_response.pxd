@@ -1,0 +1,30 @@
+cimport cython
+
+from . cimport octets, readers
+
+cdef Py_ssize_t _FLEXIBLE, _FIRST, _LAST
+
+
+@cython.final
+cdef class AnsweredTopic:
+    cdef readonly Py_ssize_t start, name_at, partitions_at
+
+
+cpdef bint produce_response_is_clean(
+    const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
+) except -1
+
+cpdef list topics_of_clean_response(
+    const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end
+)
+
+@cython.locals(
+    topics=Py_ssize_t, start=Py_ssize_t, length=Py_ssize_t, name_at=Py_ssize_t, partitions=Py_ssize_t,
+    topic=AnsweredTopic,
+)
+cdef bint _flexible(const unsigned char *data, Py_ssize_t at, Py_ssize_t end, list found) except -1
+
+@cython.locals(size=Py_ssize_t, topics=Py_ssize_t, length=Py_ssize_t, partitions=Py_ssize_t)
+cdef bint _classic(const unsigned char *data, Py_ssize_t version, Py_ssize_t at, Py_ssize_t end) except -1
+
+cdef (Py_ssize_t, Py_ssize_t) _int32(const unsigned char *data, Py_ssize_t at, Py_ssize_t end, str field)

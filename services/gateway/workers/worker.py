@@ -1,0 +1,50 @@
+"""One worker: `python -m services.gateway.workers.worker NUMBER DOOR LINE`, the last two descriptors of sockets.
+
+Its settings come on standard input, as a pickle: secrets are in no argument, and all workers have what the supervisor
+has checked. The only one who starts it is the supervisor.
+"""
+
+import pickle
+import socket
+import sys
+
+import structlog
+
+from mesh.lifecycle import Lifecycle, run
+from mesh.telemetry import configure_logging
+from services.gateway import open_files
+from services.gateway.downstream.gateway import Gateway
+from services.gateway.serving import serve, stop_bound_s
+from services.gateway.settings import GatewaySettings
+from services.gateway.workers.line import Line
+
+
+def main() -> None:
+    number, door, line = sys.argv[1], *(_own(int(descriptor)) for descriptor in sys.argv[2:4])
+    settings: GatewaySettings = pickle.load(sys.stdin.buffer)
+    configure_logging("gateway", level=settings.log_level)
+    structlog.contextvars.bind_contextvars(worker=number)
+    open_files.raise_limit()
+
+    async def work(lifecycle: Lifecycle) -> None:
+        gateway = Gateway(settings, lifecycle, door)
+
+        def tally() -> tuple[int, int]:
+            handed = gateway.handed
+            return (0, 0) if handed is None else (handed.taken, len(gateway.connections) + handed.meeting)
+
+        Line(line, lifecycle, tally, stop_bound_s(settings)).start()
+        await serve(gateway, lifecycle)
+
+    run(work, stop_timeout=stop_bound_s(settings))
+
+
+def _own(descriptor: int) -> socket.socket:
+    """A socket that was inherited, and that processes started here shall not inherit."""
+    inherited = socket.socket(fileno=descriptor)
+    inherited.set_inheritable(False)
+    return inherited
+
+
+if __name__ == "__main__":
+    main()

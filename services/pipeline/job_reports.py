@@ -1,0 +1,60 @@
+"""How far a continuous job is, told to `serve`, which shows it as metrics: lines of JSON on stdout, where serve listens
+for reports of replays too. Who runs a job by hand is not told: the log says what has been done.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+
+MARK = "job_report"
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """Since the last one."""
+
+    job: str
+    cluster: str = ""
+    """That it reads from, where it reads from each by itself."""
+    records: int = 0
+    """That were brought over, those that were refused among them."""
+    refused: int = 0
+    failures: int = 0
+    """After which it tried again."""
+    behind: int | None = None
+    """Records that are there and not brought over; None where that is not known."""
+    complete_until: float | None = None
+    """Unix time up to which all is brought over; None where that is not known."""
+
+    def to_line(self) -> str:
+        return json.dumps({MARK: asdict(self)})
+
+
+def of_line(line: bytes) -> JobReport | None:
+    """The report that a line is; None for any other line."""
+    if not line.startswith(f'{{"{MARK}"'.encode()):
+        return None
+    try:
+        return JobReport(**json.loads(line)[MARK])
+    except (ValueError, TypeError):
+        return None
+
+
+class _Listener:
+    """Whether somebody listens to this process."""
+
+    is_there = False
+
+
+def begin() -> None:
+    """Serve listens to this process."""
+    _Listener.is_there = True
+
+
+def tell(report: JobReport) -> None:
+    """To whoever listens."""
+    if _Listener.is_there:
+        sys.stdout.write(report.to_line() + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,173 @@
+"""What one cluster is asked, by whoever reads, archives or copies: confluent-kafka's admin client, and errors that say
+what, where and why. Blocks; every question has a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
+
+from services.pipeline.positions import Place, Stamp, StreamError, UnreachableError
+
+CLIENT_ID = "kafka-mesh-pipeline"
+EARLIEST, LATEST, LAST = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+COMMITTED, ALL = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+NO_ID = str(Uuid(0, 0))
+"""What clusters before Kafka 2.8 say, which have none."""
+GRACE_S = 5.0
+"""In which the client gives up by itself a question that has had its time."""
+NOTICE = "5"
+"""Of syslog's levels: what librdkafka says of each client that goes is below it."""
+REFUSED_CONNECTIONS = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
+UNAUTHORIZED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+Answer = TypeVar("Answer")
+
+
+class UnauthorizedError(UnreachableError):
+    """The cluster does not let this user ask that."""
+
+
+class UnknownTopicError(StreamError):
+    """The cluster does not have the topic."""
+
+    def __init__(self, message: str, what: str = "") -> None:
+        super().__init__(message)
+        self.what = what
+        """What there is not."""
+
+
+class Questions:
+    """What is asked of one cluster, each question for all partitions at once. UnreachableError, and those above."""
+
+    def __init__(self, properties: Mapping[str, str], timeout_s: float, name: str = "") -> None:
+        """`name`: what it is called in errors; by its servers otherwise."""
+        self._where = f"cluster {name!r}" if name else properties["bootstrap.servers"]
+        self.timeout_s = timeout_s
+        # not of ours: the client's threads and sockets go with us, and not when Python comes to look for circles
+        self._complaints = _Complaints()
+        settings: dict[str, Any] = {"log_level": NOTICE, **properties, "client.id": CLIENT_ID}
+        settings["error_cb"] = self._complaints.heed
+        self.admin = AdminClient(settings)
+
+    def topics(self, names: Collection[str], *, skip_absent: bool = False) -> dict[str, Any]:
+        """Descriptions of topics; of those that are there, with `skip_absent`."""
+        if not names:
+            return {}
+        asked = self.admin.describe_topics(TopicCollection(list(names)), request_timeout=self.timeout_s)
+        found: dict[str, Any] = {}
+        for topic, future in asked.items():
+            try:
+                found |= self.answers({topic: future}, "topic")
+            except UnknownTopicError:
+                if not skip_absent:
+                    raise
+        return found
+
+    def offsets(self, specs: Mapping[Place, Any], isolation: Any = COMMITTED) -> dict[Place, int]:
+        """An offset of each partition; -1 for a time that no record has reached."""
+        if not specs:
+            return {}
+        asked = {TopicPartition(*place): spec for place, spec in specs.items()}
+        futures = self.admin.list_offsets(asked, isolation_level=isolation, request_timeout=self.timeout_s)
+        answers = self.answers(futures, "offsets of")
+        return {(place.topic, place.partition): found.offset for place, found in answers.items()}
+
+    def starts(self, places: Iterable[Place]) -> dict[Place, int]:
+        return self.offsets(dict.fromkeys(places, EARLIEST))
+
+    def ends(self, places: Iterable[Place], isolation: Any = COMMITTED) -> dict[Place, int]:
+        """Up to the last stable offset, or with what is not committed yet."""
+        return self.offsets(dict.fromkeys(places, LATEST), isolation)
+
+    def since(self, times: Mapping[Place, int], isolation: Any = COMMITTED) -> dict[Place, int]:
+        """Of the first record that is not older than this, in milliseconds since 1970; -1 where none is."""
+        return self.offsets({place: OffsetSpec.for_timestamp(at) for place, at in times.items()}, isolation)
+
+    def last(self, places: Iterable[Place]) -> dict[Place, Stamp]:
+        """The records with the latest times; without those that have none. Brokers before Kafka 3.0 do not tell."""
+        asked = {TopicPartition(*place): LAST for place in places}
+        if not asked:
+            return {}
+        futures = self.admin.list_offsets(asked, isolation_level=ALL, request_timeout=self.timeout_s)
+        answers = self.answers(
+            futures, "offsets of", accepted=(KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
+        )
+        return {
+            (place.topic, place.partition): Stamp(found.offset, found.timestamp)
+            for place, found in answers.items()
+            if found.offset >= 0
+        }
+
+    def answers(
+        self, futures: Mapping[Any, Future[Answer]], what: str, accepted: Collection[int] = ()
+    ) -> dict[Any, Answer]:
+        """What each is answered; without those whose error is `accepted`."""
+        found = {}
+        for about, future in futures.items():
+            try:
+                failure = future.exception(self.timeout_s + GRACE_S)  # one that it raises has this frame, and so us
+            except TimeoutError as late:
+                raise UnreachableError(
+                    f"{what} {_name_of(about)}: no answer from {self._where} in {self.timeout_s:g} s"
+                ) from late
+            if failure is None:
+                found[about] = future.result()
+            elif not isinstance(failure, KafkaException):
+                raise failure
+            elif failure.args[0].code() not in accepted:
+                raise self.problem(failure, f"{what} {_name_of(about)}") from failure
+        return found
+
+    def answer(self, question: Callable[[], Answer], what: str) -> Answer:
+        """Of a question that is no future."""
+        try:
+            return question()
+        except KafkaException as failure:
+            raise self.problem(failure, what) from failure
+
+    def problem(self, failure: KafkaException, what: str) -> StreamError:
+        """What Kafka said, for people."""
+        error: KafkaError = failure.args[0]
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return UnknownTopicError(
+                f"{what} is unknown at {self._where}: no rule routes it, or its cluster does not have it", what
+            )
+        if error.code() in UNAUTHORIZED:
+            return UnauthorizedError(f"{what} at {self._where}: {error.str()}; the pipeline's user needs that right")
+        self.admin.poll(0)  # complaints
+        return UnreachableError(f"{what} at {self._where}: {error.str()}{self._complaints.newest}")
+
+
+class _Complaints:
+    """What librdkafka says beside its answers: why a connection is refused."""
+
+    def __init__(self) -> None:
+        self.newest = ""
+
+    def heed(self, error: KafkaError) -> None:
+        if error.code() in REFUSED_CONNECTIONS:
+            self.newest = f" ({error.str()})"
+
+
+def topic_id_of(description: Any) -> str:
+    """Empty where the cluster has none."""
+    text = str(description.topic_id) if description.topic_id is not None else NO_ID
+    return "" if text == NO_ID else text
+
+
+def _name_of(about: Any) -> str:
+    match about:
+        case TopicPartition():
+            return f"{about.topic}/{about.partition}"
+        case ConfigResource():
+            return str(about.name)
+    return str(about)

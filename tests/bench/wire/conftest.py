@@ -1,0 +1,56 @@
+"""The wire bench's own fixtures: the rig, how long and how often is measured, and the baseline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bench.figures import Sheet, Table
+from tests.bench.wire.baseline import Baseline
+from tests.bench.wire.programs import NoProgramsError, Programs, programs
+from tests.bench.wire.rig import PLAIN, Rig, Variant, rig
+from tests.bench.wire.sinks import can_have_tls
+
+ONE_RULE = Variant("gateway, 1 rule a cluster", {}, rules=2)
+RENAMES = Variant("gateway, rules that rename", {}, renames=True)
+TRAFFIC_TOLD = Variant("gateway, traffic told", {"HOME_BOOTSTRAP_SERVERS": "{sink}"})
+UPSTREAM_TLS = Variant("gateway, upstream TLS", {}, upstream_tls=True)
+
+
+@pytest.fixture(scope="session")
+def rounds() -> int:
+    """MESH_BENCH_ROUNDS: more than elsewhere, since a run takes a second."""
+    return int(os.environ.get("MESH_BENCH_ROUNDS", "5"))
+
+
+@pytest.fixture(scope="session")
+def seconds() -> float:
+    """MESH_BENCH_SECONDS: of one run, after its warm-up."""
+    return float(os.environ.get("MESH_BENCH_SECONDS", "1"))
+
+
+@pytest.fixture(scope="session")
+def wire_programs(sheet: Sheet) -> Programs:
+    try:
+        return programs()
+    except NoProgramsError as error:
+        sheet.add(Table("The wire", ("left out",), [[str(error)]]))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def wire_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    variants = [PLAIN, ONE_RULE, RENAMES, TRAFFIC_TOLD, *([UPSTREAM_TLS] if can_have_tls() else [])]
+    with rig(wire_programs, variants, tmp_path_factory.mktemp("wire")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def baseline(sheet: Sheet) -> Iterator[Baseline]:
+    made = Baseline()
+    yield made
+    if made.now:
+        sheet.add(made.table())
+        made.keep()

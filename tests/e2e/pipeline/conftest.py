@@ -1,0 +1,23 @@
+"""One mesh for these tests, with a pipeline, as `make run` starts it where Spark can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.layout import STATE_FOLDER
+from tests.fixtures.meshes import Mesh, running_mesh
+from tests.integration.pipeline.toolchain import QUICK_JVM, need_spark
+
+
+@pytest.fixture(scope="session")
+def spark_mesh(kafka_jars: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """Its gateway audits the topics that the example's rules send to c1."""
+    need_spark()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KAFKA_MESH_PIPELINE_DRIVER_JAVA_OPTIONS", QUICK_JVM)
+        environment.setenv("KAFKA_MESH_PIPELINE_TRIGGER_INTERVAL_S", "1")
+        environment.setenv("KAFKA_MESH_GATEWAY_AUDIT_TOPICS", "apples*")
+        with running_mesh(tmp_path_factory.mktemp("spark-mesh") / STATE_FOLDER, "--pipeline") as mesh:
+            yield mesh

@@ -1,0 +1,217 @@
+"""A gateway of two processes before real clusters: to clients one gateway, to routers two."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages import ShareFetchRequest, ShareFetchResponse
+from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import until, wait_until
+from tests.integration.gateway.conftest import CreateTopic
+from tests.integration.gateway.records import produce, read_all
+from tests.integration.gateway.running import Rules
+from tests.integration.gateway.talking import talking_to
+from tests.integration.gateway.test_fetching import Reader, count
+from tests.integration.gateway.test_groups_over_clusters import Member, poll_until
+from tests.integration.gateway.test_moves import SteadyProducer
+from tests.integration.gateway.transacting import LibrdkafkaTransacting, read_committed
+from tests.integration.gateway.workers import APPLIED, NAME, Router, RunningWorkers, is_gone
+
+MEMBERS = [f"{NAME}-1", f"{NAME}-2"]
+PRODUCERS = 4
+PROGRESS = 100
+"""Records of each producer that are acknowledged before the test goes on."""
+OFTEN_MS = 200
+"""Producers look so often where topics are, and so come from one of their connections to another."""
+
+
+@pytest.fixture(scope="module")
+def rules(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster) -> Rules:
+    return Rules({"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap})
+
+
+@pytest.fixture(scope="module")
+def router(rules: Rules) -> Iterator[Router]:
+    router = Router(rules.table)
+    yield router
+    router.close()
+
+
+@pytest.fixture(scope="module")
+def workers(router: Router, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningWorkers]:
+    """Two, for all tests that leave them as they are."""
+    workers = RunningWorkers(tmp_path_factory.mktemp("workers"), ROUTER_ADDRESSES=router.address)
+    with closing(workers):
+        workers.wait_until_ready()
+        yield workers
+
+
+@pytest.fixture
+def orchard(
+    workers: RunningWorkers,
+    router: Router,
+    rules: Rules,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    apples: str,
+) -> str:
+    """A topic on c1."""
+    create_topic(kafka_c1, apples)
+    router.move(rules.to("c1", [apples]))
+    return apples
+
+
+def produce_steadily(workers: RunningWorkers, topic: str) -> list[SteadyProducer]:
+    config = {"enable.idempotence": True, "topic.metadata.refresh.interval.ms": OFTEN_MS}
+    return [SteadyProducer(workers.address, topic, f"p{number}", **config) for number in range(PRODUCERS)]
+
+
+def wait_for_progress(producers: list[SteadyProducer]) -> None:
+    wanted = {producer: len(producer.acknowledged) + PROGRESS for producer in producers}
+    wait_until(lambda: all(len(p.acknowledged) >= count for p, count in wanted.items()), "all producers go on")
+
+
+def values_of(members: list[Member]) -> list[str]:
+    return sorted(value for member in members for value in member.values)
+
+
+def test_both_work_for_producers_consumers_groups_and_transactions(
+    workers: RunningWorkers, orchard: str, kafka_c1: KafkaCluster, group: str
+) -> None:
+    values = [f"{number}" for number in range(300)]
+    members = [Member(workers.address, group, [orchard]) for _ in range(2)]
+    with closing(members[0]), closing(members[1]):
+        poll_until("both have partitions", lambda: None if all(m.partitions for m in members) else "not yet", *members)
+        produce(workers.address, orchard, values)
+        read = partial(values_of, members)
+        poll_until("all is read", lambda: None if read() == sorted(values) else f"{len(read())} records", *members)
+
+    for number in range(4):  # connections of four producers: no worker is left out
+        producer = LibrdkafkaTransacting(workers.address, f"{orchard}-{number}")
+        producer.init()
+        for committed in (True, False):
+            producer.begin()
+            producer.send(orchard, f"of {number}: {committed}")
+            assert producer.flush() == []
+            (producer.commit if committed else producer.abort)()
+        producer.close()
+    told = read_committed(kafka_c1.bootstrap, orchard)
+    assert sorted(told) == sorted([*values, *(f"of {number}: True" for number in range(4))])
+
+    answered = workers.metric("kafka_mesh_gateway_requests_total", outcome="answered")
+    assert sorted(answered) == ["1", "2"]
+    assert min(answered.values()) > 0
+
+
+def test_a_rule_change_reaches_both_and_loses_nothing(
+    workers: RunningWorkers,
+    router: Router,
+    rules: Rules,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    orchard: str,
+) -> None:
+    create_topic(kafka_c2, orchard)
+    producers = produce_steadily(workers, orchard)
+    try:
+        for target in ("c2", "c1", "c2"):
+            wait_for_progress(producers)
+            router.move(rules.to(target, [orchard]))
+        wait_for_progress(producers)
+    finally:
+        for producer in producers:
+            producer.stop()
+    assert [producer.faults for producer in producers] == [[]] * PRODUCERS
+    acknowledged = sorted(value for producer in producers for value in producer.acknowledged)
+    stored = [read_all(cluster.bootstrap, orchard) for cluster in (kafka_c1, kafka_c2)]
+    assert all(stored), "both clusters have had their share"
+    assert sorted(stored[0] + stored[1]) == acknowledged
+
+    assert sorted(router.said) == MEMBERS
+    assert all((router.table.revision, APPLIED) in router.acks(member) for member in MEMBERS)
+    assert workers.metric("kafka_mesh_gateway_table_revision") == dict.fromkeys("12", router.table.revision)
+
+
+def test_nothing_is_lost_with_a_worker_that_is_killed(
+    workers: RunningWorkers, orchard: str, kafka_c1: KafkaCluster
+) -> None:
+    producers = produce_steadily(workers, orchard)
+    try:
+        wait_for_progress(producers)
+        before = workers.pids()
+        os.kill(before[1], signal.SIGKILL)
+        wait_for_progress(producers)
+        wait_until(lambda: workers.pids().get(1, before[1]) != before[1], "worker 1 is there again")
+        workers.wait_until_ready()
+        wait_for_progress(producers)
+    finally:
+        for producer in producers:
+            producer.stop()
+    assert [producer.faults for producer in producers] == [[]] * PRODUCERS
+    acknowledged = sorted(value for producer in producers for value in producer.acknowledged)
+    assert sorted(read_all(kafka_c1.bootstrap, orchard)) == acknowledged
+    assert workers.pids()[2] == before[2], "the other one went on"
+    assert workers.metric("kafka_mesh_gateway_worker_ends_total") == {"1": 1}
+
+
+async def test_a_client_that_comes_back_to_the_other_worker_begins_its_sessions_anew(
+    workers: RunningWorkers, orchard: str
+) -> None:
+    produce(workers.address, orchard, ["record-1"])
+    async with AsyncExitStack() as stack:
+        connect = partial(talking_to, workers.address)
+        reader = Reader(await stack.enter_async_context(connect()), {(orchard, n): 0 for n in range(3)})
+        found = await reader.begin()
+        others = [await stack.enter_async_context(connect()) for _ in range(3)]
+        goes_on = FetchRequest(max_wait_ms=1, session_id=reader.session_id, session_epoch=reader.epoch + 100)
+        answers = [await other.ask(goes_on, 12, FetchResponse) for other in others]
+        told = [answer.error_code for answer in answers]
+        assert ErrorCode.FETCH_SESSION_ID_NOT_FOUND in told, "connections are even, so one is with the other worker"
+
+        elsewhere = others[told.index(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)]
+        again = Reader(elsewhere, {(orchard, n): 0 for n in range(3)}, version=12)
+        found = await again.begin()
+        while not sum(map(count, found.values())):
+            found = await again.poll()
+        assert again.session_id not in (0, reader.session_id)
+
+        share = ShareFetchRequest(group_id="g", member_id="m", share_session_epoch=1, max_wait_ms=1, min_bytes=1)
+        answer = await elsewhere.ask(share, 1, ShareFetchResponse)
+        assert answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_no_worker_outlives_its_supervisor(router: Router, tmp_path: Path) -> None:
+    workers = RunningWorkers(tmp_path, ROUTER_ADDRESSES=router.address, NAME="orphans")
+    with closing(workers):
+        workers.wait_until_ready()
+        pids = workers.pids()
+        workers.signal(signal.SIGKILL)
+        workers.ended()
+        wait_until(lambda: all(is_gone(pid) for pid in pids.values()), "the workers have ended")
+
+
+async def test_a_stop_lets_what_has_begun_end(workers: RunningWorkers, orchard: str) -> None:
+    """The last one of all tests: it ends the workers."""
+    pids = workers.pids()
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(talking_to(workers.address)) for _ in range(4)]
+        for client in clients:
+            wanted = [FetchTopic(orchard, partitions=[FetchPartition(0, partition_max_bytes=1000)])]
+            client.send(FetchRequest(max_wait_ms=1500, min_bytes=1, topics=wanted), 12)
+        asked = partial(workers.metric, "kafka_mesh_gateway_in_flight_bytes")
+        await until(lambda: min(asked().values()) > 0, "both workers have got requests")
+        workers.signal(signal.SIGTERM)
+        for client in clients:
+            assert (await client.answer(FetchResponse)).error_code == 0
+            assert await client.closed() == b""
+    assert workers.ended() == 0, workers.log
+    assert all(is_gone(pid) for pid in pids.values())
+    assert "is killed" not in workers.log

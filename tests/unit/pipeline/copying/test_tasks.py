@@ -1,0 +1,43 @@
+"""What an error of a reader means for a copy: to be tried again, or its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mesh.rpc import replays
+from services.pipeline.copying.errors import CopyError, SetbackError
+from services.pipeline.copying.notes import Note
+from services.pipeline.copying.planning import Held
+from services.pipeline.copying.routes import Route
+from services.pipeline.copying.tasks import LaneTask, Part, judged
+from services.pipeline.positions import PartitionLog, RecordsLostError, StreamError, UnreachableError
+
+LOG = PartitionLog(5, 90)
+ROUTE = Route("apples", "c1", "apples", "c2", "pears", "g")
+LOST = RecordsLostError("apples/0 does not hold offset 3 any more")
+
+
+def task(archived: PartitionLog | None = None, **said: Any) -> LaneTask:
+    part = Part(("apples", 0), ROUTE, Note("", 0, 90, 0, 0, 3), Held(LOG, archived), 3, 16_384)
+    copy = replays.ReplayToTopic(**said).SerializeToString()
+    return LaneTask(0, "g.lane-0", "c1", "c2", (part,), copy, 0.0, 30.0, 60.0)
+
+
+def test_a_cluster_that_is_away_is_asked_again() -> None:
+    assert isinstance(judged(UnreachableError("apples/0 stands at offset 3"), task()), SetbackError)
+
+
+def test_what_retention_took_meanwhile_is_looked_for_in_the_archive_where_there_is_one() -> None:
+    assert isinstance(judged(LOST, task(archived=PartitionLog(0, 80))), SetbackError)
+    assert isinstance(judged(LOST, task()), CopyError)
+    only = task(archived=PartitionLog(0, 80), archive=replays.REPLAY_ARCHIVE_ONLY)
+    assert isinstance(judged(LOST, only), CopyError), "that is the archive itself"
+
+
+@pytest.mark.parametrize("error", [StreamError("a transaction may be open there"), LOST])
+def test_other_errors_end_it(error: StreamError) -> None:
+    found = judged(error, task())
+    assert isinstance(found, CopyError)
+    assert str(error) in str(found)
