@@ -55,7 +55,7 @@ def summary(records: DataFrame) -> DataFrame:
         f.count_if(f.col("keys").isNull()).alias("null_keys"),
         f.count_if(f.col("values").isNull()).alias("null_values"),
         f.approx_count_distinct("key_hash").alias("distinct_keys"),
-        f.expr(f"approx_top_k(key_hash, 1, {TRACKED_KEYS})").alias("top_keys"),
+        f.expr(f"approx_top_k(key_hash, 2, {TRACKED_KEYS})").alias("top_keys"),
         *(_sizes(part).alias(part) for part in PARTS),
     )
 
@@ -100,8 +100,9 @@ def _put_summary(found: profiles.TopicProfile, row: Any) -> None:
     found.records = row["records"]
     found.null_keys, found.null_values = row["null_keys"], row["null_values"]
     found.distinct_keys = row["distinct_keys"]
-    if row["records"] and row["top_keys"]:
-        found.top_key_share = min(1.0, row["top_keys"][0]["count"] / row["records"])
+    keys = [each["count"] for each in row["top_keys"] or () if each["item"] is not None]  # no key is counted, too
+    if keys:
+        found.top_key_share = min(1.0, keys[0] / row["records"])
     for name in ("first_time", "last_time"):
         if row[name] is not None:
             getattr(found, name).FromMilliseconds(min(row[name], LAST_MS))

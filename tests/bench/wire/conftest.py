@@ -42,8 +42,16 @@ def wire_programs(sheet: Sheet) -> Programs:
 
 @pytest.fixture(scope="session")
 def wire_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """The relay and the gateway."""
+    with rig(wire_programs, (PLAIN,), tmp_path_factory.mktemp("wire")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def variants_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """With a gateway for each variant beside them."""
     variants = [PLAIN, ONE_RULE, RENAMES, TRAFFIC_TOLD, *([UPSTREAM_TLS] if can_have_tls() else [])]
-    with rig(wire_programs, variants, tmp_path_factory.mktemp("wire")) as made:
+    with rig(wire_programs, variants, tmp_path_factory.mktemp("variants")) as made:
         yield made
 
 

@@ -98,7 +98,7 @@ def of_name(workload: Workload) -> str:
 def test_rates(
     wire_rig: Rig, board: Board, baseline: Baseline, workload: Workload, rounds: int, seconds: float
 ) -> None:
-    result = take_turns(wire_rig, wire_rig.ways[:2], workload, rounds, seconds)
+    result = take_turns(wire_rig, wire_rig.ways, workload, rounds, seconds)
     board.rates.append(result)
     baseline.note_rates(result)
 
@@ -107,7 +107,7 @@ def test_rates(
 def test_latency(
     wire_rig: Rig, board: Board, baseline: Baseline, workload: Workload, rounds: int, seconds: float
 ) -> None:
-    result = take_turns(wire_rig, wire_rig.ways[:2], workload, rounds, seconds)
+    result = take_turns(wire_rig, wire_rig.ways, workload, rounds, seconds)
     board.latencies.append(result)
     baseline.note_latencies(result)
 
@@ -116,14 +116,14 @@ def test_latency(
 def test_several(
     wire_rig: Rig, board: Board, baseline: Baseline, workload: Workload, rounds: int, seconds: float
 ) -> None:
-    result = take_turns(wire_rig, wire_rig.ways[:2], workload, rounds, seconds)
+    result = take_turns(wire_rig, wire_rig.ways, workload, rounds, seconds)
     board.several.append(result)
     baseline.note_rates(result)
 
 
 @pytest.mark.parametrize("workload", (W1S, W4), ids=of_name)
-def test_variants(wire_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
-    board.variants.append(take_turns(wire_rig, wire_rig.ways, workload, rounds, seconds))
+def test_variants(variants_rig: Rig, board: Board, workload: Workload, rounds: int, seconds: float) -> None:
+    board.variants.append(take_turns(variants_rig, variants_rig.ways, workload, rounds, seconds))
 
 
 @pytest.mark.parametrize("workload", CROWDS, ids=of_name)

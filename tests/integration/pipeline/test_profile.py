@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 RECORDS = 240
 SECRET = "nobody's business"
+ALL = replays.ReplayRange(topic="fruit")
 AVRO, PROTOBUF, UNKNOWN = 7, 8, 9
 PEAR = {
     "type": "record",
@@ -86,7 +87,12 @@ def mixed(orchard: Orchard, kafka_c1: KafkaCluster) -> str:
 
 
 def look(
-    session: SparkSession, topic: str, kafka: KafkaCluster, registry: SmallRegistry | None = None, sample: int = 0
+    session: SparkSession,
+    topic: str,
+    kafka: KafkaCluster,
+    registry: SmallRegistry | None = None,
+    asked: replays.ReplayRange = ALL,
+    sample: int = 0,
 ) -> Looked:
     from services.pipeline.profiling.ordered import Profiling
     from services.pipeline.profiling.registry import RegistryAccess
@@ -96,9 +102,7 @@ def look(
     access = RegistryAccess(registry.url, "pipeline:pass") if registry else RegistryAccess()
     clusters = {"green": {"bootstrap.servers": kafka.bootstrap}}
     looking = SparkLooking(lambda: session, clusters, PipelineSettings(), access)
-    spec = replays.ReplaySpec(
-        ranges=[replays.ReplayRange(topic="fruit")], profile=replays.ReplayToProfile(sample=sample)
-    )
+    spec = replays.ReplaySpec(ranges=[asked], profile=replays.ReplayToProfile(sample=sample))
     places = [replays.ReplayPlace(topic="fruit", cluster="green", upstream_topic=topic)]
     reports: list[replays.ReportReplayRequest] = []
     Profiling(replays.Replay(spec=spec, places=places), looking, reports.append, threading.Event()).run()
@@ -144,7 +148,12 @@ def test_a_mixed_topic(spark: SparkSession, mixed: str, kafka_c1: KafkaCluster, 
     assert registry.asked.count(f"/schemas/ids/{AVRO}") <= 2, "once in each task"
 
 
-def test_a_sample_without_a_registry(spark: SparkSession, mixed: str, kafka_c1: KafkaCluster) -> None:
-    profile = look(spark, mixed, kafka_c1, sample=40).profile
-    assert (profile.records, profile.is_sample) == (80, True)
-    assert dict(profile.formats) == {"json": 20, "schema-registry": 30, "binary": 10, "null": 10, "text": 10}
+def test_a_sample_without_a_registry_of_records_that_mostly_have_no_key(
+    spark: SparkSession, mixed: str, kafka_c1: KafkaCluster
+) -> None:
+    first = replays.ReplayRange(topic="fruit", partition=0)
+    profile = look(spark, mixed, kafka_c1, asked=first, sample=40).profile
+    assert (profile.records, profile.is_sample) == (40, True)
+    assert dict(profile.formats) == {"json": 10, "schema-registry": 20, "text": 10}
+    assert profile.null_keys == 20
+    assert profile.top_key_share == pytest.approx(1 / 40), "to have no key is not to have the most frequent one"
