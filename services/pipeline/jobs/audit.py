@@ -36,6 +36,7 @@ from services.pipeline.auditing.folders import ClusterFolder, delete_days_before
 from services.pipeline.auditing.following import Followed, Following
 from services.pipeline.auditing.progress import ProgressTable
 from services.pipeline.auditing.settings import AuditSettings
+from services.pipeline.clusters import ClustersError
 from services.pipeline.day_partitions import DayPartitions
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.session import first_line
@@ -51,7 +52,7 @@ COLUMNS = (
     "time", "event_id", "cluster_name", "service_id", "audit_type", "audit_status", "topic", "partition", "offset",
     "correlation_id", "traceability_id", "trace_id", "key", "stacktrace", "actor", "method",
 )  # fmt: skip
-AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS, mostly_new=True)
+AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS)
 ORIGIN = ("source_topic", "source_partition", "source_offset", "source_time")
 """Where in Kafka it was read; in Parquet only."""
 
@@ -280,19 +281,23 @@ def _followed(
     if cluster.home:
         topics += (*settings.audit_home_topics, settings.audit_calls_topic)
     folder = ClusterFolder(session, plan.folder, cluster.name)
+    try:
+        properties = cluster.properties
+    except ClustersError as error:
+        return Followed(cluster.name, plan.source, _begins_never(str(error)), folder.position)
     sinks = AuditSinks(
         database=plan.database,
         days=days,
         kept_days=settings.audit_kept_days,
         folder=folder.path,
         dead_letters=DeadLetters(
-            cluster.name, cluster.properties, settings.audit_malformed_suffix, plan.source.request_timeout_s
+            cluster.name, properties, settings.audit_malformed_suffix, plan.source.request_timeout_s
         ),
     )
     source = replace(
         plan.source,
         topics=tuple(sorted(set(topics))),
-        clusters={cluster.name: PATIENCE | dict(cluster.properties)},
+        clusters={cluster.name: PATIENCE | properties},
         skip_absent=True,
         accept_replaced=True,
     )
@@ -321,6 +326,15 @@ def _followed(
         )
 
     return Followed(cluster.name, source, begin, folder.position)
+
+
+def _begins_never(reason: str) -> Callable[[Followed], StreamingQuery]:
+    """Of a cluster that lacks a secret here: until clusters are asked for again, and it has it."""
+
+    def begin(_: Followed) -> StreamingQuery:
+        raise ClustersError(reason)
+
+    return begin
 
 
 class Upkeep:

@@ -7,7 +7,7 @@
    has more to read, the time of the last record that was read of it. The lowest one counts, and none is later than when
    we looked: a record's time is what its writer's clock says. (Spark's own watermark goes
    by the latest time that was seen anywhere, and drops what is behind it: of a backlog with partitions of unequal
-   length that is nearly all of the longer one.)
+   length that is most of the longer one.)
 4. What comes behind the watermark is late: it is counted as such, and counts like all else.
 """
 

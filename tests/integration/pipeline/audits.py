@@ -53,6 +53,8 @@ class AuditRuns:
         """The first cluster is home; `topics` is what the names of its topics begin with."""
         self._session = session
         self.bootstraps = dict(bootstraps)
+        self.security: dict[str, dict[str, str]] = {}
+        """Further properties of clusters."""
         self.database = Database(database)
         self.folder = folder
         self.records, self.own, self.calls = f"{topics}-records", f"{topics}-own", f"{topics}-calls"
@@ -116,7 +118,7 @@ class AuditRuns:
         def clusters() -> dict[str, Cluster]:
             home = next(iter(self.bootstraps))
             return {
-                name: Cluster(name, {"bootstrap.servers": servers}, home=name == home)
+                name: Cluster(name, {"bootstrap.servers": servers, **self.security.get(name, {})}, home=name == home)
                 for name, servers in self.bootstraps.items()
             }
 

@@ -128,10 +128,13 @@ def test_events_of_all_clusters_are_there_once_and_what_is_none_is_kept_with_the
     audits.forget_last_commit("c1")
     audits.forget_last_commit("c2")
     audits.tell("c2", audits.records, event())
+    audits.bootstraps["c3"], audits.security["c3"] = "127.0.0.1:1", {"sasl.password": "${env:NOT_HERE}"}
     again = audits.run()
     assert {name: (each.records, each.stored) for name, each in again.items()} == {
-        "c1": (5 + len(broken), 0), "c2": (3, 1)
+        "c1": (5 + len(broken), 0), "c2": (3, 1), "c3": (0, 0)
     }  # fmt: skip
+    [problem] = audits.select("select problem from audit_sources where cluster_name = 'c3'")
+    assert problem[0].startswith("cluster 'c3': sasl.password: ${env:NOT_HERE} refers to an environment variable")
     assert len(audits.rows()) == len(rows) + 1
     assert len(audits.files()) == len(files) + 1
 

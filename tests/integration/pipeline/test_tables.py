@@ -96,31 +96,6 @@ def test_a_row_whose_key_is_there_is_kept_or_set(spark: SparkSession, database: 
     assert rows_in(database, fruit) == [ripe, pear]
 
 
-def test_rows_that_are_mostly_new_are_there_once_piece_by_piece_also_when_some_were_there(
-    spark: SparkSession, database: Database, fruit: Table
-) -> None:
-    from dataclasses import replace
-
-    import pyarrow
-
-    from services.pipeline import tables
-    from services.pipeline.tables import Written
-
-    mostly_new = replace(fruit, mostly_new=True)
-    rows = [(number, "apple", float(number), PICKED, None, True) for number in range(40)]
-    given = [frame(spark, *some) for some in (rows[20:30], rows)]
-    found = []
-    for each in given:
-        line = tables.copy_line(each, fruit.columns).alias("line")
-        lines = [pyarrow.RecordBatch.from_pylist([row]) for row in each.select(line).toArrow().to_pylist()]
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(tables, "PIECE_BYTES", lines[0].nbytes * 7)
-            (counts,) = tables._write_partition(mostly_new, database, iter(lines))
-        found.append(Written(**counts.to_pylist()[0]))
-    assert found == [Written(10, 10), Written(40, 30)]
-    assert rows_in(database, fruit) == rows
-
-
 def test_a_partition_is_there_as_a_whole_or_not_at_all(spark: SparkSession, database: Database, fruit: Table) -> None:
     from services.pipeline.tables import write_rows
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mesh.rpc import replays
+from services.pipeline.clusters import Cluster
 from services.pipeline.commands import copies
 from services.pipeline.commands.copies import HowToCopy, copy_by_hand
 from services.pipeline.orders import Order
@@ -33,7 +34,8 @@ class ByHand:
     ) -> replays.ReplayToTopic:
         copy = replays.ReplayToTopic(topic="pears", cluster="c2", source_cluster="c1", archive=archive)
         how = HowToCopy(**{**HOW, "force": False, "dry_run": False, "told": (), "config": None, **said})
-        copy_by_hand(["apples"], copy, how, {}, PipelineSettings(), folder, "replay")
+        clusters = {name: Cluster(name, {"bootstrap.servers": f"{name}:9092"}) for name in ("c1", "c2")}
+        copy_by_hand(["apples"], copy, how, clusters, PipelineSettings(), folder, "replay")
         return self._orders[-1].replay.spec.topic
 
 

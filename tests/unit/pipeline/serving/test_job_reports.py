@@ -41,6 +41,9 @@ def test_other_lines_are_none_of_these_reports() -> None:
 
 def test_who_runs_a_job_by_hand_is_told_nothing() -> None:
     told = subprocess.run(
-        [sys.executable, "-c", SAYS.replace("job_reports.begin()", ""), "job"], capture_output=True, check=True, timeout=60
+        [sys.executable, "-c", SAYS.replace("job_reports.begin()", ""), "job"],
+        capture_output=True,
+        check=True,
+        timeout=60,
     )
     assert told.stdout == b""
