@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from services.sidecar.json_text import type_name
+from mesh.json_types import type_name
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.schema_registry import SchemaRegistry
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started
