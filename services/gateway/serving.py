@@ -15,6 +15,9 @@ log = structlog.get_logger(__name__)
 CLOSING_S = 10.0
 """What a stop may take beside the drain: the last words to routers and to the home cluster, and a margin."""
 
+COLLECT_AFTER_OBJECTS = 20_000
+"""Python's 700 are a few requests on their way, of which none is garbage: 8 to 17 % of the CPU was collections."""
+
 
 def stop_bound_s(settings: GatewaySettings) -> float:
     """How long a stop may take. Who is not done then is ended."""
@@ -33,6 +36,7 @@ async def serve(gateway: Gateway, lifecycle: Lifecycle) -> None:
     try:
         await gateway.start()
         gc.freeze()  # what is loaded by now stays for good: collections need not walk over it
+        gc.set_threshold(COLLECT_AFTER_OBJECTS, 50, 50)
         await lifecycle.stopping.wait()
     finally:
         await gateway.stop()
