@@ -72,6 +72,11 @@ class ClusterKnowledge:
     """Broker id -> API key -> range."""
 
     @property
+    def by_own_names(self) -> "ClusterKnowledge":
+        """What is known, with the cluster's own names."""
+        return self
+
+    @property
     def naming(self) -> int:
         """Which names topics are told by: 0 for the cluster's own."""
         return 0

@@ -111,6 +111,11 @@ class RenamedKnowledge:
         )
 
     @property
+    def by_own_names(self) -> ClusterKnowledge:
+        """As the cluster tells it."""
+        return self._known
+
+    @property
     def name(self) -> str:
         return self._known.name
 

@@ -12,7 +12,6 @@ Theory of operation
 
 from typing import Final
 
-from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import MeshView, Request
 from services.gateway.requests.records.roads import FLEXIBLE, HEAD_AT, NO_TAGS, Road
@@ -36,13 +35,13 @@ def road_of(request: Request, mesh: MeshView, scan: ProduceScan, place: Place) -
         return None
     (partition,) = topic.partitions
     audit, frame = mesh.memory.audit, request.frame
-    route, knowledge = mesh.table.route(topic.name), mesh.clusters[place.cluster]
+    route, knowledge = mesh.table.route(topic.name), mesh.clusters[place.cluster].by_own_names
     flexible = scan.version >= FLEXIBLE
     if (
         (audit is not None and topic.name in audit.topics)
         or route is None
         or route.visit != 1
-        or not isinstance(knowledge, ClusterKnowledge)  # topics have other names there
+        or route.upstream_topic != topic.name
         or partition.records_end - partition.records_start < HEADER_BYTES
         or (flexible and bytes(frame[partition.records_end :]) != NO_TAGS)
     ):

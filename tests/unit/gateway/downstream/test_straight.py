@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion
 from services.gateway import metrics
 from services.gateway.downstream import client as client_module
 from services.gateway.downstream.exchange import Exchange
@@ -238,6 +239,28 @@ async def test_a_rule_that_is_gone_counts_for_the_next_request(stage: Stage) -> 
     client = await warm(stage)
     stage.gateway.mesh.run_table(stage.table(2, bananas="c2"))
     assert code_of(await client.ask(produce("apples"), 9, ProduceResponse)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_rules_that_rename_others_are_no_obstacle_and_what_they_rename_is_looked_at(
+    stage: Stage, planned: Planned
+) -> None:
+    before = stage.table(1, bananas="c1")
+    renaming = ForwardingRule("green", ExactName("pears"), "c1", "apples")
+    table = RoutingTable(2, before.clusters.values(), [*before.versions, RuleVersion(renaming, 9.0, 2)])
+    stage.gateway.mesh.run_table(table)
+    client = await warm(stage, "bananas")
+    counted = planned()
+    await client.ask(produce("bananas"), 9, ProduceResponse)
+    assert planned() == counted
+    for _ in range(3):
+        assert (await client.ask(produce("pears"), 9, ProduceResponse)).responses[0].name == "pears"
+    assert planned() == counted + 3
+    assert [m.topic_data[0].name for m in stage.c1.requests(ApiKey.PRODUCE)] == [
+        "bananas",
+        "apples",
+        "apples",
+        "apples",
+    ]
 
 
 async def test_a_leader_in_doubt_is_asked_for(stage: Stage, planned: Planned) -> None:
