@@ -13,9 +13,18 @@ from services.gateway.downstream.hold import Started
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.tables import Follower
 from services.gateway.requests.memory import Session
-from services.gateway.requests.plan import CALL_TIMEOUT_S, Answer, Lane, MeshView, RawResponse, Request, Unreachable
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    Answer,
+    Body,
+    Lane,
+    MeshView,
+    RawResponse,
+    Request,
+    Unreachable,
+)
 from services.gateway.requests.records.produce import ended_astray
-from services.gateway.requests.records.roads import Road
+from services.gateway.requests.records.roads import HEAD_AT, Road
 from services.gateway.requests.traffic.calls import count_straight, is_taken
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
@@ -35,7 +44,7 @@ class Client(Protocol):
     def view(self, header: RequestHeader) -> MeshView: ...
 
     def straight_ended(self, produce: "StraightProduce", answer: Answer) -> None:
-        """An answer that is a RawResponse may lie in a receive buffer."""
+        """An answer in bytes may lie in a receive buffer."""
 
 
 class StraightProduce:
@@ -82,12 +91,19 @@ class StraightProduce:
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         road = self.road
+        named = road.named
         if road.is_stored(frame):
-            self._way.stored(self, RawResponse(frame, 0, road.version))
+            answer: Answer
+            if named is None:
+                answer = RawResponse(frame, 0, road.version)
+            else:
+                answer = Body((named.topic_with_id, frame[named.goes_on_at :]))
+            self._way.stored(self, answer)
             return
-        header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, road.version)
+        version = road.sent_version
+        header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, version)
         kept = frame if owned else memoryview(bytearray(frame))
-        self._way.astray(self, RawResponse(kept, header.body_offset, road.version))
+        self._way.astray(self, RawResponse(kept, header.body_offset, version))
 
     def failed(self, outcome: Unreachable) -> None:
         self._way.astray(self, outcome)
@@ -158,7 +174,12 @@ class StraightWay:
             produce.records = count_records(frame, start, stop)
             produce.size = stop - start
         look.calls.total += 1
-        connection.pass_on(frame, produce)
+        named = road.named
+        if named is None:
+            connection.pass_on(frame, produce)
+        else:
+            body = frame[HEAD_AT + len(road.head) :]
+            connection.pass_on_rewritten(ApiKey.PRODUCE, named.version, named.head, body, produce)
         session.producing.append(produce)
         mesh.producing[produce] = look.started
         return produce
@@ -173,7 +194,7 @@ class StraightWay:
             self._follower.view(road.client_id).table is not road.table
             or clusters.known.get(cluster) is not road.knowledge
             or road.version not in served
-            or road.version not in spoken
+            or road.sent_version not in spoken
         ):
             self._session.roads.leave(road)
             return None
@@ -195,7 +216,7 @@ class StraightWay:
 
     # --- answers -------------------------------------------------------------------------------------------------
 
-    def stored(self, produce: StraightProduce, answer: RawResponse) -> None:
+    def stored(self, produce: StraightProduce, answer: Answer) -> None:
         self._ended(produce, answer, failed=False)
 
     def astray(self, produce: StraightProduce, outcome: RawResponse | Unreachable) -> None:

@@ -27,10 +27,12 @@ from services.gateway.upstream.sasl import Login, LoginRefusedError, Step
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.frames import (
     CORRELATION_OFFSET,
+    REQUEST_START_BYTES,
     SIZE_BYTES,
     encode_request,
     parse_response_header,
     request_prefix,
+    request_start,
 )
 from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import patch_correlation_id
@@ -202,13 +204,24 @@ class BrokerConnection(FrameStream):
 
     def pass_on(self, frame: memoryview, awaiting: Awaiting) -> None:
         """Send a client's request as it lies there, which it does until this read is done (see `FrameStream`)."""
+        patch_correlation_id(frame, SIZE_BYTES + CORRELATION_OFFSET, self._numbered(awaiting))
+        self._sent_bytes.total += len(frame)
+        self.send(frame)
+
+    def pass_on_rewritten(self, api_key: int, version: int, head: bytes, body: memoryview, awaiting: Awaiting) -> None:
+        """As `pass_on`, with another version and head (what follows the correlation id) before its body."""
+        size = REQUEST_START_BYTES + len(head) + len(body)
+        start = request_start(size, api_key, version, self._numbered(awaiting))
+        self._sent_bytes.total += SIZE_BYTES + size
+        self.send(start + head, body)
+
+    def _numbered(self, awaiting: Awaiting) -> int:
+        """Its correlation id; from here on it waits."""
         self._next_id = awaiting.correlation_id = self._next_id % MAX_CORRELATION_ID + 1
-        patch_correlation_id(frame, SIZE_BYTES + CORRELATION_OFFSET, awaiting.correlation_id)
         if self._timer is None or awaiting.deadline < self._timer_at:
             self._watch(awaiting.deadline)
         self._pending.append(awaiting)
-        self._sent_bytes.total += len(frame)
-        self.send(frame)
+        return awaiting.correlation_id
 
     def _out(self, pending: Awaiting | None, *pieces: Buffer) -> None:
         if not self._ready:

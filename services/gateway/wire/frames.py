@@ -46,6 +46,8 @@ DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024
 """`socket.request.max.bytes` of a broker by default."""
 
 _FRAME_AND_REQUEST_START = Packing(">ihhi")
+REQUEST_START_BYTES = _FRAME_AND_REQUEST_START.size - SIZE_BYTES
+"""Of what every request begins with: API key, version, correlation id."""
 
 
 class FrameTooLargeError(WireError):
@@ -113,6 +115,11 @@ def request_prefix(
         out.append(0)
     INT32.pack_into(out, 0, len(out) - SIZE_BYTES + body_size)
     return out
+
+
+def request_start(size: int, api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """Size prefix, API and correlation id of a request of `size` bytes, of which `REQUEST_START_BYTES` are these."""
+    return _FRAME_AND_REQUEST_START.pack(size, api_key, api_version, correlation_id)
 
 
 def response_prefix(api_key: int, api_version: int, correlation_id: int, body_size: int) -> bytearray:

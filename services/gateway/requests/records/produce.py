@@ -109,8 +109,8 @@ def _carried(produce: Producing) -> Plan:
             return NoAnswer()
         passing = _passing(produce, outcome)
         if passing is not None:
-            if passing is outcome:  # also the version is the client's
-                _remember_road(produce, sole)
+            if isinstance(outcome, RawResponse):
+                _remember_road(produce, sole, outcome.version)
             return passing
         parts = list(partitions_of(scan))
         for wanted in parts:
@@ -127,8 +127,8 @@ def _carried(produce: Producing) -> Plan:
             mesh.memory.passages.leave(key, produce)
 
 
-def _remember_road(produce: Producing, place: Place) -> None:
-    road = road_of(produce.request, produce.mesh, produce.scan, place)
+def _remember_road(produce: Producing, place: Place, version: int) -> None:
+    road = road_of(produce.request, produce.mesh, produce.scan, place, version)
     if road is not None:
         produce.mesh.session.roads.learn(road)
 

@@ -1,7 +1,7 @@
 """What a connection remembers of Produce requests that may go straight on (`straight_road`). No I/O, all bounded."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mesh.routing import Route, RoutingTable
 from mesh.traffic.counting import Key
@@ -22,10 +22,24 @@ LENGTHS_REMEMBERED: Final = 8
 """Of heads: a client that writes to topics with names of more lengths takes the straight road with some of them."""
 HEAD_AT: Final = SIZE_BYTES + 8
 """Behind size, API key, version and correlation id."""
+CORRELATION_END: Final = SIZE_BYTES + INT32.size
+"""Of an answer."""
 FLEXIBLE: Final = flexible_since(ApiKey.PRODUCE) or 0
 NO_TAGS: Final = b"\x00\x00\x00"
 """Of the partition, the topic, and the request."""
 _THROTTLE_BYTES: Final = 4
+
+
+class Named(NamedTuple):
+    """A head with the topic's name in the place of its id, and an answer the other way round."""
+
+    version: int
+    """The cluster's."""
+    head: bytes
+    topic_with_id: bytes
+    """How the client's answer tells the topic, behind the header ..."""
+    goes_on_at: int
+    """... and from where in the cluster's answer it is the same again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +65,8 @@ class Road:
     """... so many bytes of numbers follow ..."""
     rest: bytes
     """... then this, the throttle time, and the tags of the response where there are any."""
+    named: "Named | None"
+    """Where the client tells the topic by its id, and the cluster hears its name."""
     counted_as: Key | None = None
     """In the traffic of clients."""
     look: Any = None
@@ -63,6 +79,10 @@ class Road:
     @property
     def partition(self) -> int:
         return self.scan.topics[0].partitions[0].partition
+
+    @property
+    def sent_version(self) -> int:
+        return self.version if self.named is None else self.named.version
 
     @property
     def key_and_version(self) -> int:
@@ -95,11 +115,11 @@ class Road:
 
     def is_stored(self, frame: memoryview) -> bool:
         """Whether this response says that the batch is stored, and nothing else."""
-        stored, at = self.stored, SIZE_BYTES + INT32.size
+        stored, at = self.stored, CORRELATION_END
         rest_at = at + len(stored) + self.numbers
         rest = self.rest
         throttle_at = rest_at + len(rest)
-        tagged = self.version >= FLEXIBLE
+        tagged = self.version >= FLEXIBLE  # then so is the one that it was sent in
         return (
             len(frame) == throttle_at + _THROTTLE_BYTES + tagged
             and frame[at : at + len(stored)] == stored

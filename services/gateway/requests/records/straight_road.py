@@ -14,11 +14,11 @@ from typing import Final
 
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import MeshView, Request
-from services.gateway.requests.records.roads import FLEXIBLE, HEAD_AT, NO_TAGS, Road
+from services.gateway.requests.records.roads import CORRELATION_END, FLEXIBLE, HEAD_AT, NO_TAGS, Named, Road
 from services.gateway.requests.records.seams import seam_of
 from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, read_kept_header
 from services.gateway.wire.primitives import INT32, write_compact_string, write_string
-from services.gateway.wire.scanner import ProduceScan
+from services.gateway.wire.scanner import ProduceScan, ProduceTopic
 
 _STORED_FLEXIBLE: Final = b"\x01\x00\x00\x00"
 """No record errors, no message, no tags of the partition and the topic."""
@@ -26,8 +26,9 @@ _STORED_8: Final = b"\x00\x00\x00\x00\xff\xff"
 """No record errors, no message."""
 
 
-def road_of(request: Request, mesh: MeshView, scan: ProduceScan, place: Place) -> Road | None:
-    """The road that this request has taken, with all of it, as it came; None if later ones need a look."""
+def road_of(request: Request, mesh: MeshView, scan: ProduceScan, place: Place, version: int) -> Road | None:
+    """The road that this request has taken, with all of it, as it came but for its topic's name: it went out in
+    `version`. None if later ones need a look."""
     if len(scan.topics) != 1 or scan.transactional_id is not None or scan.acks == 0:
         return None
     (topic,) = scan.topics
@@ -36,7 +37,7 @@ def road_of(request: Request, mesh: MeshView, scan: ProduceScan, place: Place) -
     (partition,) = topic.partitions
     audit, frame = mesh.memory.audit, request.frame
     route, knowledge = mesh.table.route(topic.name), mesh.clusters[place.cluster].by_own_names
-    flexible = scan.version >= FLEXIBLE
+    flexible = version >= FLEXIBLE
     if (
         (audit is not None and topic.name in audit.topics)
         or route is None
@@ -53,6 +54,7 @@ def road_of(request: Request, mesh: MeshView, scan: ProduceScan, place: Place) -
     before = route.before
     stored = bytearray(b"\x00\x02" if flexible else INT32.pack(1))
     (write_compact_string if flexible else write_string)(stored, topic.name, "Produce.topic")
+    name_end = CORRELATION_END + len(stored)
     stored += (b"\x02" if flexible else INT32.pack(1)) + INT32.pack(partition.partition) + b"\x00\x00"
     return Road(
         bytes(frame[HEAD_AT:head_end]),
@@ -66,9 +68,17 @@ def road_of(request: Request, mesh: MeshView, scan: ProduceScan, place: Place) -
         None if before is None else seam_of(topic.name, partition.partition, route, before),
         route,
         bytes(stored),
-        16 if scan.version < 5 else 24,
-        _STORED_FLEXIBLE if flexible else _STORED_8 if scan.version == 8 else b"",
+        16 if version < 5 else 24,
+        _STORED_FLEXIBLE if flexible else _STORED_8 if version == 8 else b"",
+        None if version == scan.version else _named(frame, topic, head_end, version, name_end),
     )
+
+
+def _named(frame: memoryview, topic: ProduceTopic, head_end: int, version: int, name_end: int) -> Named:
+    head = bytearray(frame[HEAD_AT : topic.start])
+    write_compact_string(head, topic.name, "Produce.topic")
+    head += frame[topic.partitions_at : head_end]
+    return Named(version, bytes(head), b"\x02" + topic.topic_id, name_end)
 
 
 def kept_batch(header: bytes) -> BatchHeader | None:

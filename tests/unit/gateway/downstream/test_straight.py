@@ -11,6 +11,7 @@ from services.gateway import metrics
 from services.gateway.downstream import client as client_module
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.records.roads import LENGTHS_REMEMBERED, ROADS_REMEMBERED
+from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader, encode_request
@@ -104,6 +105,44 @@ async def test_requests_and_answers_pass_byte_for_byte(version: int, stage: Stag
     assert planned() == before
 
 
+async def test_a_topic_that_the_client_tells_by_its_id_is_named_to_its_cluster(stage: Stage, planned: Planned) -> None:
+    client = await warm(stage)
+    topic_id = mesh_topic_id(stage.gateway.mesh.mesh_id, "apples")
+
+    def by_id(records: bytes) -> ProduceRequest:
+        message = produce("apples", records)
+        message.topic_data[0].topic_id = topic_id
+        return message
+
+    def stored(header: object, message: ProduceRequest) -> ProduceResponse:
+        answer = written(message)
+        answer.responses[0].partition_responses[0].base_offset = 77
+        return answer
+
+    await client.ask(by_id(b"first"), 13, ProduceResponse)
+    stage.c1.scripts[ApiKey.PRODUCE] = stored
+    before = planned()
+    client.send(by_id(b"apples"), 13)
+    client.send(by_id(bytes(70_000)), 13)
+    for _ in range(2):
+        (topic,) = (await client.answer(ProduceResponse)).responses
+        assert (topic.topic_id, topic.partition_responses[0].base_offset) == (topic_id, 77)
+    assert planned() == before
+    assert {(header.api_version, header.client_id) for header, _ in stage.c1.received} == {(12, "raw")}
+    sent = [message.topic_data[0] for message in stage.c1.requests(ApiKey.PRODUCE)]
+    assert [topic.name for topic in sent] == ["apples"] * 3
+    assert [bytes(topic.partition_data[0].records) for topic in sent[1:]] == [batch(b"apples"), batch(bytes(70_000))]
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: refused(message, ErrorCode.MESSAGE_TOO_LARGE)
+    (topic,) = (await client.ask(by_id(b"apples"), 13, ProduceResponse)).responses
+    assert (topic.topic_id, topic.partition_responses[0].error_code) == (topic_id, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def refused(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
+    answer = written(message)
+    answer.responses[0].partition_responses[0].error_code = error
+    return answer
+
+
 async def test_answers_leave_in_the_order_of_the_requests(stage: Stage, planned: Planned) -> None:
     client = await warm(stage)
     for _ in range(2):
@@ -133,14 +172,8 @@ async def test_answers_leave_in_the_order_of_the_requests(stage: Stage, planned:
 )
 async def test_an_error_is_told_as_ever(said: ErrorCode, heard: ErrorCode, stage: Stage) -> None:
     client = await warm(stage)
-
-    def refused(header: object, message: ProduceRequest) -> ProduceResponse:
-        answer = written(message)
-        answer.responses[0].partition_responses[0].error_code = said
-        return answer
-
     await client.ask(numbered(0), 9, ProduceResponse)
-    stage.c1.scripts[ApiKey.PRODUCE] = refused
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: refused(message, said)
     assert code_of(await client.ask(numbered(1), 9, ProduceResponse)) == heard
 
 
@@ -150,9 +183,7 @@ async def test_after_a_refused_batch_later_ones_wait_for_it_to_come_back(stage: 
 
     def not_leader(header: object, message: ProduceRequest) -> ProduceResponse:
         stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
-        answer = written(message)
-        answer.responses[0].partition_responses[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return answer
+        return refused(message, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     stage.c1.scripts[ApiKey.PRODUCE] = not_leader
     assert code_of(await client.ask(numbered(1), 9, ProduceResponse))
