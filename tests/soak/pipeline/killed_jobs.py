@@ -35,19 +35,32 @@ class KilledJob:
         deadline = time.monotonic() + START_S
         try:
             while not moment():
-                assert self._process.poll() is None, f"ended before {what}:\n{self._log.read_text()[-3000:]}"
+                assert self.runs, f"ended before {what}:\n{self.said}"
                 assert time.monotonic() < deadline, f"not within {START_S:g} s: {what}"
                 time.sleep(LOOK_S)
         finally:
             self.kill()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def said(self) -> str:
+        """The end of its log."""
+        return self._log.read_text()[-3000:]
+
     def kill(self) -> None:
-        if self._process.poll() is None:
+        if self.runs:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(STOP_S)
 
     def finish(self) -> None:
         try:
-            assert self._process.wait(START_S + STOP_S) == 0, self._log.read_text()[-3000:]
+            assert self._process.wait(START_S + STOP_S) == 0, self.said
         finally:
             self.kill()
