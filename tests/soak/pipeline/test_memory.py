@@ -70,7 +70,7 @@ def test_memory_stays_flat(
     url = postgres()
     migrate(url)
     home = ("--cluster", f"home={kafka_c1.bootstrap}")
-    settings = {"DATABASE_URL": url, "MASTER": "local[2]", "TRIGGER_INTERVAL_S": "2"}
+    settings = {"DATABASE_URL": url, "MASTER": "local[2]"}
     load = Load(kafka_c1.bootstrap, topics)
     load.copied(int(COPIED_PER_SECOND * MINUTES * 60))
     with ExitStack() as running:
