@@ -140,10 +140,13 @@ class Roads:
 
     def find(self, frame: memoryview) -> Road | None:
         """The road of a request, which is in `frame` as a whole, if one like it has passed."""
+        (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
+        if key_and_version >> 16 != ApiKey.PRODUCE:
+            return None
         for end in self._lengths:
             road = self._by_head.get(bytes(frame[HEAD_AT:end]))
             if road is not None:
-                return road if INT32.unpack_from(frame, SIZE_BYTES)[0] == road.key_and_version else None
+                return road if key_and_version == road.key_and_version else None
         return None
 
     def learn(self, road: Road) -> None:
