@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 START_S = 600.0
@@ -64,3 +65,10 @@ class KilledJob:
             assert self._process.wait(START_S + STOP_S) == 0, self.said
         finally:
             self.kill()
+
+
+def has_any(folder: Path, pattern: str) -> bool:
+    """Whether there is such a file, in folders that a job makes and removes meanwhile."""
+    with suppress(FileNotFoundError):
+        return any(folder.glob(pattern))
+    return False

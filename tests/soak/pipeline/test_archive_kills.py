@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
-from tests.soak.pipeline.killed_jobs import KilledJob
+from tests.soak.pipeline.killed_jobs import KilledJob, has_any
 
 RECORDS = 60_000
 BATCH_ROWS = "3000"  # 20 batches
@@ -30,7 +30,7 @@ def test_killed_in_mid_write_and_between_batches(kafka_c1: KafkaCluster, topic: 
         return len([each for each in commits.glob("*") if each.name.isdecimal()])
 
     def is_writing() -> bool:
-        return any(folder.glob(".spark-staging-*/**/*.parquet")) and written() > before
+        return has_any(folder, ".spark-staging-*/**/*.parquet") and written() > before
 
     def has_written() -> bool:
         return written() > before

@@ -29,7 +29,7 @@ AT_ONCE = 50_000
 KILLS = 5
 RATE = 30_000.0
 """Records a second, at most: so that a fast machine is not done before it is killed."""
-GAIN = RECORDS // 10
+GAIN = RECORDS // 20
 """Records that a driver copies before it is killed: then it is in the midst of others."""
 START_S = 180.0
 END_S = 600.0

@@ -12,7 +12,7 @@ import pytest
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.pipeline.orchard import MIDNIGHT, Content, Orchard, Place
 from tests.integration.pipeline.toolchain import need_spark
-from tests.soak.pipeline.killed_jobs import KilledJob
+from tests.soak.pipeline.killed_jobs import KilledJob, has_any
 
 if TYPE_CHECKING:
     from tests.integration.pipeline.copies import Copied, Grove
@@ -56,13 +56,13 @@ def kill_archiving(folder: Path, log: Path, orchard: Orchard, bootstrap: str) ->
     settings = {"MAX_BATCH_ROWS": BATCH_ROWS, "COMPACT_AFTER_S": "0"}
 
     def is_writing(before: int) -> bool:
-        return any(folder.glob(".spark-staging-*/**/*.parquet")) and commits(folder) > before
+        return has_any(folder, ".spark-staging-*/**/*.parquet") and commits(folder) > before
 
     def is_staging(_: int) -> bool:
-        return any(folder.glob("_compaction/*/*/staged/**/*.parquet"))
+        return has_any(folder, "_compaction/*/*/staged/**/*.parquet")
 
     def is_replacing(_: int) -> bool:
-        return any(folder.glob("_compaction/*/*/plan.json"))
+        return has_any(folder, "_compaction/*/*/plan.json")
 
     moments: list[Callable[[int], bool]] = [is_writing, is_writing, is_staging, is_replacing]
     for moment in moments:
