@@ -315,7 +315,7 @@ def test_cancelled_on_spark_nothing_stays_open_and_the_same_order_goes_on(
     from services.pipeline.jobs.replay import SparkWork
 
     orchard.create()
-    orchard.grow(3_000)
+    orchard.grow(6_000)
     grove.create_target()
     work = SparkWork(lambda: spark, unique_name("replay"))
     order = grove.order(orchard.topic, rate=1_000.0)
@@ -327,11 +327,11 @@ def test_cancelled_on_spark_nothing_stays_open_and_the_same_order_goes_on(
 
     cancelled = grove.run(order, work=work, stopping=stopping, tell=stop_in_its_midst)
     assert cancelled.state == "CANCELLED", cancelled.description
-    assert 0 < cancelled.records < 3_000
+    assert 0 < cancelled.records < 6_000
     assert len(grove.copies()) == cancelled.records
 
     order.replay.spec.rate = 0
     order.replay.partitions.extend(cancelled.partitions.values())
     ended = grove.run(order, work=work)
-    assert (ended.state, ended.records) == ("DONE", 3_000), ended.description
+    assert (ended.state, ended.records) == ("DONE", 6_000), ended.description
     assert by_place(grove.copies()) == originals(orchard)
