@@ -68,6 +68,11 @@ class Route:
     before: Stay | None
     upstream_topic: str
 
+    @property
+    def stay(self) -> Stay:
+        """The topic's time there, until it moves."""
+        return Stay(self.cluster, self.visit, self.upstream_topic)
+
 
 class _Common:
     """What a table has in common with those that single clients see of it: rules about everyone are looked up in one

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from mesh.routing import ClientIdentity, Route, RoutingTable
+from mesh.routing import ClientIdentity, RoutingTable
 from services.gateway import metrics
 from services.gateway.requests.plan import Request
 from services.gateway.wire.primitives import WireError
@@ -83,8 +83,5 @@ class Hold:
 
 def _moves(topic: str, before: RoutingTable, after: RoutingTable) -> bool:
     """To another cluster, or to a later visit of the same one: a table may pass over revisions."""
-    return _stay(before.route(topic)) != _stay(after.route(topic))
-
-
-def _stay(route: Route | None) -> tuple[str, str, int] | None:
-    return None if route is None else (route.cluster, route.upstream_topic, route.visit)
+    here, there = before.route(topic), after.route(topic)
+    return (here and here.stay) != (there and there.stay)

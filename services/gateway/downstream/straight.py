@@ -30,11 +30,10 @@ from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import HEADER_BYTES, count_records
-from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, parse_response_header
+from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
 from services.gateway.wire.primitives import INT32, Buffer
 
-CLIENTS_ID_AT = SIZE_BYTES + 4
-"""Where the correlation id stands in a request."""
+CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
 _NOTHING = memoryview(b"")
 
 
@@ -98,7 +97,7 @@ class StraightProduce:
                 answer = RawResponse(frame, 0, road.version)
             else:
                 answer = Body((named.topic_with_id, frame[named.goes_on_at :]))
-            self._way.stored(self, answer)
+            self._way.ended(self, answer, failed=False)
             return
         version = road.sent_version
         header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, version)
@@ -160,7 +159,7 @@ class StraightWay:
             road.look = None  # it may have ended: then another one is in its place
             return None
         memory = mesh.memory
-        if not road.leads_on(memory, now) or self._overtakes(road):
+        if not road.leads_on(memory, now) or session.overtakes(road.topic, road.partition, road.place):
             return None
         found = road.records(frame)
         if found is None:
@@ -206,18 +205,7 @@ class StraightWay:
         calls = metrics.upstream_calls.labels(cluster, api_name(ApiKey.PRODUCE))
         return Look(tables.edition, clusters.known, connection, calls, started, timeout_s)
 
-    def _overtakes(self, road: Road) -> bool:
-        """As `Producing.overtakes`."""
-        place = road.place
-        for other in self._session.producing:
-            if other.sole != place and other.sent_to(road.topic, road.partition) not in (None, place):
-                return True
-        return False
-
     # --- answers -------------------------------------------------------------------------------------------------
-
-    def stored(self, produce: StraightProduce, answer: Answer) -> None:
-        self._ended(produce, answer, failed=False)
 
     def astray(self, produce: StraightProduce, outcome: RawResponse | Unreachable) -> None:
         """A plan says what the client hears."""
@@ -230,11 +218,11 @@ class StraightWay:
             self._mesh.conversions,
             self._lanes,
             header.client_id,
-            lambda _, answer: self._ended(produce, answer, failed=not is_taken(answer)),
+            lambda _, answer: self.ended(produce, answer, failed=not is_taken(answer)),
         )
         exchange.start()
 
-    def _ended(self, produce: StraightProduce, answer: Answer, *, failed: bool) -> None:
+    def ended(self, produce: StraightProduce, answer: Answer, *, failed: bool) -> None:
         self._session.producing.remove(produce)
         self._mesh.produce_ended(produce)
         traffic = self._mesh.memory.traffic

@@ -213,6 +213,18 @@ class Session:
     )
     """Cluster, topic, partition -> the broker that is nearer to the client than the leader."""
 
+    def overtakes(self, topic: str, partition: int, place: tuple[str, int]) -> bool:
+        """Whether a batch that is sent to `place` now may come before an earlier one of this connection, which is still
+        on its way to another broker, that led the partition.
+
+        Should that broker refuse it, the new leader may never have heard of its producer, and take the later one for
+        its beginning: the earlier one would be refused for ever.
+        """
+        for other in self.producing:  # no generator: every Produce comes by
+            if other.sole != place and other.sent_to(topic, partition) not in (None, place):
+                return True
+        return False
+
     @property
     def shown_principal(self) -> str:
         """Who the client has shown to be, by logging in or by its certificate; empty for nobody."""

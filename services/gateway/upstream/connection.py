@@ -218,8 +218,7 @@ class BrokerConnection(FrameStream):
     def _numbered(self, awaiting: Awaiting) -> int:
         """Its correlation id; from here on it waits."""
         self._next_id = awaiting.correlation_id = self._next_id % MAX_CORRELATION_ID + 1
-        if self._timer is None or awaiting.deadline < self._timer_at:
-            self._watch(awaiting.deadline)
+        self._watch(awaiting.deadline)
         self._pending.append(awaiting)
         return awaiting.correlation_id
 

@@ -205,7 +205,7 @@ def _sole_leader(produce: Producing) -> Place | None:
                 place = Place(route.cluster, leader)
     if place is not None and produce.others_elsewhere(place):
         slots = ((topic.name, partition.partition) for topic in produce.scan.topics for partition in topic.partitions)
-        if any(produce.overtakes(*slot, place) for slot in slots):
+        if any(produce.mesh.session.overtakes(*slot, place) for slot in slots):
             return None
     return place
 

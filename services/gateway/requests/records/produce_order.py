@@ -7,11 +7,10 @@ before it is then refused for ever. So whatever a batch must follow has to be an
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mesh.routing import Stay
 from services.gateway.requests.memory import OnItsWay
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
 from services.gateway.requests.plan import MeshView, Request
-from services.gateway.requests.records.producer_memory import SETTLED_SECONDS, BatchKey, Doubt, Refusals
+from services.gateway.requests.records.producer_memory import SETTLED_SECONDS, BatchKey, Doubt, Refusals, batch_key
 from services.gateway.requests.records.seams import Verdict, has_gap, is_open, judged
 from services.gateway.requests.transactions.records import Closed
 from services.gateway.wire.batches import BatchHeader
@@ -57,15 +56,6 @@ class Producing:
         found = any(t.name == topic and any(p.partition == partition for p in t.partitions) for t in self.scan.topics)
         return self.sole if found else None
 
-    def overtakes(self, topic: str, partition: int, place: Place) -> bool:
-        """Whether an earlier batch of this connection is still on its way to another broker, which led the partition.
-
-        Should that broker refuse it, the new leader may never have heard of its producer, and take this one for its
-        beginning: the earlier one would be refused for ever.
-        """
-        sent = (other.sent_to(topic, partition) for other in self.others_elsewhere(place))
-        return any(earlier is not None and earlier != place for earlier in sent)
-
     def others_elsewhere(self, place: Place) -> list[OnItsWay]:
         """Requests of this connection that are on their way, and not with all they have to `place`."""
         return [other for other in self.mesh.session.producing if other is not self and other.sole != place]
@@ -86,26 +76,22 @@ class Producing:
             if self.results[slot].error_code == MAYBE_WRITTEN and slot not in self.unsent:
                 self._doubt(slot, batch)
             answered_by = self.mesh.now + max(0, self.scan.timeout_ms) / 1000
-            self.refusals.refuse(batch_key(slot, batch), batch.base_sequence, answered_by)
+            self.refusals.refuse(batch_key(*slot, batch), batch.base_sequence, answered_by)
 
     def _doubt(self, slot: Slot, batch: BatchHeader) -> None:
-        stay, doubts, key = stay_of(slot[0], self.mesh), self.mesh.memory.doubts, batch_key(slot, batch)
-        if stay is not None:
+        route, doubts, key = self.mesh.table.route(slot[0]), self.mesh.memory.doubts, batch_key(*slot, batch)
+        if route is not None:
             before = doubts.get(key, self.mesh.now)
             sequence = batch.base_sequence if before is None else max(before.sequence, batch.base_sequence)
-            doubts.put(key, Doubt(stay, self.mesh.now, sequence), self.mesh.now)
+            doubts.put(key, Doubt(route.stay, self.mesh.now, sequence), self.mesh.now)
 
     def send_back(self, slot: Slot) -> None:
         """A batch that must not be sent now. One that was, and got no answer, may be written all the same."""
         batch = self.batches[slot]
-        doubt = self.mesh.memory.doubts.get(batch_key(slot, batch), self.mesh.now)
+        doubt = self.mesh.memory.doubts.get(batch_key(*slot, batch), self.mesh.now)
         self.unsent.add(slot)
         in_doubt = doubt is not None and batch.base_sequence <= doubt.sequence
         self.refuse(slot, MAYBE_WRITTEN if in_doubt else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-def batch_key(slot: Slot, batch: BatchHeader) -> BatchKey:
-    return (batch.producer_id, batch.producer_epoch, *slot)
 
 
 def enter_seams(produce: Producing) -> list[BatchKey]:
@@ -117,7 +103,7 @@ def enter_seams(produce: Producing) -> list[BatchKey]:
         if route is not None and is_open(*slot, route, produce.mesh):
             batch = note_batch(produce, wanted)
             if batch is not None:
-                crossing.append(batch_key(slot, batch))
+                crossing.append(batch_key(*slot, batch))
                 produce.mesh.memory.passages.enter(crossing[-1], produce, batch.base_sequence, produce.mesh.session)
     return crossing
 
@@ -151,7 +137,7 @@ def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
 
 def _at_seam(produce: Producing, slot: Slot, batch: BatchHeader) -> Verdict:
     """Whether a batch may pass the seam of a topic that has moved."""
-    key, session = batch_key(slot, batch), produce.mesh.session
+    key, session = batch_key(*slot, batch), produce.mesh.session
     if produce.mesh.memory.passages.is_overtaking(key, batch.base_sequence, session):
         return Verdict.TOO_EARLY
     return judged(*slot, batch, produce.mesh)
@@ -163,7 +149,7 @@ def not_overtaking(produce: Producing, located: Mapping[Place, list[Wanted[Item]
     for place, parts in located.items():
         for wanted in parts:
             slot = (wanted.topic, wanted.partition)
-            if slot in produce.batches and produce.overtakes(*slot, place):
+            if slot in produce.batches and produce.mesh.session.overtakes(*slot, place):
                 produce.send_back(slot)
             else:
                 produce.places[slot] = place
@@ -173,7 +159,7 @@ def not_overtaking(produce: Producing, located: Mapping[Place, list[Wanted[Item]
 
 def _admits(produce: Producing, slot: Slot, batch: BatchHeader) -> bool:
     records = batch.last_offset_delta + 1
-    return produce.refusals.admits(batch_key(slot, batch), batch.base_sequence, records, produce.mesh.now)
+    return produce.refusals.admits(batch_key(*slot, batch), batch.base_sequence, records, produce.mesh.now)
 
 
 @dataclass(slots=True)
@@ -196,13 +182,13 @@ def come_back(produce: Producing) -> Back:
         batch, route = note_batch(produce, wanted), mesh.table.route(wanted.topic)
         if batch is None or route is None:
             continue
-        key = batch_key(slot, batch)
+        key = batch_key(*slot, batch)
         doubt = doubts.get(key, mesh.now)
         if doubt is None or doubt.looked_for:
             if has_gap(*slot, batch, mesh):
                 found.last.add(slot)
             continue
-        stayed = doubt.stay == stay_of(wanted.topic, mesh)
+        stayed = doubt.stay == route.stay
         if mesh.now < doubt.since + SETTLED_SECONDS and not stayed:
             produce.unsettled.add(slot)
         elif stayed or doubt.stay == route.before:
@@ -211,12 +197,6 @@ def come_back(produce: Producing) -> Back:
         else:
             found.further[key] = doubt
     return found
-
-
-def stay_of(topic: str, mesh: MeshView) -> Stay | None:
-    """Where the topic lives now."""
-    route = mesh.table.route(topic)
-    return None if route is None else Stay(route.cluster, route.visit, route.upstream_topic)
 
 
 def note_batch(produce: Producing, wanted: Wanted[Item]) -> BatchHeader | None:

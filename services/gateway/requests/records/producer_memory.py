@@ -10,9 +10,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mesh.routing import Stay
+from services.gateway.wire.batches import BatchHeader
 
 BatchKey = tuple[int, int, str, int]
 """Producer id, epoch, topic, partition."""
+
+
+def batch_key(topic: str, partition: int, batch: BatchHeader) -> BatchKey:
+    return (batch.producer_id, batch.producer_epoch, topic, partition)
+
 
 DOUBTS_REMEMBERED = 100_000
 DOUBT_SECONDS = 150.0

@@ -31,7 +31,7 @@ import structlog
 from mesh.routing import Route, Stay
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Ask, Broker, Call, Command, MeshView, Outcome, RawResponse, refresh
-from services.gateway.requests.records.producer_memory import BatchKey, Doubt, LastWrite, SeamKey
+from services.gateway.requests.records.producer_memory import BatchKey, Doubt, LastWrite, SeamKey, batch_key
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import MINTED, BatchHeader, visit_producer_id
@@ -86,7 +86,7 @@ def judged(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> Ve
     route = mesh.table.route(topic)
     if route is None or route.before is None or batch.producer_id < MINTED:  # an id that a broker gave means its own
         return Verdict.PASSES
-    doubt = mesh.memory.doubts.get((batch.producer_id, batch.producer_epoch, topic, partition), mesh.now)
+    doubt = mesh.memory.doubts.get(batch_key(topic, partition, batch), mesh.now)
     if doubt is not None and doubt.stored is not None and _is_repeat(batch, doubt.stored):
         return Verdict.REPEAT
     key = seam_of(topic, partition, route, route.before)

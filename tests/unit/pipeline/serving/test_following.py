@@ -15,8 +15,8 @@ from mesh.rpc import replays
 from services.pipeline.serving import following, reports
 from services.pipeline.serving.carrying import Wish
 from services.pipeline.serving.following import ReplayFollower
+from tests.fixtures.waiting import until
 
-COMES_S = 30.0
 NAME = "replays/r1"
 FAILED, DONE = replays.REPLAY_STATE_FAILED, replays.REPLAY_STATE_DONE
 AWAY, ANOTHERS = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION
@@ -101,18 +101,13 @@ class World:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(COMES_S):
-            while not is_so():
-                await asyncio.sleep(0.01)
-
 
 async def test_an_end_is_told_again_to_a_control_that_has_not_got_it() -> None:
     world = World(DONE)
     async with world.following():
         for times in (1, 2):
             world.control.given.put_nowait(replays.Replay(name=NAME))
-            await world.until(lambda times=times: len(world.control.heard) == times)  # type: ignore[misc]
+            await until(lambda times=times: len(world.control.heard) == times)  # type: ignore[misc]
     assert (world.begun, [each.state for each in world.control.heard]) == (1, [DONE, DONE])
 
 
@@ -122,10 +117,10 @@ async def test_an_end_that_was_anothers_to_tell_is_forgotten() -> None:
     world.control.refuses = True
     async with world.following():
         world.control.given.put_nowait(replays.Replay(name=NAME))
-        await world.until(lambda: world.begun == 1 and not world._follower._ends)
+        await until(lambda: world.begun == 1 and not world._follower._ends)
         world.control.refuses = False
         world.control.given.put_nowait(replays.Replay(name=NAME))
-        await world.until(lambda: bool(world.control.heard))
+        await until(lambda: bool(world.control.heard))
     assert (world.begun, [each.state for each in world.control.heard]) == (2, [DONE])
 
 
@@ -135,7 +130,7 @@ async def test_that_control_can_not_be_followed_is_in_the_log_once_and_why() -> 
         for _ in range(5):
             world.control.given.put_nowait(error(AWAY, "connection refused"))
         async with world.following():
-            await world.until(lambda: any(each["event"] == "control can be followed again" for each in logged))
+            await until(lambda: any(each["event"] == "control can be followed again" for each in logged))
     told = [each for each in logged if each["event"] == "control can't be followed"]
     assert [(each["log_level"], each["reason"]) for each in told] == [("warning", "UNAVAILABLE: connection refused")]
 
@@ -144,5 +139,5 @@ async def test_an_elder_process_follows_no_more() -> None:
     world = World()
     world.control.given.put_nowait(error(grpc.StatusCode.ABORTED, "a younger process of 'pipeline-1' follows"))
     async with world.following():
-        await world.until(lambda: bool(world.superseded))
+        await until(lambda: bool(world.superseded))
     assert world.superseded == ["a younger process of 'pipeline-1' follows"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import grpc
@@ -12,6 +12,7 @@ import pytest
 from mesh.rpc import replays
 from services.pipeline.serving import reports
 from services.pipeline.serving.reports import Reports
+from tests.fixtures.waiting import until
 
 COMES_S = 30.0
 RUNNING, DONE = replays.REPLAY_STATE_RUNNING, replays.REPLAY_STATE_DONE
@@ -51,11 +52,6 @@ class World:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(COMES_S):
-            while not is_so():
-                await asyncio.sleep(0.01)
-
 
 def report(state: replays.ReplayState.ValueType, positions: dict[int, int]) -> replays.ReportReplayRequest:
     partitions = [replays.ReplayPartition(topic="t", partition=number, position=at) for number, at in positions.items()]
@@ -72,7 +68,7 @@ async def test_what_changes_before_it_is_told_is_told_once() -> None:
     world.reports.add(report(RUNNING, {1: 2}))
     world.reports.add(report(DONE, {0: 9}))
     async with world.running():
-        await world.until(lambda: bool(world.heard))
+        await until(lambda: bool(world.heard))
     [said] = world.heard
     assert (said.state, positions(said)) == (DONE, {0: 9, 1: 2})
 
@@ -82,9 +78,9 @@ async def test_what_a_control_that_is_away_has_not_heard_is_told_when_it_is_back
     world.answers = [AWAY, AWAY, AWAY]
     async with world.running():
         world.reports.add(report(RUNNING, {0: 1, 1: 1}))
-        await world.until(lambda: world.calls == 2)
+        await until(lambda: world.calls == 2)
         world.reports.add(report(RUNNING, {0: 2}))
-        await world.until(lambda: bool(world.heard))
+        await until(lambda: bool(world.heard))
     assert positions(world.heard[-1]) == {0: 2, 1: 1}
 
 
