@@ -4,6 +4,7 @@ One `StraightProduce` stands for such a request from its arrival to its answer, 
 the slots of its client's connection, among what its broker's connection has sent, and among what a hold waits for.
 """
 
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from services.gateway import metrics
@@ -208,10 +209,10 @@ class StraightWay:
     # --- answers -------------------------------------------------------------------------------------------------
 
     def astray(self, produce: StraightProduce, outcome: RawResponse | Unreachable) -> None:
-        """A plan says what the client hears."""
-        header = produce.header
-        request = Request(header, _NOTHING)
-        plan = ended_astray(request, self._client.view(header), produce.road, produce.batch_header, outcome)
+        """A plan says what the client hears, by the table that the request started with."""
+        header, road = produce.header, produce.road
+        mesh = replace(self._client.view(header), table=road.table)
+        plan = ended_astray(Request(header, _NOTHING), mesh, road, produce.batch_header, outcome)
         exchange = Exchange(
             plan,
             self._mesh.clusters,

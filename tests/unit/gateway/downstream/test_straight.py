@@ -226,6 +226,24 @@ async def test_a_batch_whose_answer_was_lost_may_be_stored(stage: Stage) -> None
         assert code_of(await client.ask(numbered(sequence), 9, ProduceResponse)) == 0
 
 
+async def test_a_batch_without_an_answer_is_in_doubt_where_it_was_sent_whatever_table_is_in_force(stage: Stage) -> None:
+    client = await warm(stage)
+    await client.ask(numbered(0), 9, ProduceResponse)
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    client.send(numbered(1), 9)
+    await until(lambda: len(stage.c1.requests(ApiKey.PRODUCE)) == 2)
+    mesh = stage.gateway.mesh
+    mesh.run_table(stage.table(2, apples="c2", bananas="c2"))  # without a hold, or after one that has lasted too long
+    for there in list(stage.c1.connections):
+        there.transport.abort()
+    assert code_of(await client.answer(ProduceResponse)) == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    gate.set()
+    doubt = mesh.memory.doubts.get((7, 0, "apples", 0), asyncio.get_running_loop().time())
+    assert doubt is not None
+    assert doubt.stay.cluster == "c1"
+
+
 async def test_a_hold_waits_for_it_and_what_comes_then_goes_to_the_new_cluster(stage: Stage) -> None:
     client = await warm(stage)
     gate = asyncio.Event()
