@@ -6,12 +6,10 @@ Theory of operation
 2. Requests may be submitted before the connection is up: they wait, in order, and leave in order.
 3. Each request has a deadline. When one passes, the connection is closed, for everything behind it would wait too.
 4. When the connection ends, all pending requests get `Unreachable`. Nothing is ever sent twice.
-5. The connection is up when TLS is and the broker has let us in, where the cluster asks for it. A login that the broker
-   bounds in time (KIP-368) is renewed before it ends: behind what was sent, and what comes meanwhile waits.
+5. The connection is up when TLS is and the broker has let us in, where the cluster asks for it (`admission`).
 """
 
 import asyncio
-import random
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -22,8 +20,9 @@ from typing import Final, NamedTuple, Protocol
 from services.gateway import metrics
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.plan import Body, Call, RawResponse, Sent, Unreachable, Verbatim
-from services.gateway.upstream.keyring import Keyring, KeyringError, Keys
-from services.gateway.upstream.sasl import Login, LoginRefusedError, Step
+from services.gateway.upstream.admission import LOGIN_TIMEOUT_S, Admission, ConnectionEndedError
+from services.gateway.upstream.keyring import Keyring, KeyringError
+from services.gateway.upstream.sasl import LoginRefusedError
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.frames import (
     CORRELATION_OFFSET,
@@ -42,17 +41,9 @@ Settle = Callable[[RawResponse | Unreachable | Sent, bool], None]
 """Takes the outcome of a call, and whether the buffer behind it is the taker's own."""
 
 MAX_CORRELATION_ID = 0x7FFF_FFFF
-RENEW_FROM, RENEW_TO = 0.85, 0.95
-"""Part of a login's life after which it is renewed, at random between these, as Kafka's own clients do."""
-LOGIN_TIMEOUT_S: Final = 30.0
-"""For each answer; those to requests sent before come first."""
 
 
 OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
-
-
-class ConnectionEndedError(Exception):
-    """The connection ended while something of our own waited for an answer."""
 
 
 class Awaiting(Protocol):
@@ -103,7 +94,6 @@ class BrokerConnection(FrameStream):
         super().__init__(max_frame_bytes)
         self.cluster = cluster
         self.address = address
-        self._host = ""
         self.ended: str | None = None
         """Why the connection is no more; None while it lives or is being made."""
         self.fault: str | None = None
@@ -113,17 +103,12 @@ class BrokerConnection(FrameStream):
         """Told when the connection ends otherwise than by our own will."""
         self._max_in_flight = max_in_flight
         self._loop = asyncio.get_running_loop()
-        self._keyring = keyring
+        self._admission = Admission(self, keyring)
         self._pending: deque[Awaiting] = deque()
         """Sent and not answered."""
         self._waiting: deque[_Waiting] = deque()
         self._ready = False
-        self._logs_in = False
-        self._judging = False
-        """An answer to our login is looked at: it tells more than the loss of the connection that often follows it."""
-        self._lost: str | None = None
         self._heard = False
-        self._renewal: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._retired: str | None = None
         self._next_id = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -138,24 +123,19 @@ class BrokerConnection(FrameStream):
         """
         try:
             async with asyncio.timeout(timeout_s):
-                await self._connect(host, port)
+                await self._admission.enter(host, lambda tls: self._connect(host, port, tls))
         except TimeoutError:
             self._fail(f"no connection to {self.address} within {timeout_s:g} s", "connect")
         except (KeyringError, LoginRefusedError, ssl.SSLError) as error:
-            self._refused(error)
+            self._admission.refused(error)
         except ConnectionEndedError:
             pass  # whoever ended it has said why
         except OSError as error:
             self._fail(f"no connection to {self.address}: {error.strerror or error}", "connect")
         return self.fault
 
-    async def _connect(self, host: str, port: int) -> None:
-        self._host = host
-        keys = Keys() if self._keyring is None else await self._keyring.keys()
-        self._logs_in = keys.credentials is not None
-        await self._loop.create_connection(lambda: self, host, port, ssl=keys.tls)
-        if keys.credentials is not None:
-            await self._log_in(Login(keys.credentials, self._host))
+    async def _connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     @property
     def in_flight(self) -> int:
@@ -231,7 +211,38 @@ class BrokerConnection(FrameStream):
         self._sent_bytes.total += sum(map(len, pieces))
         self.send(*pieces)
 
-    def _up(self) -> None:
+    # --- for the login -------------------------------------------------------------------------------------------
+
+    async def say(self, message: Struct, version: int) -> RawResponse:
+        if self.ended is not None:
+            raise ConnectionEndedError(self.ended)
+        told: asyncio.Future[RawResponse] = self._loop.create_future()
+
+        def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
+            if told.done():
+                return
+            if isinstance(outcome, RawResponse):
+                self._admission.answered()
+                told.set_result(replace(outcome, frame=memoryview(bytes(outcome.frame))))
+            else:
+                told.set_exception(ConnectionEndedError(self.ended))
+
+        self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
+        deadline = self._loop.time() + LOGIN_TIMEOUT_S
+        self._pending.append(_Pending(correlation_id, api_key_of(message), version, deadline, settle))
+        self._watch(deadline)
+        frame = encode_request(message, version, correlation_id, OUR_CLIENT_ID)
+        self._sent_bytes.total += len(frame)
+        self.send(frame)
+        return await told
+
+    def ask_to_wait(self) -> None:
+        self._ready = False
+
+    def broke_off(self, reason: str, kind: str) -> None:
+        self._fail(reason, kind)
+
+    def admitted(self) -> None:
         """Let everything go that has waited."""
         self._ready = True
         waiting, self._waiting = self._waiting, deque()
@@ -241,81 +252,6 @@ class BrokerConnection(FrameStream):
             self._sent_bytes.total += sum(map(len, pieces))
             self.send(*pieces)
         self._maybe_retire()
-
-    # --- the login -----------------------------------------------------------------------------------------------
-
-    async def _log_in(self, login: Login) -> None:
-        """Raises LoginRefusedError or ConnectionEndedError."""
-        step: Step | None = login.begin()
-        while step is not None:
-            answer = await self._say(step)
-            step = await asyncio.to_thread(login.next, answer)
-            self._judging = False
-            if self._lost is not None:
-                self._fail(self._lost, "lost")
-        if self.ended is not None:
-            raise ConnectionEndedError(self.ended)
-        if login.lifetime_s:
-            after_s = login.lifetime_s * random.uniform(RENEW_FROM, RENEW_TO)
-            self._renewal = self._loop.call_later(after_s, self._begin_renewal, login.authenticate_version)
-        self._up()
-
-    async def _say(self, step: Step) -> Struct:
-        if self.ended is not None:
-            raise ConnectionEndedError(self.ended)
-        told: asyncio.Future[RawResponse] = self._loop.create_future()
-
-        def settle(outcome: RawResponse | Unreachable | Sent, _: bool) -> None:
-            if told.done():
-                return
-            if isinstance(outcome, RawResponse):
-                self._judging = True
-                told.set_result(replace(outcome, frame=memoryview(bytes(outcome.frame))))
-            else:
-                told.set_exception(ConnectionEndedError(self.ended))
-
-        self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
-        deadline = self._loop.time() + LOGIN_TIMEOUT_S
-        self._pending.append(_Pending(correlation_id, api_key_of(step.message), step.version, deadline, settle))
-        self._watch(deadline)
-        frame = encode_request(step.message, step.version, correlation_id, OUR_CLIENT_ID)
-        self._sent_bytes.total += len(frame)
-        self.send(frame)
-        answer = await told
-        try:
-            return answer.decode(step.answer)
-        except WireError as error:
-            raise LoginRefusedError(f"an answer that is not {step.answer.__name__} v{step.version}: {error}") from None
-
-    def _begin_renewal(self, authenticate_version: int | None) -> None:
-        self._renewal = self._loop.create_task(
-            self._renew(authenticate_version), name=f"log in to {self.address} again"
-        )
-
-    async def _renew(self, authenticate_version: int | None) -> None:
-        try:
-            keys = Keys() if self._keyring is None else await self._keyring.keys()
-            if keys.credentials is not None:
-                self._ready = False
-                await self._log_in(Login(keys.credentials, self._host, authenticate_version))
-        except (KeyringError, LoginRefusedError) as error:
-            self._refused(error)
-        except ConnectionEndedError:
-            pass  # whoever ended it has said why
-
-    def _refused(self, error: KeyringError | LoginRefusedError | ssl.SSLError) -> None:
-        if self._keyring is not None:
-            self._keyring.doubt(login_refused=isinstance(error, LoginRefusedError))
-        match error:
-            case KeyringError():
-                reason = f"no connection to {self.address}: {error}"
-            case LoginRefusedError():
-                reason = f"{self.address} does not let us in: {error}"
-            case ssl.SSLCertVerificationError():
-                reason = f"{self.address} shows a certificate that we don't trust: {error.verify_message}"
-            case _:
-                reason = f"no TLS with {self.address}: {error.reason or error}"
-        self._fail(reason, "security")
 
     # --- deadlines -----------------------------------------------------------------------------------------------
 
@@ -345,8 +281,8 @@ class BrokerConnection(FrameStream):
         if self.ended is not None:  # given up while it was being made
             self.abort(self.ended)
             return
-        if not self._logs_in:
-            self._up()
+        if not self._admission.needs_login:
+            self.admitted()
 
     def frame_received(self, frame: memoryview, owned: bool) -> None:
         self._heard = True
@@ -373,9 +309,9 @@ class BrokerConnection(FrameStream):
 
     def lost(self, reason: str) -> None:
         metrics.upstream_connections.labels(self.cluster).dec()
-        self._lost = f"connection to {self.address}: {reason}"
-        if not self._judging:
-            self._fail(self._lost, "lost")
+        told = f"connection to {self.address}: {reason}"
+        if not self._admission.lost(told):
+            self._fail(told, "lost")
 
     def shut(self, reason: str) -> None:
         """We no longer need it."""
@@ -397,8 +333,7 @@ class BrokerConnection(FrameStream):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if isinstance(self._renewal, asyncio.TimerHandle):
-            self._renewal.cancel()
+        self._admission.end()
 
     def _fail(self, reason: str, kind: str | None) -> None:
         """End the connection; without a `kind` it is by our own will."""
@@ -407,8 +342,8 @@ class BrokerConnection(FrameStream):
         self._ended_by(reason)
         if kind is not None:
             self.fault = reason
-            if self._keyring is not None and not self._heard:
-                self._keyring.doubt()
+            if not self._heard:
+                self._admission.never_heard()
         self.abort(reason)
         pending, self._pending = self._pending, deque()
         waiting, self._waiting = self._waiting, deque()

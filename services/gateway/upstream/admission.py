@@ -1,0 +1,149 @@
+"""How a broker lets a connection of ours in: the keys, the login, and its renewal.
+
+A login that the broker bounds in time (KIP-368) is renewed before it ends: behind what was sent, and what comes
+meanwhile waits.
+"""
+
+import asyncio
+import random
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from services.gateway.requests.plan import RawResponse
+from services.gateway.upstream.keyring import Keyring, KeyringError, Keys
+from services.gateway.upstream.sasl import Login, LoginRefusedError, Step
+from services.gateway.wire.primitives import WireError
+from services.gateway.wire.schema import Struct
+
+RENEW_FROM, RENEW_TO = 0.85, 0.95
+"""Part of a login's life after which it is renewed, at random between these, as Kafka's own clients do."""
+LOGIN_TIMEOUT_S: Final = 30.0
+"""For each answer; those to requests sent before come first."""
+
+
+class ConnectionEndedError(Exception):
+    """The connection ended while something of our own waited for an answer."""
+
+
+class Door(Protocol):
+    """The connection, as far as a login goes."""
+
+    address: str
+    ended: str | None
+
+    def say(self, message: Struct, version: int) -> Awaitable[RawResponse]:
+        """Send this, whether the connection is ready for others or not. Raises ConnectionEndedError."""
+
+    def admitted(self) -> None:
+        """Others may send from now on ..."""
+
+    def ask_to_wait(self) -> None:
+        """... and from now on they wait."""
+
+    def broke_off(self, reason: str, kind: str) -> None:
+        """The connection is of no use."""
+
+
+class Admission:
+    """Of one connection."""
+
+    def __init__(self, door: Door, keyring: Keyring | None) -> None:
+        """Without a keyring: plain."""
+        self._door = door
+        self._keyring = keyring
+        self._host = ""
+        self._judging = False
+        """An answer to our login is looked at: it tells more than the loss of the connection that often follows it."""
+        self._lost: str | None = None
+        self._renewal: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self.needs_login = False
+
+    async def enter(self, host: str, connect: Callable[[ssl.SSLContext | None], Awaitable[object]]) -> None:
+        """`connect`, then log in where the cluster asks for it.
+
+        Raises KeyringError, LoginRefusedError, ConnectionEndedError, and what `connect` does.
+        """
+        self._host = host
+        keys = Keys() if self._keyring is None else await self._keyring.keys()
+        self.needs_login = keys.credentials is not None
+        await connect(keys.tls)
+        if keys.credentials is not None:
+            await self._log_in(Login(keys.credentials, self._host))
+
+    async def _log_in(self, login: Login) -> None:
+        """Raises LoginRefusedError or ConnectionEndedError."""
+        step: Step | None = login.begin()
+        while step is not None:
+            answer = await self._say(step)
+            step = await asyncio.to_thread(login.next, answer)
+            self._judging = False
+            if self._lost is not None:
+                self._door.broke_off(self._lost, "lost")
+        if self._door.ended is not None:
+            raise ConnectionEndedError(self._door.ended)
+        if login.lifetime_s:
+            after_s = login.lifetime_s * random.uniform(RENEW_FROM, RENEW_TO)
+            loop = asyncio.get_running_loop()
+            self._renewal = loop.call_later(after_s, self._begin_renewal, login.authenticate_version)
+        self._door.admitted()
+
+    async def _say(self, step: Step) -> Struct:
+        answer = await self._door.say(step.message, step.version)
+        try:
+            return answer.decode(step.answer)
+        except WireError as error:
+            raise LoginRefusedError(f"an answer that is not {step.answer.__name__} v{step.version}: {error}") from None
+
+    def _begin_renewal(self, authenticate_version: int | None) -> None:
+        task = asyncio.get_running_loop().create_task(
+            self._renew(authenticate_version), name=f"log in to {self._door.address} again"
+        )
+        self._renewal = task
+
+    async def _renew(self, authenticate_version: int | None) -> None:
+        try:
+            keys = Keys() if self._keyring is None else await self._keyring.keys()
+            if keys.credentials is not None:
+                self._door.ask_to_wait()
+                await self._log_in(Login(keys.credentials, self._host, authenticate_version))
+        except (KeyringError, LoginRefusedError) as error:
+            self.refused(error)
+        except ConnectionEndedError:
+            pass  # whoever ended it has said why
+
+    def refused(self, error: KeyringError | LoginRefusedError | ssl.SSLError) -> None:
+        """We are not let in: doubt the keys, and break off."""
+        if self._keyring is not None:
+            self._keyring.doubt(login_refused=isinstance(error, LoginRefusedError))
+        address = self._door.address
+        match error:
+            case KeyringError():
+                reason = f"no connection to {address}: {error}"
+            case LoginRefusedError():
+                reason = f"{address} does not let us in: {error}"
+            case ssl.SSLCertVerificationError():
+                reason = f"{address} shows a certificate that we don't trust: {error.verify_message}"
+            case _:
+                reason = f"no TLS with {address}: {error.reason or error}"
+        self._door.broke_off(reason, "security")
+
+    # --- what the connection tells -------------------------------------------------------------------------------
+
+    def answered(self) -> None:
+        """To `say`: the answer is about to be judged."""
+        self._judging = True
+
+    def lost(self, reason: str) -> bool:
+        """The connection is gone. Whether an answer is judged, and so the end told by its verdict."""
+        self._lost = reason
+        return self._judging
+
+    def never_heard(self) -> None:
+        """The connection failed before its broker said a word: maybe it is the keys."""
+        if self._keyring is not None:
+            self._keyring.doubt()
+
+    def end(self) -> None:
+        if isinstance(self._renewal, asyncio.TimerHandle):
+            self._renewal.cancel()
