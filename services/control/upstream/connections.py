@@ -114,7 +114,9 @@ class Connections:
 
     async def log_ranges(self, cluster: UpstreamCluster, topics: Mapping[str, int]) -> dict[str, dict[int, LogRange]]:
         """First and next offsets of every partition; `topics`: topic -> partitions."""
-        return await self._call(cluster, lambda client, _: offsets.log_ranges(client, topics))
+        return await self._call(
+            cluster, lambda client, _: offsets.log_ranges(client, topics, CALL_TIMEOUT - REQUEST_TIMEOUT)
+        )
 
     async def live_partitions(self, cluster: UpstreamCluster, topic: str) -> list[LivePartition]:
         """Who leads each partition of a topic that exists, and what lies in it."""

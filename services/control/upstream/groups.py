@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
-from services.control.upstream.offsets import COORDINATOR_POLL, COORDINATORS_ON_THE_WAY, REQUEST_TIMEOUT
+from services.control.upstream.offsets import ON_THE_WAY_POLL, COORDINATORS_ON_THE_WAY, REQUEST_TIMEOUT
 
 NOT_OF_THIS_KIND = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
 """Answers about a group that this cluster does not know, or does not keep the offsets of by partition."""
@@ -102,4 +102,4 @@ def _of_coordinator(ask: Callable[[], T], bound: float) -> T:
         except KafkaException as error:
             if error.args[0].code() not in COORDINATORS_ON_THE_WAY or time.monotonic() > deadline:
                 raise
-        time.sleep(COORDINATOR_POLL)
+        time.sleep(ON_THE_WAY_POLL)

@@ -21,24 +21,42 @@ COORDINATORS_ON_THE_WAY = frozenset(
 )
 """Answers of a cluster whose coordinator still reads `__consumer_offsets`: for seconds after a broker's start and after
 a change of leader. librdkafka leaves it to its caller to ask again."""
-COORDINATOR_POLL = 0.1
-"""Seconds until it is asked again."""
+LEADERS_ON_THE_WAY = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+"""Answers about a partition that was made just now, or whose leader changes."""
+ON_THE_WAY_POLL = 0.1
+"""Seconds until either is asked again."""
 
 
-def log_ranges(client: AdminClient, topics: Mapping[str, int]) -> dict[str, dict[int, LogRange]]:
+def log_ranges(client: AdminClient, topics: Mapping[str, int], bound: float) -> dict[str, dict[int, LogRange]]:
     """First and next offsets of every partition; `topics`: topic -> partitions. Raises KafkaException."""
+    deadline = time.monotonic() + bound
     wanted = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
-    if not wanted:
-        return {}
-    first, following = (
-        client.list_offsets(dict.fromkeys(wanted, spec), request_timeout=REQUEST_TIMEOUT)
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    )
+    first = _ends(client, wanted, OffsetSpec.earliest(), deadline)  # type: ignore[no-untyped-call]
+    following = _ends(client, wanted, OffsetSpec.latest(), deadline)  # type: ignore[no-untyped-call]
     ranges: dict[str, dict[int, LogRange]] = {topic: {} for topic in topics}
     for each in wanted:
-        start, end = (asked[each].result(REQUEST_TIMEOUT).offset for asked in (first, following))
-        ranges[each.topic][each.partition] = LogRange(start, end)
+        ranges[each.topic][each.partition] = LogRange(first[each], following[each])
     return ranges
+
+
+def _ends(
+    client: AdminClient, partitions: Sequence[TopicPartition], end: OffsetSpec, deadline: float
+) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    remaining = list(partitions)
+    while remaining:
+        asked = client.list_offsets(dict.fromkeys(remaining, end), request_timeout=REQUEST_TIMEOUT)
+        remaining = []
+        for each, future in asked.items():
+            try:
+                found[each] = future.result(REQUEST_TIMEOUT).offset
+            except KafkaException as error:
+                if not _worth_asking_again(error, LEADERS_ON_THE_WAY, deadline):
+                    raise
+                remaining.append(each)
+        if remaining:
+            time.sleep(ON_THE_WAY_POLL)
+    return found
 
 
 def positions(
@@ -77,12 +95,14 @@ def _groups(client: AdminClient, deadline: float) -> list[str]:
     while True:
         listed: Any = client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT).result(REQUEST_TIMEOUT)
         errors = [each if isinstance(each, KafkaException) else KafkaException(each) for each in listed.errors]
-        final = next((error for error in errors if not _worth_asking_again(error, deadline)), None)
+        final = next(
+            (error for error in errors if not _worth_asking_again(error, COORDINATORS_ON_THE_WAY, deadline)), None
+        )
         if final is not None:
             raise final
         if not errors:
             return [group.group_id for group in listed.valid]
-        time.sleep(COORDINATOR_POLL)
+        time.sleep(ON_THE_WAY_POLL)
 
 
 def _committed(client: AdminClient, groups: Sequence[str], deadline: float) -> Iterator[tuple[str, TopicPartition]]:
@@ -102,15 +122,15 @@ def _committed(client: AdminClient, groups: Sequence[str], deadline: float) -> I
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                     continue  # it was deleted just now
-                if not _worth_asking_again(error, deadline):
+                if not _worth_asking_again(error, COORDINATORS_ON_THE_WAY, deadline):
                     raise
                 remaining.append(group)
                 continue
             for each in answer.topic_partitions:
                 yield group, each
         if remaining:
-            time.sleep(COORDINATOR_POLL)
+            time.sleep(ON_THE_WAY_POLL)
 
 
-def _worth_asking_again(error: KafkaException, deadline: float) -> bool:
-    return error.args[0].code() in COORDINATORS_ON_THE_WAY and time.monotonic() < deadline
+def _worth_asking_again(error: KafkaException, on_the_way: Collection[int], deadline: float) -> bool:
+    return error.args[0].code() in on_the_way and time.monotonic() < deadline

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from services.control.upstream.offsets import positions
+from services.control.domain.effects import LogRange
+from services.control.upstream.offsets import log_ranges, positions
 
 
 class Cluster:
@@ -34,6 +35,16 @@ class Cluster:
             failed.set_exception(KafkaException(KafkaError(self.errors.pop(0))))
             return {group: failed}
         return {group: answered(SimpleNamespace(topic_partitions=[TopicPartition("apples", 0, 7)]))}
+
+    def list_offsets(self, asked: dict[TopicPartition, object], request_timeout: float) -> dict[TopicPartition, Any]:
+        """One partition at a time answers with an error."""
+        self.asked += 1
+        answers = {each: answered(SimpleNamespace(offset=10 * each.partition)) for each in asked}
+        if self.errors:
+            failed: Future[Any] = Future()
+            failed.set_exception(KafkaException(KafkaError(self.errors.pop(0))))
+            answers[list(asked)[-1]] = failed
+        return answers
 
 
 def answered(value: object) -> Future[Any]:
@@ -69,3 +80,23 @@ def test_a_group_deleted_meanwhile_has_no_offsets() -> None:
 def test_other_failures_are_told(groups: list[str] | None, errors: list[int], bound: float) -> None:
     with pytest.raises((KafkaException, TimeoutError)):
         positions(cast(AdminClient, Cluster(*errors)), ["apples"], groups, bound)
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE])
+def test_a_partition_whose_leader_is_on_the_way_is_asked_again(code: int) -> None:
+    cluster = Cluster(code, code)
+
+    found = log_ranges(cast(AdminClient, cluster), {"apples": 2}, bound=10)
+
+    assert found == {"apples": {0: LogRange(0, 0), 1: LogRange(10, 10)}}
+    assert cluster.asked == 4
+
+
+@pytest.mark.parametrize(
+    ("errors", "bound"),
+    [([KafkaError.TOPIC_AUTHORIZATION_FAILED], 10.0), ([KafkaError.NOT_LEADER_FOR_PARTITION] * 10, 0.3)],
+    ids=["what asking again does not change", "a leader that does not come within the bound"],
+)
+def test_ends_that_cannot_be_had_are_told(errors: list[int], bound: float) -> None:
+    with pytest.raises(KafkaException):
+        log_ranges(cast(AdminClient, Cluster(*errors)), {"apples": 1}, bound)
