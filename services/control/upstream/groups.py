@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
-from services.control.upstream.offsets import ON_THE_WAY_POLL, COORDINATORS_ON_THE_WAY, REQUEST_TIMEOUT
+from services.control.upstream.offsets import COORDINATORS_ON_THE_WAY, ON_THE_WAY_POLL, REQUEST_TIMEOUT
 
 NOT_OF_THIS_KIND = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
 """Answers about a group that this cluster does not know, or does not keep the offsets of by partition."""
