@@ -44,6 +44,15 @@ upstream_errors = Counter(
     ["cluster", "kind"],
 )
 upstream_connections = Gauge("kafka_mesh_gateway_upstream_connections", "Open connections to brokers.", ["cluster"])
+shared_calls = Counts(
+    "kafka_mesh_gateway_shared_calls", "Produce requests sent on connections that many clients share.", ["cluster"]
+)
+left_shared = Counter(
+    "kafka_mesh_gateway_left_shared",
+    "Clients that went on with connections of their own, for others' sake, by why: large, many (unanswered), slow, "
+    "throttled.",
+    ["cluster", "reason"],
+)
 cluster_up = Gauge("kafka_mesh_gateway_cluster_up", "1 while the cluster can be reached.", ["cluster"])
 fetch_sessions = Gauge("kafka_mesh_gateway_fetch_sessions", "Fetch sessions of clients (KIP-227).")
 fetch_session_partitions = Gauge("kafka_mesh_gateway_fetch_session_partitions", "Partitions in all of them.")

@@ -98,6 +98,15 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
     request_timeout_s: float = Field(
         default=10.0, gt=0, description="Bound of the gateway's own questions to a broker."
     )
+    shared_connections: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Most connections to each broker that small Produce requests of many clients share; 0: none.",
+    )
+    share_from_clients: int = Field(
+        default=50, ge=1, description="Where fewer clients write to a broker, each has a connection of its own."
+    )
     conversion_workers: int = Field(
         default=2,
         ge=1,
@@ -172,4 +181,9 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
 
     @property
     def upstream_limits(self) -> UpstreamLimits:
-        return UpstreamLimits(self.connect_timeout_s, self.request_timeout_s)
+        return UpstreamLimits(
+            self.connect_timeout_s,
+            self.request_timeout_s,
+            shared_connections=self.shared_connections,
+            share_from_clients=self.share_from_clients,
+        )

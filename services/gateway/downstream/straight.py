@@ -4,6 +4,7 @@ One `StraightProduce` stands for such a request from its arrival to its answer, 
 the slots of its client's connection, among what its broker's connection has sent, and among what a hold waits for.
 """
 
+import asyncio
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -27,8 +28,9 @@ from services.gateway.requests.plan import (
 from services.gateway.requests.records.produce import ended_astray
 from services.gateway.requests.records.roads import HEAD_AT, Road
 from services.gateway.requests.traffic.calls import count_straight, is_taken
-from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
+from services.gateway.upstream.seats import Seat
+from services.gateway.upstream.shared import SharedConnection
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import HEADER_BYTES, count_records
 from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
@@ -62,6 +64,7 @@ class StraightProduce:
         "done",
         "records",
         "road",
+        "seat",
         "size",
     )
     api_key = ApiKey.PRODUCE
@@ -78,6 +81,8 @@ class StraightProduce:
         self.deadline = deadline
         self.records = self.size = 0
         self.began = 0.0
+        self.seat: Seat | None = None
+        """Where it waits among those of other clients, if it does."""
         self.done = False
         self.answer: list[Buffer] | None = None
         self.close: str | None = None
@@ -91,6 +96,9 @@ class StraightProduce:
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         road = self.road
+        if self.seat is not None:
+            self.seat.answered(road.throttle_ms(frame), asyncio.get_running_loop().time)
+            self.seat = None
         named = road.named
         if road.is_stored(frame):
             answer: Answer
@@ -106,6 +114,9 @@ class StraightProduce:
         self._way.astray(self, RawResponse(kept, header.body_offset, version))
 
     def failed(self, outcome: Unreachable) -> None:
+        if self.seat is not None:
+            self.seat.answered(0, asyncio.get_running_loop().time)
+            self.seat = None
         self._way.astray(self, outcome)
 
     # --- for other Produce requests of the client ----------------------------------------------------------------
@@ -126,7 +137,8 @@ class Look(NamedTuple):
     """Of the tables."""
     known: object
     """All clusters."""
-    connection: BrokerConnection
+    seat: Seat
+    quick: bool
     calls: Count
     started: Started
     timeout_s: float
@@ -155,10 +167,6 @@ class StraightWay:
             look = road.look = self._look(road)
             if look is None:
                 return None
-        connection = look.connection
-        if not connection.takes_more:
-            road.look = None  # it may have ended: then another one is in its place
-            return None
         memory = mesh.memory
         if not road.leads_on(memory, now) or session.overtakes(road.topic, road.partition, road.place):
             return None
@@ -166,6 +174,11 @@ class StraightWay:
         if found is None:
             return None
         start, stop = found
+        seat = look.seat
+        connection = seat.connection(len(frame), now, quick=look.quick)
+        if connection is None:
+            road.look = None  # it may have ended: then another one is in its place
+            return None
         (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
         header = bytes(frame[start : start + HEADER_BYTES])
         produce = StraightProduce(self, road, clients_id, header, now + look.timeout_s)
@@ -173,6 +186,9 @@ class StraightWay:
             produce.began = memory.traffic.clock()
             produce.records = count_records(frame, start, stop)
             produce.size = stop - start
+        if isinstance(connection, SharedConnection):
+            produce.seat = seat
+            seat.sent()
         look.calls.total += 1
         named = road.named
         if named is None:
@@ -198,13 +214,19 @@ class StraightWay:
         ):
             self._session.roads.leave(road)
             return None
-        connection = self._lanes.get(LaneKey(clusters.incarnation(cluster), broker_id, Lane.PRODUCE))
-        if connection is None or tables.trial is not None:  # while a table is tried, every answer is looked at
+        if tables.trial is not None:  # every answer is looked at
             return None
+        lanes, key = self._lanes, LaneKey(clusters.incarnation(cluster), broker_id, Lane.PRODUCE)
+        own, seat = lanes.get(key), lanes.seats.get(key)
+        if seat is None:
+            if own is None:
+                return None
+            seat = lanes.seats[key] = Seat(clusters.pool(cluster, broker_id))
+        seat.own = own
         timeout_s = max(0, road.scan.timeout_ms) / 1000 + CALL_TIMEOUT_S
         started = Started(road.topic, self._follower.client)
         calls = metrics.upstream_calls.labels(cluster, api_name(ApiKey.PRODUCE))
-        return Look(tables.edition, clusters.known, connection, calls, started, timeout_s)
+        return Look(tables.edition, clusters.known, seat, road.is_quick, calls, started, timeout_s)
 
     # --- answers -------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,12 @@ class TopicKnowledge:
     name: str
     topic_id: bytes
     leaders: tuple[int | None, ...]
+    replicas: tuple[int, ...] = ()
+    """How many each partition has; empty where nobody has told."""
+
+    def is_single(self, partition: int) -> bool:
+        """Whether the leader has the partition's only replica, as far as is known."""
+        return partition < len(self.replicas) and self.replicas[partition] == 1
 
 
 _editions = itertools.count(1)
@@ -113,13 +119,20 @@ class ClusterKnowledge:
                 self._drop(topic.name)
             elif topic.error_code == ErrorCode.NONE:
                 leaders: list[int | None] = [None] * len(topic.partitions)
+                replicas = [0] * len(topic.partitions)
                 for partition in topic.partitions:
                     if 0 <= partition.partition_index < len(leaders) and partition.leader_id >= 0:
                         leaders[partition.partition_index] = partition.leader_id
-                if topic.name not in self.topics:
+                        replicas[partition.partition_index] = len(partition.replica_nodes)
+                told = TopicKnowledge(topic.name, topic.topic_id, tuple(leaders), tuple(replicas))
+                known = self.topics.get(topic.name)
+                if known == told:  # the same object, which others go by
+                    self.stale.discard(topic.name)
+                    continue
+                if known is None:
                     self.names_edition = next(_editions)
                 self._drop(topic.name)
-                self.topics[topic.name] = TopicKnowledge(topic.name, topic.topic_id, tuple(leaders))
+                self.topics[topic.name] = told
                 if topic.topic_id != NO_UUID:
                     self.topic_names[topic.topic_id] = topic.name
 

@@ -1,4 +1,4 @@
-"""The connections to the brokers of one cluster: one to each that everybody shares, and those that belong to clients.
+"""The connections to the brokers of one cluster: one to each for short questions of everybody, and those of clients.
 
 A broker that could not be connected to fails calls for a short time, then the next call tries again.
 """
@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import weakref
 from dataclasses import dataclass
+from functools import partial
 
 from mesh.routing import UpstreamCluster
 from services.gateway import metrics
@@ -16,11 +17,13 @@ from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.upstream.security import security_of
+from services.gateway.upstream.shared import Pool, SharedConnection
 from services.gateway.wire.messages import MetadataResponse
 
 BROKER_REST_S = 1.0
 """After a failed connection, calls to that broker fail at once for so long."""
 LEFT = "the gateway has left the cluster"
+GONE = "the broker has left the cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,10 @@ class UpstreamLimits:
     """A broker's answer may exceed what a client asked for by one batch."""
     max_in_flight: int = 10_000
     """Unanswered requests of one connection. Short questions of all clients share one: in a storm each has its own."""
+    shared_connections: int = 0
+    """To each broker, at most, for small Produce of many clients; 0: each client has its own (see `shared`) ..."""
+    share_from_clients: int = 50
+    """... as it has where fewer write to the broker."""
 
 
 _incarnations = itertools.count(1)
@@ -53,7 +60,8 @@ class Brokers:
         self._keyring = Keyring(spec.name, security_of(spec))
         self._shared: dict[int, BrokerConnection] = {}
         self._lanes: weakref.WeakSet[BrokerConnection] = weakref.WeakSet()
-        """Connections that belong to clients."""
+        """Connections that belong to clients, to one or to many."""
+        self._pools: dict[int, Pool] = {}
         self._resting: dict[int, tuple[float, str]] = {}
         """Broker id -> until when calls fail at once, and why."""
         self._opening: set[asyncio.Task[None]] = set()
@@ -72,7 +80,9 @@ class Brokers:
         """What the cluster says of its brokers and topics; connections to brokers that have left it end."""
         self._knowledge.learn(response)
         for broker_id in [known for known in self._shared if known not in self._knowledge.brokers]:
-            self._shared.pop(broker_id).shut("the broker has left the cluster")
+            self._shared.pop(broker_id).shut(GONE)
+        for broker_id in [known for known in self._pools if known not in self._knowledge.brokers]:
+            self._pools.pop(broker_id).retire(GONE)
 
     def any(self) -> int | None:
         """A broker to which a connection can be had, as far as is known."""
@@ -114,16 +124,43 @@ class Brokers:
             found = self._shared[address.broker_id] = self.open(address)
         return found
 
+    def pool(self, broker_id: int) -> Pool | None:
+        """What clients of this broker share; None if that is nothing, however many there are."""
+        limits = self._limits
+        if not limits.shared_connections:
+            return None
+        pool = self._pools.get(broker_id)
+        if pool is None:
+            opened = partial(self._open_shared, broker_id)
+            pool = self._pools[broker_id] = Pool(
+                self._cluster, limits.shared_connections, limits.share_from_clients, opened
+            )
+        return pool
+
+    def _open_shared(self, broker_id: int) -> SharedConnection | None:
+        address = self._knowledge.brokers.get(broker_id)
+        if address is None or self._loop.time() < self._rest_of(broker_id)[0]:
+            return None
+        place = f"{address.host}:{address.port}"
+        connection = SharedConnection(self._cluster, place, self._limits.max_frame_bytes, self._keyring)
+        self._lanes.add(connection)
+        self._begin(connection, address)
+        return connection
+
     def open(self, address: BrokerAddress) -> BrokerConnection:
         """One more, which is the caller's own."""
         place = f"{address.host}:{address.port}"
         limits = self._limits
         connection = BrokerConnection(self._cluster, place, limits.max_frame_bytes, limits.max_in_flight, self._keyring)
+        self._begin(connection, address)
+        return connection
+
+    def _begin(self, connection: BrokerConnection, address: BrokerAddress) -> None:
         connection.on_broken = self.broken.set
-        task = self._loop.create_task(self._opened(connection, address), name=f"connect to {self._cluster} {place}")
+        name = f"connect to {self._cluster} {connection.address}"
+        task = self._loop.create_task(self._opened(connection, address), name=name)
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
-        return connection
 
     async def _opened(self, connection: BrokerConnection, address: BrokerAddress) -> None:
         fault = await connection.open(address.host, address.port, self._limits.connect_timeout_s)

@@ -38,6 +38,7 @@ from services.gateway.upstream.coordinators import Coordinators
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.questions import decoded, metadata_call
 from services.gateway.upstream.security import security_of
+from services.gateway.upstream.shared import Pool
 from services.gateway.upstream.visits import Visits
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.messages import FindCoordinatorResponse, MetadataResponse
@@ -66,6 +67,10 @@ class Cluster:
     def incarnation(self) -> int:
         """A number that no other cluster of this process has, also none of the same name."""
         return self._brokers.incarnation
+
+    def pool(self, broker_id: int) -> Pool | None:
+        """What clients of this broker share."""
+        return self._brokers.pool(broker_id)
 
     @property
     def attempted(self) -> asyncio.Event:

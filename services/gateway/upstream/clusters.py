@@ -12,6 +12,7 @@ from services.gateway.upstream.brokers import UpstreamLimits
 from services.gateway.upstream.cluster import Cluster
 from services.gateway.upstream.connection import Settle
 from services.gateway.upstream.lanes import Lanes
+from services.gateway.upstream.shared import Pool
 
 LEAVE_AFTER_S = 60.0
 """How long a cluster that left the table is still there for requests which started before."""
@@ -97,6 +98,11 @@ class Clusters:
         """Which cluster the name stands for now; 0: none."""
         found = self._clusters.get(cluster)
         return 0 if found is None else found.incarnation
+
+    def pool(self, cluster: str, broker_id: int) -> Pool | None:
+        """What clients of this broker share, if they do."""
+        found = self._clusters.get(cluster)
+        return None if found is None else found.pool(broker_id)
 
     def refresh(
         self,

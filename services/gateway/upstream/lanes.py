@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from services.gateway.requests.plan import Lane, Outcome
 from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.seats import Seat
 
 
 class LaneKey(NamedTuple):
@@ -42,6 +43,8 @@ class Lanes:
     on_unheard: Callable[[], None] | None = None
     """Told when a broker ends a connection on which requests without an answer were sent: its only way to say no."""
     unheard: set[BrokerConnection] = field(default_factory=set)
+    seats: dict[LaneKey, Seat] = field(default_factory=dict)
+    """Of straight Produce, by the lane that the others take."""
     closed: bool = False
 
     def get(self, key: LaneKey) -> BrokerConnection | None:
@@ -71,6 +74,11 @@ class Lanes:
         if self.on_congestion is not None and not self.closed:
             self.on_congestion(congested or any(c.congested for c in self._living()))
 
+    @property
+    def waits_among_others(self) -> bool:
+        """Whether anything is unanswered on connections that many share: before that is, nothing is sent on our own."""
+        return any(seat.unanswered for seat in self.seats.values())
+
     def _living(self) -> Iterator[BrokerConnection]:
         return (c for c in self.connections.values() if c.ended is None)
 
@@ -78,6 +86,9 @@ class Lanes:
         """The client is gone. What it has produced still arrives, as it would on a broker."""
         self.closed = True
         self.left_behind.clear()
+        for seat in self.seats.values():
+            seat.give_up()
+        self.seats.clear()
         connections, self.connections = self.connections, {}
         for key, connection in connections.items():
             if key.lane is Lane.PRODUCE:

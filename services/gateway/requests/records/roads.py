@@ -55,7 +55,7 @@ class Road:
     table: RoutingTable
     knowledge: ClusterKnowledge
     known: TopicKnowledge
-    """What was known of the topic: another object as soon as it is told of again."""
+    """What was known of the topic: another object as soon as it is told otherwise."""
     seam: SeamKey | None
     """What the topic may have left behind where it lived before."""
     route: Route
@@ -126,6 +126,23 @@ class Road:
             and frame[rest_at:throttle_at] == rest
             and not (tagged and frame[-1])
         )
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether its broker answers such a request as soon as it has written it: no other replica comes first."""
+        return self.scan.acks == 1 or self.known.is_single(self.partition)
+
+    def throttle_ms(self, frame: memoryview) -> int:
+        """For how long its broker reads nothing more from the connection on which this response came.
+
+        One with tags, which tells of another leader, counts as none: its client is about to go there.
+        """
+        end = len(frame)
+        if self.version >= FLEXIBLE:
+            end -= 1
+            if frame[end]:
+                return 0
+        return int.from_bytes(frame[end - _THROTTLE_BYTES : end], "big", signed=True)
 
 
 class Roads:

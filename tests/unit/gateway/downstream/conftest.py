@@ -1,6 +1,7 @@
 """A whole gateway before two scripted brokers: apples live on c1, bananas on c2."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,26 +44,32 @@ class Stage:
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(tmp_path) as found:
+        yield found
+
+
+@asynccontextmanager
+async def staged(folder: Path, **settings: Any) -> AsyncIterator[Stage]:
     values: dict[str, Any] = {
         "name": "gateway-test",
         "listen": ("127.0.0.1:0",),
-        "state_dir": tmp_path,
+        "state_dir": folder,
         "max_frame_mib": MAX_FRAME_MIB,
         "max_requests_per_connection": MAX_REQUESTS,
         "drain_timeout_s": 0,
+        **settings,
     }
-    settings = GatewaySettings(**values)
     topics = {"apples": 2, "bananas": 2}
     clients: list[RawClient] = []
     async with broker(topics) as c1, broker(topics) as c2:
-        gateway = Gateway(settings, Lifecycle())
+        gateway = Gateway(GatewaySettings(**values), Lifecycle())
 
         async def connect() -> RawClient:
             clients.append(await RawClient.connect(gateway.port))
             return clients[-1]
 
         found = Stage(gateway, c1, c2, connect)
-        last_table.save(tmp_path, found.table(1, apples="c1", bananas="c2"))
+        last_table.save(folder, found.table(1, apples="c1", bananas="c2"))
         await gateway.start()
         yield found
         for client in clients:

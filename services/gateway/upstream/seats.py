@@ -1,0 +1,118 @@
+"""Which connection a client's next small Produce takes: its own, or one that many share.
+
+Theory of operation
+1. As long as anything of a client is unanswered on one connection to a broker, what follows goes there too: its order
+   holds. It changes over when nothing is unanswered.
+2. Shared is what is small and what the broker answers right away: with acks 1, or where the partition has no other
+   replica that must have it first. Acks 0 has the end of the connection for its only no, and never comes here; nor
+   does anything else whose plan is looked at, or what is streamed.
+3. Who sends something large, has much unanswered at once, or is slowed down by a quota goes on with its own connection
+   for a while: others must not stand behind that. What it sends meanwhile waits until its last answer has come.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from services.gateway import metrics
+from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.shared import Pool, SharedConnection
+
+SMALL_BYTES: Final = 8 * 1024
+"""More takes a broker longer than the request behind it should wait."""
+FAIR_SHARE: Final = 5
+"""Unanswered requests of one client; producers have five at most if nobody tells them otherwise."""
+REST_S: Final = 10.0
+"""Who was too much for others comes back after so long; a producer that is large now and then stays away ..."""
+THROTTLED_REST_S: Final = 60.0
+"""... and one that was slowed down, so long: quotas are counted over some ten seconds."""
+LOOK_AGAIN_S: Final = 0.5
+"""Where no shared connection is to be had, for a while nobody looks."""
+
+
+class Seat:
+    """Of one client connection, for one broker."""
+
+    __slots__ = ("_leaving", "_pool", "_rests_until", "own", "shared", "unanswered")
+
+    def __init__(self, pool: Pool | None) -> None:
+        """Without a pool nothing is shared."""
+        self._pool = pool
+        self._rests_until = 0.0
+        self._leaving = False
+        self.own: BrokerConnection | None = None
+        """Not always alive."""
+        self.shared: SharedConnection | None = None
+        self.unanswered = 0
+        """Of what was sent on the shared connection."""
+        if pool is not None:
+            pool.clients += 1
+
+    def connection(self, size: int, now: float, *, quick: bool) -> BrokerConnection | None:
+        """Where a request of `size` bytes goes; `quick`: its broker answers it right away.
+
+        None: no connection may take it now. Its plan has to, as soon as nothing is `unanswered`.
+        """
+        shared, pool = self.shared, self._pool
+        if pool is None:
+            pass
+        elif self.unanswered and shared is not None:
+            if self._leaving:
+                return None
+            if not quick or size > SMALL_BYTES:
+                self._leave(now + REST_S, "large" if quick else "slow")
+            elif self.unanswered >= FAIR_SHARE:
+                self._leave(now + REST_S, "many")
+            elif shared.takes_more:
+                return shared
+            return None
+        elif quick and size <= SMALL_BYTES and now >= self._rests_until:
+            own = self.own
+            if own is None or not own.in_flight:
+                if shared is not None and not self._leaving and shared.takes_from_anybody(now):
+                    return shared
+                shared = self._changed(pool, now)
+                if shared is not None:
+                    return shared
+        own = self.own
+        return own if own is not None and own.takes_more else None
+
+    def _changed(self, pool: Pool, now: float) -> SharedConnection | None:
+        """Another shared connection, if there is one to be had."""
+        found = pool.connection(now)
+        if found is None:
+            self._rests_until = now + LOOK_AGAIN_S
+        elif found is not self.shared or self._leaving:
+            if self.shared is not None and not self._leaving:
+                pool.left(self.shared)
+            found.clients += 1
+            self.shared, self._leaving = found, False
+        return found
+
+    def sent(self) -> None:
+        """On the shared connection."""
+        self.unanswered += 1
+        if self._pool is not None:
+            self._pool.calls.total += 1
+
+    def answered(self, throttle_ms: int, now: Callable[[], float]) -> None:
+        """One of them, or it will never be. `throttle_ms`: for so long the broker reads nothing from its connection."""
+        self.unanswered -= 1
+        if throttle_ms > 0 and self.shared is not None:
+            self.shared.mute(now() + throttle_ms / 1000)
+            self._leave(now() + THROTTLED_REST_S, "throttled")
+
+    def _leave(self, until: float, reason: str) -> None:
+        """Go on with the own connection."""
+        self._rests_until = max(self._rests_until, until)
+        if self._pool is not None and self.shared is not None and not self._leaving:
+            self._leaving = True
+            self._pool.left(self.shared)
+            metrics.left_shared.labels(self._pool.cluster, reason).inc()
+
+    def give_up(self) -> None:
+        """The client is gone. What it has sent is carried through."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            if self.shared is not None and not self._leaving:
+                pool.left(self.shared)
+            pool.went()
