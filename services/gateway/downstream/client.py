@@ -25,6 +25,7 @@ from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.server_tls import subject_of
 from services.gateway.downstream.straight import StraightProduce, StraightWay
+from services.gateway.downstream.straight_fetch import FetchWay, StraightFetch
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import FrameStream
 from services.gateway.requests.failures import is_failure
@@ -34,6 +35,7 @@ from services.gateway.requests.memory import Session
 from services.gateway.requests.mesh.api_versions import unsupported_version
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, Body, Close, MeshView, NoAnswer, RawResponse, Request, Versioned
+from services.gateway.requests.records.fetch_road import FetchRoad
 from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name
@@ -93,10 +95,11 @@ class ClientConnection(FrameStream):
         self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._straight = StraightWay(self, mesh, self.session, self._follower, self._lanes)
         self._now = asyncio.get_running_loop().time
-        self._slots: deque[_Slot | StraightProduce] = deque()
+        self._fetches = FetchWay(self, mesh, self.session, self._follower, self._lanes)
+        self._slots: deque[_Slot | StraightProduce | StraightFetch] = deque()
         self._serial: deque[_Slot] = deque()
         """ONE_BY_ONE requests that have not started."""
-        self._serial_running: _Slot | None = None
+        self._serial_running: _Slot | StraightFetch | None = None
         self._pipelined: deque[_Slot] = deque()
         """PIPELINED requests that have not started."""
         self._pipelined_asking: _Slot | None = None
@@ -130,6 +133,8 @@ class ClientConnection(FrameStream):
             return
         if self.session.roads and self._goes_straight(frame):
             return
+        if self.session.fetch_road is not None and self._polls_straight(frame, self.session.fetch_road):
+            return
         header = parse_request_header(frame, SIZE_BYTES, len(frame))
         if header.client_id is not None:
             self.session.client_id = header.client_id
@@ -161,6 +166,19 @@ class ClientConnection(FrameStream):
         if produce is None:
             return False
         self._slots.append(produce)
+        if len(self._slots) >= self._mesh.limits.max_requests:
+            self._update_reading()
+        return True
+
+    def _polls_straight(self, frame: memoryview, road: FetchRoad) -> bool:
+        """Whether this is a Fetch like the last one, and on its way."""
+        if self._serial_running is not None or self._serial or self.congested:
+            return False
+        fetch = self._fetches.begun(frame, road, self._now())
+        if fetch is None:
+            return False
+        self._serial_running = fetch
+        self._slots.append(fetch)
         if len(self._slots) >= self._mesh.limits.max_requests:
             self._update_reading()
         return True
@@ -281,7 +299,19 @@ class ClientConnection(FrameStream):
             self._slots.remove(produce)
             self._close_lanes_when_done()
 
-    def _fill(self, slot: "_Slot | StraightProduce", answer: Answer) -> None:
+    def straight_fetch_ended(self, fetch: StraightFetch, answer: Answer) -> None:
+        self._count(ApiKey.FETCH, fetch.road.version, answer)
+        self._serial_running = None
+        if self.is_open:
+            self._fill(fetch, answer)
+            self._flush_slots()
+        if self.is_open:
+            if self._serial:
+                self._pump()
+            if self._pause_reason is not None:
+                self._update_reading()
+
+    def _fill(self, slot: "_Slot | StraightProduce | StraightFetch", answer: Answer) -> None:
         slot.done = True
         header = slot.header
         try:
@@ -425,7 +455,9 @@ class ClientConnection(FrameStream):
         self._mesh.budget.leave(self)
         self._serial.clear()
         for slot in self._slots:
-            if isinstance(slot, _Slot) and not slot.produces:
+            if isinstance(slot, StraightFetch):
+                slot.abandon()
+            elif isinstance(slot, _Slot) and not slot.produces:
                 if slot.exchange is not None and not slot.exchange.ended:
                     slot.exchange.abandon()
                 self._mesh.budget.add(-slot.held_bytes)

@@ -62,6 +62,8 @@ class ClusterKnowledge:
     """As seen last, also while the cluster can't be reached."""
     names_edition: int = field(default_factory=lambda: next(_editions))
     """Another number, which no other cluster has, as soon as a topic is seen that was not among `topics`."""
+    leaders_edition: int = 0
+    """Another number as soon as the leaders of a topic may be others than before, or are in doubt."""
     stale: set[str] = field(default_factory=set)
     """Topics whose leaders must be asked again before use."""
     topic_names: dict[bytes, str] = field(default_factory=dict)
@@ -116,6 +118,7 @@ class ClusterKnowledge:
             if topic.name is None:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self.leaders_edition += 1
                 self._drop(topic.name)
             elif topic.error_code == ErrorCode.NONE:
                 leaders: list[int | None] = [None] * len(topic.partitions)
@@ -127,10 +130,12 @@ class ClusterKnowledge:
                 told = TopicKnowledge(topic.name, topic.topic_id, tuple(leaders), tuple(replicas))
                 known = self.topics.get(topic.name)
                 if known == told:  # the same object, which others go by
+                    self.leaders_edition += topic.name in self.stale
                     self.stale.discard(topic.name)
                     continue
                 if known is None:
                     self.names_edition = next(_editions)
+                self.leaders_edition += 1
                 self._drop(topic.name)
                 self.topics[topic.name] = told
                 if topic.topic_id != NO_UUID:
@@ -159,6 +164,7 @@ class ClusterKnowledge:
 
     def doubt(self, topics: Iterable[str]) -> None:
         """The next use has to ask again."""
+        self.leaders_edition += 1
         self.stale.update(self.topics.keys() & set(topics))
 
     def _drop(self, topic: str) -> None:

@@ -4,7 +4,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mesh.routing import ANONYMOUS
 from services.gateway.requests.auditing.clients import ClientAudit
@@ -25,6 +25,9 @@ from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
 from services.gateway.requests.uses import Uses
+
+if TYPE_CHECKING:
+    from services.gateway.requests.records.fetch_road import FetchRoad
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -205,6 +208,8 @@ class Session:
     producing: list[OnItsWay] = field(default_factory=list)
     """In the order in which they came."""
     roads: Roads = field(default_factory=Roads)
+    fetch_road: "FetchRoad | None" = None
+    """Where its last Fetch went, if the next one may go straight on."""
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
     """By cluster and broker id."""

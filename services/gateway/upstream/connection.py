@@ -195,6 +195,12 @@ class BrokerConnection(FrameStream):
         self._sent_bytes.total += SIZE_BYTES + size
         self.send(start + head, body)
 
+    def pass_on_written(self, api_key: int, version: int, written: bytes, awaiting: Awaiting) -> None:
+        """As `pass_on`, for a request of which all behind the correlation id is written already."""
+        size = REQUEST_START_BYTES + len(written)
+        self._sent_bytes.total += SIZE_BYTES + size
+        self.send(request_start(size, api_key, version, self._numbered(awaiting)) + written)
+
     def _numbered(self, awaiting: Awaiting) -> int:
         """Its correlation id; from here on it waits."""
         self._next_id = awaiting.correlation_id = self._next_id % MAX_CORRELATION_ID + 1

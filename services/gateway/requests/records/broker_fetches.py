@@ -30,6 +30,8 @@ from services.gateway.wire.scanner import FetchedPartition, FetchResponseScan
 SESSION_WORTH_PARTITIONS: Final = 10
 """From so many on a broker is asked for a session."""
 SESSIONS_SINCE: Final = 7
+MAX_WAIT_MS: Final = 300_000
+"""Longest poll that we carry out; clients wait 500 ms by default."""
 NO_EPOCH: Final = -1
 
 NamedSlot = tuple[str, int]
@@ -53,6 +55,20 @@ class Limits:
     min_bytes: int
     max_bytes: int
     rack_id: str
+
+    @property
+    def wait_s(self) -> float:
+        return self.max_wait_ms / 1000
+
+    @property
+    def least_bytes(self) -> int:
+        """That make an answer. Who wants none is told by each broker at once."""
+        return max(1, self.min_bytes)
+
+
+def limits_of(max_wait_ms: int, min_bytes: int, max_bytes: int, rack_id: str) -> Limits:
+    """As a client has said them, within ours."""
+    return Limits(min(max(0, max_wait_ms), MAX_WAIT_MS), min_bytes, max(1, max_bytes), rack_id)
 
 
 @dataclass(slots=True, eq=False)

@@ -15,11 +15,12 @@ Theory of operation
 """
 
 from collections.abc import Generator, Mapping
-from typing import Any, Final
+from typing import Any
 
-from services.gateway.requests.plan import Answer, Body, Command, MeshView, Plan, Request
-from services.gateway.requests.records.broker_fetches import Limits
+from services.gateway.requests.plan import Answer, Body, Command, MeshView, Outcome, Plan, RawResponse, Request
+from services.gateway.requests.records.broker_fetches import limits_of
 from services.gateway.requests.records.fetch_poll import Found, Poll
+from services.gateway.requests.records.fetch_road import Asking, FetchRoad, road_of
 from services.gateway.requests.records.fetch_sessions import (
     NOTHING_NEW,
     Asked,
@@ -32,7 +33,7 @@ from services.gateway.requests.records.fetch_sessions import (
     wish_of,
 )
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
-from services.gateway.requests.traffic.calls import begun
+from services.gateway.requests.traffic.calls import CountedCall, begun
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.fetch import FetchRequest, FetchResponse
 from services.gateway.wire.scanner import cut_entry, join_fetch_response, own_entry
@@ -40,12 +41,11 @@ from services.gateway.wire.scanner.bounds import IDS_SINCE
 from services.gateway.wire.scanner.fetch_join import Entry, by_topic
 from services.gateway.wire.schema import NO_UUID
 
-MAX_WAIT_MS: Final = 300_000
-"""Longest poll that we carry out; clients wait 500 ms by default."""
-
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     counted = begun(request, mesh)
+    session = mesh.session
+    road, session.fetch_road = session.fetch_road, None
     message = request.decode(FetchRequest)
     by_ids = request.version >= IDS_SINCE
     asked = yield from _asked(message, by_ids, mesh)
@@ -53,23 +53,35 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     wish = wish_of(mesh.memory.fetch_sessions, asked, mesh.now)
     if isinstance(wish, ErrorCode):
         return FetchResponse(error_code=wish)
-    poll = Poll(
-        mesh,
-        wish.wanted,
-        request.version,
-        message.isolation_level,
-        Limits(
-            max_wait_ms=min(max(0, message.max_wait_ms), MAX_WAIT_MS),
-            min_bytes=message.min_bytes,
-            max_bytes=max(1, message.max_bytes),
-            rack_id=message.rack_id,
-        ),
-    )
+    limits = limits_of(message.max_wait_ms, message.min_bytes, message.max_bytes, message.rack_id)
+    poll = Poll(mesh, wish.wanted, request.version, message.isolation_level, limits)
+    answer = yield from _polled(mesh, wish, poll, counted)
+    session.fetch_road = road_of(request, mesh, wish, poll, road)
+    return answer
+
+
+def ended_astray(
+    request: Request, mesh: MeshView, road: FetchRoad, asking: Asking, outcome: Outcome, began: float | None
+) -> Plan:
+    """What becomes of a poll that took the straight road, if its answer is none that may pass. Of `request` nothing is
+    left but its header; `began`: by the clock of traffic, if that is counted."""
+    counted = begun(request, mesh)
+    if counted is not None and began is not None:
+        counted.since(began)
+    mesh.session.fetch_road = None
+    wish = asking.wish
+    poll = Poll(mesh, wish.wanted, request.version, asking.isolation_level, asking.limits)
+    if not (road.renames and isinstance(outcome, RawResponse)):  # else it speaks of topics by other names
+        poll.came = (road.place, outcome)
+    return (yield from _polled(mesh, wish, poll, counted))
+
+
+def _polled(mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None) -> Plan:
     yield from poll.run()
-    found = _that_fit(wish, poll, message.max_bytes)
+    found = _that_fit(wish, poll, poll.limits.max_bytes)
     if counted is not None:
         counted.fetched(found, poll.refused)
-    return _answer(request.version, mesh, wish, poll, found)
+    return _answer(poll.version, mesh, wish, poll, found)
 
 
 def _asked(message: FetchRequest, by_ids: bool, mesh: MeshView) -> Generator[Command, Any, Asked]:

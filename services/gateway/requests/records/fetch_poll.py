@@ -129,6 +129,10 @@ class Poll:
     """As the broker said, if it was only one."""
     whole: RawResponse | None = None
     """The one answer of the one broker, if it covers all that is wanted and nothing in it has to be hidden."""
+    sole: Place | None = None
+    """That broker, if it leads all of them and has no session for us."""
+    came: tuple[Place, Outcome] | None = None
+    """What a broker has said to the first question already, which was asked without a session."""
     _parts: dict[Place, dict[NamedSlot, Position]] = field(default_factory=dict)
     """What is wanted of each broker."""
     _followed: dict[NamedSlot, Place] = field(default_factory=dict)
@@ -160,7 +164,7 @@ class Poll:
         else:  # brokers that contradict each other: a client that is answered at once asks again at once
             self._silent.update(self._parts)
         if self._silent >= self._parts.keys() and self.wanted and not self.found:
-            yield Gather((), lambda _: False, self._wait_s, since=self.mesh.now)
+            yield Gather((), lambda _: False, self.limits.wait_s, since=self.mesh.now)
         for place in self._silent:
             for slot in self._parts.get(place, ()):
                 if slot not in self.found:
@@ -178,15 +182,6 @@ class Poll:
         }
 
     @property
-    def _least_bytes(self) -> int:
-        """That make an answer. Who wants none is told by each broker at once."""
-        return max(1, self.limits.min_bytes)
-
-    @property
-    def _wait_s(self) -> float:
-        return self.limits.max_wait_ms / 1000
-
-    @property
     def brokers(self) -> int:
         """How many the partitions lie on."""
         return len(self._parts)
@@ -197,7 +192,9 @@ class Poll:
 
     def _is_enough(self) -> bool:
         """Whether the client is to be answered, whoever may still say something."""
-        return self.record_bytes >= self._least_bytes or any(found.part.error_code for found in self.found.values())
+        return self.record_bytes >= self.limits.least_bytes or any(
+            found.part.error_code for found in self.found.values()
+        )
 
     # --- where ---------------------------------------------------------------------------------------------------
 
@@ -258,13 +255,19 @@ class Poll:
         self, questions: list[_Question], turn: int
     ) -> Generator[Command, Any, tuple[tuple[Outcome | None, ...], bool]]:
         """The outcomes, and whether they came before the wait was over."""
+        came, self.came = self.came, None
+        if came is not None and [question.place for question in questions] == [came[0]]:
+            questions[0].fetches.lost()  # whatever it was told before, that was another question
+            questions[0].taken_up = False
+            self._call(questions[0])
+            return (came[1],), True
         calls = tuple(self._call(question) for question in questions)
-        enough = _Enough(questions, self.record_bytes, self._least_bytes)
+        enough = _Enough(questions, self.record_bytes, self.limits.least_bytes)
         outcomes: tuple[Outcome | None, ...]
         if turn == 0 and len(calls) == 1:  # one broker keeps the time by itself
             outcomes = yield Gather(calls, enough, calls[0].timeout_s)
         else:
-            outcomes = yield Gather(calls, enough, self._wait_s + GRACE_S, since=self.mesh.now)
+            outcomes = yield Gather(calls, enough, self.limits.wait_s + GRACE_S, since=self.mesh.now)
         return outcomes, enough(outcomes)
 
     def _call(self, question: _Question) -> Call:
@@ -281,7 +284,7 @@ class Poll:
             fetches.terms.version,
             Broker(place.broker_id),
             Lane.FETCH,
-            timeout_s=self._wait_s + CALL_TIMEOUT_S,
+            timeout_s=self.limits.wait_s + CALL_TIMEOUT_S,
             raw=True,
             resume_key=(fetches, fetches.requests),
         )
@@ -357,6 +360,8 @@ class Poll:
         alone = len(self._parts) == 1 and not self.refused and not question.taken_up
         if alone and scan is not None and scan.untouched and question.fetches.session_id == NO_SESSION:
             self.whole = outcome if isinstance(outcome, RawResponse) else None
+            if self.whole is not None and not self._followed:
+                self.sole = question.place
 
     def _own(self) -> None:
         """What has come so far must outlast another wait: it may lie in a receive buffer."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mesh.traffic.counting import bounded
+from mesh.traffic.counting import Key, bounded
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
 from services.gateway.requests.traffic.clients import ClientTraffic
@@ -26,10 +26,12 @@ from services.gateway.wire.messages.produce import ProduceResponse
 if TYPE_CHECKING:
     from services.gateway.requests.groups.share_sessions import Slot as ShareSlot
     from services.gateway.requests.records.fetch_poll import Found
+    from services.gateway.requests.records.fetch_road import FetchRoad
     from services.gateway.requests.records.fetch_sessions import Slot
     from services.gateway.requests.records.produce_order import Producing
     from services.gateway.requests.records.roads import Road
     from services.gateway.wire.messages.share_fetch import PartitionData
+    from services.gateway.wire.scanner import FetchResponseScan
 
 TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 """Codes of a batch that is stored; of the second its producer had no answer before."""
@@ -50,6 +52,10 @@ class CountedCall:
         self._principal = mesh.session.shown_principal
         self._api = _name_of(request.header.api_key)
         self._began = traffic.clock()
+
+    def since(self, began: float) -> None:
+        """It has begun before."""
+        self._began = began
 
     def about(self, topic: str, records: int, size: int, errors: int) -> None:
         """It has moved these records of a topic; `errors` is 1 if a part of it has failed."""
@@ -127,6 +133,40 @@ def count_straight(
         api = _name_of(ApiKey.PRODUCE)
         who = road.counted_as = (client, session.shown_principal, road.topic, rule, road.place.cluster, api)
     traffic.counts.count(who, (traffic.clock() - began) * 1000, records, size, failed)
+
+
+def count_straight_fetch(
+    traffic: ClientTraffic,
+    session: Session,
+    road: "FetchRoad",
+    began: float,
+    frame: memoryview,
+    scan: "FetchResponseScan | None",
+) -> None:
+    """A Fetch that took the straight road, from `began` till now; `scan`: of its answer, if that brought something."""
+    ms = (traffic.clock() - began) * 1000
+    brought = False
+    for topic in () if scan is None else scan.topics:
+        records = size = 0
+        for part in topic.partitions:
+            if part.record_bytes:
+                records += count_records(frame, part.records_start, part.records_end)
+                size += part.record_bytes
+        if size:
+            brought = True
+            known = road.by_upstream[topic.name]
+            if known.counted_as is None:
+                rule = f"rules/{known.route.rule.rule_id}"
+                known.counted_as = _key(session, road.client_id, known.name, rule, road.place.cluster)
+            traffic.counts.count(known.counted_as, ms, records, size, 0)
+    if not brought:
+        if road.counted_idle_as is None:
+            road.counted_idle_as = _key(session, road.client_id, "", "", "")
+        traffic.counts.count(road.counted_idle_as, ms, 0, 0, 0)
+
+
+def _key(session: Session, client_id: str | None, topic: str, rule: str, cluster: str) -> Key:
+    return bounded(client_id or ""), session.shown_principal, topic, rule, cluster, _name_of(ApiKey.FETCH)
 
 
 class _Sums:

@@ -21,6 +21,7 @@ cdef class FetchedTopic:
     cdef readonly str name
     cdef readonly bytes topic_id
     cdef readonly list partitions
+    cdef readonly Py_ssize_t start, partitions_at, end
 
 
 @cython.final

@@ -51,10 +51,14 @@ class FetchedPartition:
 
 
 class FetchedTopic:
-    __slots__ = ("name", "partitions", "topic_id")
+    __slots__ = ("end", "name", "partitions", "partitions_at", "start", "topic_id")
     name: str
     topic_id: bytes
     partitions: list[FetchedPartition]
+    start: int
+    partitions_at: int
+    """Where the name or id ends, and the count of partitions stands."""
+    end: int
 
 
 class FetchResponseScan:
@@ -92,7 +96,7 @@ def scan_fetch_response(buffer: Buffer, version: int, offset: int, end: int) -> 
     topics: list[FetchedTopic] = []
     for _ in range(count):
         topic = FetchedTopic.__new__(FetchedTopic)
-        begin = at
+        topic.start = begin = at
         if version >= _IDS_SINCE:
             at = readers.topic_id(at, end, "Fetch.topic_id")
             topic.topic_id = octets.copy(data, begin, at)
@@ -102,10 +106,12 @@ def scan_fetch_response(buffer: Buffer, version: int, offset: int, end: int) -> 
             topic.topic_id = NO_UUID
             topic.name = readers.decoded(data, begin, at, "Fetch.topic")
         topic.partitions = []
+        topic.partitions_at = at
         at = _fetched_partitions(data, at, end, scan, left, topic.partitions)
         left -= len(topic.partitions)
         if flexible:
             at = readers.skip_tags(data, at, end, "Fetch.topic.tags")
+        topic.end = at
         topics.append(topic)
     scan.topics = topics
     if flexible:

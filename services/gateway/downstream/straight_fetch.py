@@ -1,0 +1,222 @@
+"""Fetches of one client that go straight on: see `requests.records.fetch_road`, which knows which ones may.
+
+A `StraightFetch` stands for such a poll among the slots of its client's connection, and among what its broker's
+connection has sent. A connection has one of them at a time: a broker is asked by one poll after the other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from services.gateway import metrics
+from services.gateway.counting import Count
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.tables import Follower
+from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.memory import Session
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    Answer,
+    Lane,
+    MeshView,
+    RawResponse,
+    Request,
+    Unreachable,
+)
+from services.gateway.requests.records.fetch import ended_astray
+from services.gateway.requests.records.fetch_road import Asking, FetchRoad
+from services.gateway.requests.traffic.calls import count_straight_fetch
+from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.lanes import LaneKey, Lanes
+from services.gateway.wire.apis import ApiKey, api_name
+from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
+from services.gateway.wire.primitives import INT32, Buffer
+
+CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
+_NOTHING = memoryview(b"")
+
+
+class Client(Protocol):
+    """The connection of the client whose polls these are."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def view(self, header: RequestHeader) -> MeshView: ...
+
+    def straight_fetch_ended(self, fetch: "StraightFetch", answer: Answer) -> None:
+        """An answer in bytes may lie in a receive buffer."""
+
+
+class StraightFetch:
+    """See above."""
+
+    __slots__ = (
+        "_way",
+        "answer",
+        "arrived",
+        "asking",
+        "began",
+        "clients_id",
+        "close",
+        "clusters",
+        "correlation_id",
+        "deadline",
+        "done",
+        "exchange",
+        "road",
+    )
+    api_key = ApiKey.FETCH
+    produces = False
+
+    def __init__(
+        self,
+        way: "FetchWay",
+        road: FetchRoad,
+        asking: Asking,
+        clusters: Mapping[str, ClusterKnowledge],
+        clients_id: int,
+        arrived: float,
+    ) -> None:
+        self._way = way
+        self.road = road
+        self.asking = asking
+        self.clusters = clusters
+        self.clients_id = clients_id
+        """The correlation id that the client waits for ..."""
+        self.correlation_id = 0
+        """... and that of the request to the broker."""
+        self.arrived = arrived
+        self.deadline = arrived + asking.limits.wait_s + CALL_TIMEOUT_S
+        self.began = 0.0
+        """By the clock of traffic."""
+        self.exchange: Exchange | None = None
+        """Of its plan, if it has come to need one."""
+        self.done = False
+        self.answer: list[Buffer] | None = None
+        self.close: str | None = None
+
+    @property
+    def header(self) -> RequestHeader:
+        road = self.road
+        return RequestHeader(ApiKey.FETCH, road.version, self.clients_id, road.client_id, 0)
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        if self.exchange is not None:
+            self.exchange.abandon()
+
+    # --- for the broker's connection -----------------------------------------------------------------------------
+
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        self._way.answered(self, frame, owned)
+
+    def failed(self, outcome: Unreachable) -> None:
+        self._way.astray(self, outcome)
+
+
+class Look(NamedTuple):
+    """What a look at a road has found; it counts as long as tables and clusters are these."""
+
+    edition: int
+    """Of the tables."""
+    known: Mapping[str, ClusterKnowledge]
+    """All clusters."""
+    connection: BrokerConnection
+    calls: Count
+
+
+class FetchWay:
+    """Of one client connection."""
+
+    __slots__ = ("_client", "_follower", "_lanes", "_mesh", "_session")
+
+    def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
+        self._client = client
+        self._mesh = mesh
+        self._session = session
+        self._follower = follower
+        self._lanes = lanes
+
+    def begun(self, frame: memoryview, road: FetchRoad, now: float) -> StraightFetch | None:
+        """The poll, if it may go straight on: then it is on its way. None: its plan has to look at it."""
+        mesh = self._mesh
+        look: Look | None = road.look
+        if look is None or look.edition != mesh.tables.edition or look.known is not mesh.clusters.known:
+            look = road.look = self._look(road)
+            if look is None:
+                return None
+        connection = look.connection
+        if not connection.takes_more:
+            road.look = None  # it may have ended: then another one is in its place
+            return None
+        memory = mesh.memory
+        asking = road.take(frame, memory.fetch_sessions, now)
+        if asking is None:
+            return None
+        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
+        fetch = StraightFetch(self, road, asking, look.known, clients_id, now)
+        if memory.traffic is not None:
+            fetch.began = memory.traffic.clock()
+        look.calls.total += 1
+        connection.pass_on_written(ApiKey.FETCH, road.sent_version, asking.request, fetch)
+        return fetch
+
+    def _look(self, road: FetchRoad) -> Look | None:
+        """Whether the road is one by what is in force now, and where it begins."""
+        clusters, tables = self._mesh.clusters, self._mesh.tables
+        cluster, broker_id = road.place
+        if (
+            self._follower.view(road.client_id).table is not road.table
+            or clusters.known.get(cluster) is not road.knowledge
+            or road.version not in clusters.served.get(ApiKey.FETCH, ())
+            or road.sent_version not in road.knowledge.versions.get(ApiKey.FETCH, ())
+            or tables.trial is not None  # while a table is tried, every answer is looked at
+        ):
+            return None
+        connection = self._lanes.get(LaneKey(clusters.incarnation(cluster), broker_id, Lane.FETCH))
+        if connection is None:
+            return None
+        calls = metrics.upstream_calls.labels(cluster, api_name(ApiKey.FETCH))
+        return Look(tables.edition, clusters.known, connection, calls)
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def answered(self, fetch: StraightFetch, frame: memoryview, owned: bool) -> None:
+        """Raises WireError for what can't be read."""
+        road = fetch.road
+        found = road.answered(fetch.asking, frame)
+        if found is None:
+            version = road.sent_version
+            header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.FETCH, version)
+            kept = frame if owned else memoryview(bytearray(frame))
+            self.astray(fetch, RawResponse(kept, header.body_offset, version))
+            return
+        answer, scan = found
+        traffic = self._mesh.memory.traffic
+        if traffic is not None:
+            count_straight_fetch(traffic, self._session, road, fetch.began, frame, scan)
+        self._client.straight_fetch_ended(fetch, answer)
+
+    def astray(self, fetch: StraightFetch, outcome: RawResponse | Unreachable) -> None:
+        """A plan says what the client hears, by the table that the request started with."""
+        if not self._client.is_open:
+            return
+        header, road = fetch.header, fetch.road
+        seen = self._mesh.tables.view_of(road.table)
+        mesh = replace(
+            self._client.view(header), table=road.table, clusters=seen.clusters(fetch.clusters), now=fetch.arrived
+        )
+        began = None if self._mesh.memory.traffic is None else fetch.began
+        plan = ended_astray(Request(header, _NOTHING), mesh, road, fetch.asking, outcome, began)
+        fetch.exchange = Exchange(
+            plan,
+            self._mesh.clusters,
+            self._mesh.conversions,
+            self._lanes,
+            header.client_id,
+            lambda _, answer: self._client.straight_fetch_ended(fetch, answer),
+            seen.names,
+        )
+        fetch.exchange.start()

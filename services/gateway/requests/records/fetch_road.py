@@ -1,0 +1,359 @@
+"""The straight road of Fetch: a poll like the one before goes on to its one broker without a plan.
+
+Theory of operation
+1. When all that a poll wanted lay with one broker, whose answer passed as it came, its connection remembers where: a
+   `FetchRoad`. It knows how the client tells the topics, and how the broker does.
+2. A later poll takes it while nothing has changed that its plan would look at. `take` writes the request as the plan
+   would; a poll that says what the last one said is not even read.
+3. Of the answer the numbers and the records may differ, nothing else: no error, no hint, no nearer replica. It passes
+   where it lies, with the id of the client's session in its place; topics are told the client's way; and what a session
+   needs not hear again is left out. Any other answer, or none, goes to the plan as what came of its first question
+   (`fetch.ended_astray`).
+4. The broker is asked without a session of its own, as the plan asks for few partitions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from mesh.routing import Route, RoutingTable
+from mesh.traffic.counting import Key
+from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.placement import Place
+from services.gateway.requests.plan import Answer, Body, MeshView, RawResponse, Request
+from services.gateway.requests.records.broker_fetches import Limits, limits_of
+from services.gateway.requests.records.fetch_poll import Poll
+from services.gateway.requests.records.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    FetchSessions,
+    Marks,
+    Position,
+    Result,
+    Slot,
+    Wish,
+)
+from services.gateway.requests.records.fetch_writing import entry_of, name_of, written_fetch
+from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.topic_names import is_internal
+from services.gateway.wire.apis import ApiKey, flexible_since
+from services.gateway.wire.frames import (
+    REQUEST_START_BYTES,
+    SIZE_BYTES,
+    parse_request_header,
+    parse_response_header,
+    request_prefix,
+)
+from services.gateway.wire.primitives import INT32, WireError
+from services.gateway.wire.scanner import (
+    Entries,
+    FetchedPartition,
+    FetchResponseScan,
+    FetchTopicScan,
+    join_fetch_response,
+    scan_fetch_request,
+    scan_fetch_response,
+)
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.schema import NO_UUID
+
+TOPICS_REMEMBERED: Final = 1_000
+"""Of one road; who reads more topics from one broker has plans made."""
+SAID_BYTES: Final = 1024
+"""An answer of so few bytes is compared with the next one as it lies."""
+SESSIONS_SINCE: Final = 7
+FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
+_BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
+"""Of a request: behind size, API key, version and correlation id."""
+_ANSWER_BEHIND_ID: Final = SIZE_BYTES + INT32.size
+_EPOCH_AT: Final = 17
+"""The session's epoch in a request, counted from its wait."""
+_SESSION_AT: Final = 6
+"""The session in an answer's body."""
+
+
+@dataclass(slots=True, eq=False)
+class RoadTopic:
+    """One topic, as both sides call it."""
+
+    name: str
+    topic_id: bytes
+    """The mesh's own."""
+    upstream: str
+    written: bytes
+    """The cluster's name, as it stands in requests."""
+    leaders: tuple[int | None, ...]
+    route: Route
+    counted_as: Key | None = None
+    """In the traffic of clients."""
+
+
+class Said(NamedTuple):
+    """A poll in the client's own bytes, but for its correlation id and its session's epoch."""
+
+    epoch_at: int
+    before: bytes
+    after: bytes
+
+
+@dataclass(slots=True, eq=False)
+class Asking:
+    """What a poll wants. The same one stands for those that repeat it."""
+
+    request: bytes
+    """To the broker, behind its correlation id."""
+    wanted: Mapping[Slot, Position]
+    session: FetchSession | None
+    limits: Limits
+    isolation_level: int
+    said: Said | None = None
+    answer: bytes | None = None
+    """What the broker said the last time, behind the correlation id, if that brought no records ..."""
+    told: Body | None = None
+    """... and what it means when it is said again; None: what it says."""
+
+    @property
+    def wish(self) -> Wish:
+        """As its plan has it."""
+        session = self.session
+        return Wish(self.wanted) if session is None else Wish(session.wanted, session, session.epoch)
+
+
+Told = list[tuple[RoadTopic, list[FetchedPartition]]]
+"""What the client hears of."""
+
+
+@dataclass(slots=True, eq=False)
+class FetchRoad:
+    """Of one client connection."""
+
+    version: int
+    sent_version: int
+    client_id: str | None
+    header: bytes
+    """Of requests to the broker, behind the correlation id."""
+    place: Place
+    table: RoutingTable
+    knowledge: ClusterKnowledge
+    topics: dict[str, RoadTopic]
+    session: FetchSession | None
+    """The client's, if it has one ..."""
+    epoch: int
+    """... and that of its next poll. Has it another one by then, somebody else has used it."""
+    renames: bool = False
+    """Client and cluster tell topics otherwise: one by ids, or by other names."""
+    by_id: dict[bytes, RoadTopic] = field(default_factory=dict)
+    by_upstream: dict[str, RoadTopic] = field(default_factory=dict)
+    checked: int = -1
+    """The edition of leaders by which all of the topics were seen to be led from there."""
+    last: Asking | None = None
+    counted_idle_as: Key | None = None
+    look: Any = None
+    """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def take(self, frame: memoryview, sessions: FetchSessions, now: float) -> Asking | None:
+        """The poll in `frame`, if it goes on here: from then on it counts as asked. None: its plan has to look at it.
+
+        A broker is asked by one poll at a time: call this when the last one is answered.
+        """
+        (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
+        knowledge = self.knowledge
+        if key_and_version != ApiKey.FETCH << 16 | self.version or knowledge.down is not None:
+            return None
+        if self.checked != knowledge.leaders_edition and not self._is_led_from_there():
+            return None
+        last = self.last
+        if last is not None and last.said is not None:
+            at, before, after = last.said
+            if bytes(frame[_BEHIND_ID:at]) == before and bytes(frame[at + INT32.size :]) == after:
+                (epoch,) = INT32.unpack_from(frame, at)
+                return last if self._goes_on(epoch, {}, sessions, now) else None
+        try:
+            return self._read(frame, sessions, now)
+        except WireError:  # bytes after its end, among others: plans let them be
+            return None
+
+    def _goes_on(self, epoch: int, changed: Mapping[Slot, Position], sessions: FetchSessions, now: float) -> bool:
+        """Whether a poll with this epoch is the next one of its session, which knows the partitions in it."""
+        session = self.session
+        if session is None:
+            return epoch == FINAL_EPOCH
+        if not epoch == session.epoch == self.epoch or sessions.get(session.session_id) is not session:
+            return False
+        if not sessions.update(session, changed, (), now):
+            return False
+        self.epoch = session.epoch
+        return True
+
+    def _is_led_from_there(self) -> bool:
+        """Look again who leads what the client reads; of others the leaders may be unknown."""
+        knowledge, broker_id = self.knowledge, self.place.broker_id
+        for topic in self.topics.values():
+            topic.leaders = knowledge.leaders(topic.upstream)
+        if self.session is not None:
+            for name, partition in self.session.wanted:
+                found = self.topics.get(name) if isinstance(name, str) else None
+                if found is None or not _leads(broker_id, found.leaders, partition):
+                    return False
+        self.last = None
+        self.checked = knowledge.leaders_edition
+        return True
+
+    def _read(self, frame: memoryview, sessions: FetchSessions, now: float) -> Asking | None:
+        version, session, end = self.version, self.session, len(frame)
+        header = parse_request_header(frame, SIZE_BYTES, end)
+        if header.client_id != self.client_id:
+            return None
+        scan = scan_fetch_request(frame, version, header.body_offset, end)
+        if scan.forgotten_topics or scan.session_id != (NO_SESSION if session is None else session.session_id):
+            return None
+        wanted = self._positions(scan.topics)
+        if wanted is None or (not wanted if session is None else not wanted.keys() <= session.wanted.keys()):
+            return None
+        if not self._goes_on(scan.session_epoch, wanted, sessions, now):
+            return None
+        limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
+        if session is not None:
+            wanted = session.wanted
+        request = self._written(wanted, limits, scan.isolation_level)
+        self.last = Asking(request, wanted, session, limits, scan.isolation_level)
+        if version >= SESSIONS_SINCE:
+            at = scan.waits_at + _EPOCH_AT
+            self.last.said = Said(at, bytes(frame[_BEHIND_ID:at]), bytes(frame[at + INT32.size :]))
+        return self.last
+
+    def _positions(self, topics: list[FetchTopicScan]) -> dict[Slot, Position] | None:
+        """Of what a request names; None if not all of it is led from there."""
+        by_ids, broker_id = self.version >= IDS_SINCE, self.place.broker_id
+        found: dict[Slot, Position] = {}
+        for topic in topics:
+            known = self.by_id.get(topic.topic_id) if by_ids else self.topics.get(topic.name)
+            if known is None:
+                return None
+            name, leaders = known.name, known.leaders
+            for part in topic.partitions:
+                if not _leads(broker_id, leaders, part.partition):
+                    return None
+                found[name, part.partition] = Position(part.fetch_offset, part.max_bytes)
+        return found
+
+    def _written(self, wanted: Mapping[Slot, Position], limits: Limits, isolation_level: int) -> bytes:
+        entries: dict[bytes, list[bytes]] = {}
+        for (name, partition), position in wanted.items():
+            assert isinstance(name, str), "a topic that nobody knows is on no road"
+            written = self.topics[name].written
+            entry = entry_of(self.sent_version, partition, *position)
+            if written in entries:
+                entries[written].append(entry)
+            else:
+                entries[written] = [entry]
+        return self.header + written_fetch(self.sent_version, limits, isolation_level, entries)
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def answered(self, asking: Asking, frame: memoryview) -> tuple[Answer, FetchResponseScan | None] | None:
+        """The client's answer, and what was found in the broker's; the latter is None if that was found the last time.
+        None for both: a plan has to see it. Raises WireError for what can't be read."""
+        session, version, end = asking.session, self.sent_version, len(frame)
+        if session is not None and session.epoch != self.epoch:  # another connection has used it meanwhile
+            return None
+        said = asking.answer
+        if said is not None and end == _ANSWER_BEHIND_ID + len(said) and bytes(frame[_ANSWER_BEHIND_ID:]) == said:
+            return asking.told or RawResponse(frame, _ANSWER_BEHIND_ID + (version >= FLEXIBLE), version), None
+        body_at = parse_response_header(frame, SIZE_BYTES, end, ApiKey.FETCH, version).body_offset
+        scan = scan_fetch_response(frame, version, body_at, end)
+        told = self._topics_of(scan) if scan.untouched else None
+        if told is None:
+            return None
+        asking.answer = None
+        if not scan.record_bytes and end <= SAID_BYTES:
+            asking.answer = bytes(frame[_ANSWER_BEHIND_ID:])
+        answer: RawResponse | Body
+        if (session is not None and not self._hears_all(session, told)) or self.renames:
+            answer = self._joined(frame, scan, told, session)
+        else:
+            if session is not None:
+                INT32.pack_into(frame, body_at + _SESSION_AT, session.session_id)
+            answer = RawResponse(frame, body_at, version)
+        if session is not None:
+            if scan.record_bytes:  # what has brought records is asked for behind the others from now on
+                self.last = None
+            asking.told = self._joined(frame, scan, [], session)  # it has been told then
+        elif isinstance(answer, Body):
+            asking.told = Body(tuple(bytes(piece) for piece in answer.pieces)) if asking.answer else None
+        return answer, scan
+
+    def _topics_of(self, scan: FetchResponseScan) -> Told | None:
+        """What the broker tells; None if it is of something that nobody has asked for."""
+        found: Told = []
+        for topic in scan.topics:
+            known = self.by_upstream.get(topic.name)
+            if known is None:
+                return None
+            found.append((known, topic.partitions))
+        return found
+
+    def _hears_all(self, session: FetchSession, told: Told) -> bool:
+        """Whether the client has to hear of all this; what it need not hear is taken out."""
+        wanted, all_of_it = session.wanted, True
+        for known, parts in told:
+            news = []
+            for part in parts:
+                slot = (known.name, part.partition)
+                marks = Marks(part.high_watermark, part.last_stable_offset, part.log_start_offset)
+                if slot in wanted and session.must_tell(slot, Result(marks, 0, part.record_bytes)):
+                    news.append(part)
+            if len(news) < len(parts):
+                all_of_it = False
+                parts[:] = news
+        return all_of_it
+
+    def _joined(self, frame: memoryview, scan: FetchResponseScan, told: Told, session: FetchSession | None) -> Body:
+        entries = [
+            Entries(known.name, known.topic_id, [(frame[part.start : part.end],) for part in parts])
+            for known, parts in told
+            if parts
+        ]
+        session_id = NO_SESSION if session is None else session.session_id
+        pieces = join_fetch_response(
+            self.version, entries, throttle_time_ms=scan.throttle_time_ms, session_id=session_id
+        )
+        return Body(tuple(pieces))
+
+
+def _leads(broker_id: int, leaders: tuple[int | None, ...], partition: int) -> bool:
+    return 0 <= partition < len(leaders) and leaders[partition] == broker_id
+
+
+def road_of(request: Request, mesh: MeshView, wish: Wish, poll: Poll, before: FetchRoad | None) -> FetchRoad | None:
+    """The road that later polls of the connection may take, as far as this one tells; `before`: the one until now."""
+    place, whole, version = poll.sole, poll.whole, request.version
+    if place is None or whole is None or wish.begins or len(mesh.session.read_replicas):
+        return None
+    by_ids, sent_version = version >= IDS_SINCE, whole.version
+    if sent_version != min(version, IDS_SINCE - 1):  # answers of others are written anew
+        return None
+    client_id, knowledge = request.header.client_id, mesh.clusters[place.cluster].by_own_names
+    header = bytes(request_prefix(ApiKey.FETCH, sent_version, 0, client_id, 0)[_BEHIND_ID:])
+    epoch = FINAL_EPOCH if wish.session is None else wish.session.epoch
+    road = FetchRoad(
+        version, sent_version, client_id, header, place, mesh.table, knowledge, {}, wish.session, epoch, by_ids
+    )
+    names = {name for name, _ in wish.wanted}
+    if before is not None and before.place == place and before.table is mesh.table and before.knowledge is knowledge:
+        names |= before.topics.keys()
+    if len(names) > TOPICS_REMEMBERED:
+        return None
+    for name in names:
+        route = mesh.table.route(name) if isinstance(name, str) else None
+        if route is None or not isinstance(name, str):
+            return None
+        upstream = name if is_internal(name) else route.upstream_topic
+        topic_id = mesh_topic_id(mesh.mesh_id, name) if by_ids else NO_UUID
+        topic = RoadTopic(name, topic_id, upstream, name_of(sent_version, upstream), (), route)
+        road.topics[name] = road.by_id[topic_id] = road.by_upstream[upstream] = topic
+        road.renames = road.renames or upstream != name
+    return road if len(road.by_upstream) == len(names) else None

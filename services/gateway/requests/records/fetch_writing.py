@@ -1,0 +1,75 @@
+"""Fetch requests to one broker without a session, as bytes: what `BrokerFetches` says in a message."""
+
+from collections.abc import Mapping, Sequence
+from struct import Struct as Packing
+from typing import Final
+
+from services.gateway.requests.records.broker_fetches import NO_EPOCH, Limits
+from services.gateway.requests.records.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from services.gateway.wire.apis import ApiKey, flexible_since
+from services.gateway.wire.primitives import (
+    write_compact_count,
+    write_compact_string,
+    write_count,
+    write_string,
+)
+
+_FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
+_HEAD: Final = Packing(">iiiib")
+"""Replica, longest wait, least bytes, most bytes, isolation level ..."""
+_SESSION: Final = Packing(">ii").pack(NO_SESSION, FINAL_EPOCH)
+"""... and session (7 on)."""
+_NO_REPLICA: Final = -1
+_NO_TAGS: Final = 0
+_ENTRY_4: Final = Packing(">iqi")
+"""Partition, offset, most bytes; before the last ..."""
+_ENTRY_5: Final = Packing(">iqqi")
+"""... the start of a follower's log; before the offset ..."""
+_ENTRY_9: Final = Packing(">iiqqi")
+"""... the leader's epoch; behind it ..."""
+_ENTRY_12: Final = Packing(">iiqiqib")
+"""... the epoch of what was read last; and tags."""
+
+
+def entry_of(version: int, partition: int, offset: int, max_bytes: int) -> bytes:
+    """What is wanted of one partition, in version 4 to 12."""
+    if version >= 12:
+        return _ENTRY_12.pack(partition, NO_EPOCH, offset, NO_EPOCH, -1, max_bytes, _NO_TAGS)
+    if version >= 9:
+        return _ENTRY_9.pack(partition, NO_EPOCH, offset, -1, max_bytes)
+    if version >= 5:
+        return _ENTRY_5.pack(partition, offset, -1, max_bytes)
+    return _ENTRY_4.pack(partition, offset, max_bytes)
+
+
+def name_of(version: int, topic: str) -> bytes:
+    """A topic's name as it stands before its entries."""
+    out = bytearray()
+    (write_compact_string if version >= _FLEXIBLE else write_string)(out, topic, "Fetch.topic")
+    return bytes(out)
+
+
+def written_fetch(
+    version: int, limits: Limits, isolation_level: int, entries: Mapping[bytes, Sequence[bytes]]
+) -> bytes:
+    """The body of a request; `entries` by the names of topics, written by `name_of`."""
+    flexible = version >= _FLEXIBLE
+    count_to = write_compact_count if flexible else write_count
+    out = bytearray(_HEAD.pack(_NO_REPLICA, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, isolation_level))
+    if version >= 7:
+        out += _SESSION
+    count_to(out, len(entries), "Fetch.topics")
+    for name, parts in entries.items():
+        out += name
+        count_to(out, len(parts), "Fetch.partitions")
+        for part in parts:
+            out += part
+        if flexible:
+            out.append(_NO_TAGS)
+    if version >= 7:
+        count_to(out, 0, "Fetch.forgotten_topics")
+    if version >= 11:
+        (write_compact_string if flexible else write_string)(out, limits.rack_id, "Fetch.rack_id")
+    if flexible:
+        out.append(_NO_TAGS)
+    return bytes(out)
