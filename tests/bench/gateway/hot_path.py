@@ -1,4 +1,4 @@
-"""CPU of our own code for one Produce with one leader, without sockets: `python -m tests.bench.gateway.hot_path`.
+"""CPU of our code for a Produce or Fetch with one leader, without sockets: `python -m tests.bench.gateway.hot_path`.
 
 Prints microseconds for each request: arrival, plan, call, answer, each as in the running gateway; what is missing are
 the system calls. By its plan, and straight on as all but the first; with its traffic counted, and without.
@@ -6,6 +6,7 @@ the system calls. By its plan, and straight on as all but the first; with its tr
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,23 +20,32 @@ from services.gateway.requests.memory import Memory
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Call, Lane
 from services.gateway.requests.table import HANDLERS
+from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.topic_names import TopicNames
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.connection import BrokerConnection, Settle
 from services.gateway.upstream.lanes import LaneKey, Lanes
-from services.gateway.wire.frames import SIZE_BYTES, encode_request, encode_response
-from services.gateway.wire.messages import ProduceRequest, ProduceResponse
+from services.gateway.wire.codec import decode
+from services.gateway.wire.frames import SIZE_BYTES, encode_request, encode_response, parse_request_header
+from services.gateway.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from services.gateway.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchTopic,
+    PartitionData,
+)
 from services.gateway.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from services.gateway.wire.scanner import patch_correlation_id
+from services.gateway.wire.primitives import INT32, INT64
+from services.gateway.wire.scanner import patch_correlation_id, scan_fetch_request
 from tests.unit.gateway.wire.records import batch
 
-ROUNDS, REQUESTS = 5, 5000
+ROUNDS, REQUESTS = 3, 2000
 VERSION = 9
 
 
@@ -59,11 +69,11 @@ class OneBroker(Clusters):
     def submit(
         self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle, names: TopicNames | None = None
     ) -> None:
-        self._connection.submit(call, call.api_key, client_id, settle)
+        self._connection.submit(call, call.key, client_id, settle)
 
 
 def measure(record_bytes: int, *, straight: bool, counted: bool) -> float:
-    """Microseconds for each request, the best of some rounds; `counted`: as part of the traffic."""
+    """Microseconds for each Produce, the best of some rounds; `counted`: as part of the traffic."""
     request = ProduceRequest(
         None,
         -1,
@@ -73,26 +83,106 @@ def measure(record_bytes: int, *, straight: bool, counted: bool) -> float:
     frame = memoryview(bytearray(encode_request(request, VERSION, 1, "bench")))
     done = ProduceResponse([TopicProduceResponse("apples", partition_responses=[PartitionProduceResponse(0)])])
     answer = memoryview(bytearray(encode_response(done, VERSION, 1)))
+    client, upstream = _stage(Lane.PRODUCE, counted=counted)
+    if not straight:
+        client._goes_straight = lambda frame: False
+
+    def ask() -> None:
+        client.frame_received(frame, False)
+        patch_correlation_id(answer, SIZE_BYTES, upstream._pending[0].correlation_id)
+        upstream.frame_received(answer, False)
+
+    return _best(ask, client)
+
+
+def measure_polls(version: int, record_bytes: int, partitions: int, *, straight: bool, counted: bool) -> float:
+    """The same for a Fetch; from version 13 on by ids and in a session, as Kafka's own consumer asks."""
+    in_session = version >= 13
+    client, upstream = _stage(Lane.FETCH, counted=counted)
+    if not straight:
+        client._polls_straight = lambda frame, road: False
+    wanted = [FetchPartition(n, -1, 1 << 20, partition_max_bytes=1 << 20) for n in range(partitions)]
+    topic = FetchTopic("", mesh_topic_id("bench", "apples")) if in_session else FetchTopic("apples")
+    topic.partitions = wanted
+    records = batch(bytes(record_bytes)) if record_bytes else b""
+    data = [PartitionData(n, 0, 9, 9, 0, records=b"") for n in range(partitions)]
+    data[0].records = records
+    answer = bytearray(
+        encode_response(FetchResponse(responses=[FetchableTopicResponse("apples", partitions=data)]), 12, 1)
+    )
+    told: list[bytes] = []
+    client.send = lambda *pieces: told.append(b"".join(pieces))
+    session_id, epoch = 0, 0 if in_session else -1
+
+    def ask(message: FetchRequest) -> None:
+        client.frame_received(memoryview(bytearray(encode_request(message, version, 1, "bench"))), False)
+        came = memoryview(bytearray(answer))
+        patch_correlation_id(came, SIZE_BYTES, upstream._pending[0].correlation_id)
+        upstream.frame_received(came, False)
+
+    def poll(topics: list[FetchTopic]) -> FetchRequest:
+        return FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=50 << 20,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=topics,
+        )
+
+    ask(poll([topic]))
+    if in_session:
+        frame = told[-1]
+        session_id = decode(FetchResponse, version, frame, SIZE_BYTES + 5).session_id
+        epoch = 1
+        ask(poll([]))
+        epoch = 2
+    client.send = lambda *pieces: None
+    changed = [FetchTopic(topic.topic, topic.topic_id, wanted[:1])] if record_bytes else []
+    request = bytearray(encode_request(poll(changed if in_session else [topic]), version, 1, "bench"))
+    header = parse_request_header(request, SIZE_BYTES, len(request))
+    scan = scan_fetch_request(request, version, header.body_offset, len(request))
+    frame_in, came = memoryview(request), memoryview(answer)
+    epoch_at = scan.waits_at + 17
+    offset_at = scan.topics[0].partitions[0].start + 8 if scan.topics else 0
+
+    def ask_again() -> None:
+        nonlocal epoch
+        if in_session:
+            INT32.pack_into(frame_in, epoch_at, epoch)
+            epoch += 1
+        if record_bytes:
+            INT64.pack_into(frame_in, offset_at, (1 << 20) + epoch)
+        client.frame_received(frame_in, False)
+        patch_correlation_id(came, SIZE_BYTES, upstream._pending[0].correlation_id)
+        INT32.pack_into(came, SIZE_BYTES + 5 + 6, 0)
+        upstream.frame_received(came, False)
+
+    return _best(ask_again, client)
+
+
+def _stage(lane: Lane, *, counted: bool) -> tuple[Any, Any]:
+    """A client's connection, and that to the only broker."""
     upstream = _deaf(BrokerConnection("c1", "bench", 1 << 20, 1000))
     upstream._ready = True
     knowledge = ClusterKnowledge("c1", {1: BrokerAddress(1, "bench", 1, None)}, down=None)
-    knowledge.topics["apples"] = TopicKnowledge("apples", bytes(16), (1,))
+    knowledge.topics["apples"] = TopicKnowledge("apples", bytes(16), (1,) * 20)
     knowledge.versions = {key: handler.versions for key, handler in HANDLERS.items()}
     traffic = ClientTraffic(Counts(LatencySketch, datetime.now(UTC)), time.perf_counter) if counted else None
     mesh = Mesh(OneBroker(upstream, knowledge), "bench", ClientLimits(), memory=Memory(traffic=traffic))
     rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
     mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("bench:1",), 1)], [rule]))
     client = _deaf(ClientConnection(mesh, set(), Advertised("bench", 1)))
-    client._lanes.connections[LaneKey(1, 1, Lane.PRODUCE)] = upstream
-    if not straight:
-        client._goes_straight = lambda frame: False
+    client._lanes.connections[LaneKey(1, 1, lane)] = upstream
+    return client, upstream
+
+
+def _best(ask: Callable[[], None], client: Any) -> float:
     best = float("inf")
     for _ in range(ROUNDS):
         began = time.process_time()
         for _ in range(REQUESTS):
-            client.frame_received(frame, False)
-            patch_correlation_id(answer, SIZE_BYTES, upstream._pending[0].correlation_id)
-            upstream.frame_received(answer, False)
+            ask()
         best = min(best, time.process_time() - began)
     assert client.unanswered == 0
     return best / REQUESTS * 1e6
@@ -112,6 +202,22 @@ async def main() -> None:
             way = "straight on" if straight else "by its plan"
             print(
                 f"{size:>6} B records {way}: {alone:.1f} us for each request, {counted:.1f} us with its traffic counted"
+            )
+    for version, size, partitions in (
+        (12, 0, 1),
+        (12, 16_000, 1),
+        (12, 16_000, 9),
+        (17, 0, 1),
+        (17, 16_000, 1),
+        (17, 16_000, 9),
+    ):
+        for straight in (False, True):
+            alone, counted = (
+                measure_polls(version, size, partitions, straight=straight, counted=each) for each in (False, True)
+            )
+            way = "straight on" if straight else "by its plan"
+            print(
+                f"Fetch v{version}, {size:>6} B, {partitions} partitions {way}: {alone:.1f} us, {counted:.1f} counted"
             )
 
 
