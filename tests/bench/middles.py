@@ -51,3 +51,17 @@ def cpu_s(process: psutil.Process) -> float:
     """User and system seconds so far, from the kernel's counters of the process, such as /proc/<pid>/stat."""
     times = process.cpu_times()
     return float(times.user + times.system)
+
+
+def listener(address: str) -> psutil.Process | None:
+    """Who listens there; None where that is not ours to see."""
+    port = int(address.rpartition(":")[2])
+    try:
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+                process = psutil.Process(connection.pid)
+                cpu_s(process)
+                return process
+    except psutil.Error:
+        return None
+    return None

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.bench import perf_tools, ways
 from tests.bench.figures import Sheet, Table, median, ratios, spread, watched
-from tests.bench.middles import cpu_s
+from tests.bench.middles import listener
 from tests.bench.perf_tools import MIB, RECORD_BYTES
 from tests.bench.ways import Way
 from tests.fixtures.clusters import KafkaCluster
@@ -72,7 +71,7 @@ class Rig:
         """Each way once a round, after a round that does not count; one round at least."""
         began = time.monotonic()
         series = [Series(way) for way in self.ways]
-        processes = [p for p in (_listener(self.broker.bootstrap), *(way.middle for way in self.ways)) if p is not None]
+        processes = [p for p in (listener(self.broker.bootstrap), *(way.middle for way in self.ways)) if p is not None]
         for number in range(rounds + 1):
             if number > 1 and time.monotonic() - began > BUDGET_S:
                 break
@@ -206,17 +205,3 @@ def _notes(rig: Rig, series: Series) -> list[str]:
     counted = f"medians and ranges of {len(series.others)} rounds in which the ways take turns"
     others = "others: cores that processes outside the measurement kept busy meanwhile"
     return [counted, others, *rig.missing]
-
-
-def _listener(address: str) -> psutil.Process | None:
-    """Who listens there; None where that is not ours to see."""
-    port = int(address.rpartition(":")[2])
-    try:
-        for connection in psutil.net_connections(kind="tcp"):
-            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
-                process = psutil.Process(connection.pid)
-                cpu_s(process)
-                return process
-    except psutil.Error:
-        return None
-    return None

@@ -4,7 +4,6 @@ One `StraightProduce` stands for such a request from its arrival to its answer, 
 the slots of its client's connection, among what its broker's connection has sent, and among what a hold waits for.
 """
 
-import asyncio
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -65,6 +64,7 @@ class StraightProduce:
         "records",
         "road",
         "seat",
+        "sent_at",
         "size",
     )
     api_key = ApiKey.PRODUCE
@@ -82,7 +82,9 @@ class StraightProduce:
         self.records = self.size = 0
         self.began = 0.0
         self.seat: Seat | None = None
-        """Where it waits among those of other clients, if it does."""
+        """Where it waits among those of other clients, if it does ..."""
+        self.sent_at = 0.0
+        """... and since when."""
         self.done = False
         self.answer: list[Buffer] | None = None
         self.close: str | None = None
@@ -97,7 +99,7 @@ class StraightProduce:
     def answered(self, frame: memoryview, owned: bool) -> None:
         road = self.road
         if self.seat is not None:
-            self.seat.answered(road.throttle_ms(frame), asyncio.get_running_loop().time)
+            self.seat.answered(self.sent_at, road.throttle_ms(frame))
             self.seat = None
         named = road.named
         if road.is_stored(frame):
@@ -115,7 +117,7 @@ class StraightProduce:
 
     def failed(self, outcome: Unreachable) -> None:
         if self.seat is not None:
-            self.seat.answered(0, asyncio.get_running_loop().time)
+            self.seat.failed()
             self.seat = None
         self._way.astray(self, outcome)
 
@@ -187,7 +189,7 @@ class StraightWay:
             produce.records = count_records(frame, start, stop)
             produce.size = stop - start
         if isinstance(connection, SharedConnection):
-            produce.seat = seat
+            produce.seat, produce.sent_at = seat, now
             seat.sent()
         look.calls.total += 1
         named = road.named

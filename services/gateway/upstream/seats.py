@@ -7,15 +7,15 @@ Theory of operation
    replica that must have it first. Acks 0 has the end of the connection for its only no, and never comes here; nor
    does anything else whose plan is looked at, or what is streamed.
 3. Who sends something large, has much unanswered at once, or is slowed down by a quota goes on with its own connection
-   for a while: others must not stand behind that. What it sends meanwhile waits until its last answer has come.
+   for a while: others must not stand behind that. So does who has had to wait long behind others, each time for twice
+   as long. What such a client sends next waits until its last answer has come.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from services.gateway import metrics
 from services.gateway.upstream.connection import BrokerConnection
-from services.gateway.upstream.shared import Pool, SharedConnection
+from services.gateway.upstream.shared import SLOW_S, Pool, SharedConnection
 
 SMALL_BYTES: Final = 8 * 1024
 """More takes a broker longer than the request behind it should wait."""
@@ -23,21 +23,24 @@ FAIR_SHARE: Final = 5
 """Unanswered requests of one client; producers have five at most if nobody tells them otherwise."""
 REST_S: Final = 10.0
 """Who was too much for others comes back after so long; a producer that is large now and then stays away ..."""
+LONGEST_REST_S: Final = 600.0
+"""... where it has been slow again and again ..."""
 THROTTLED_REST_S: Final = 60.0
 """... and one that was slowed down, so long: quotas are counted over some ten seconds."""
-LOOK_AGAIN_S: Final = 0.5
+LOOK_AGAIN_S: Final = 0.1
 """Where no shared connection is to be had, for a while nobody looks."""
 
 
 class Seat:
     """Of one client connection, for one broker."""
 
-    __slots__ = ("_leaving", "_pool", "_rests_until", "own", "shared", "unanswered")
+    __slots__ = ("_leaving", "_pool", "_rests_until", "_slow_rest_s", "own", "shared", "unanswered")
 
     def __init__(self, pool: Pool | None) -> None:
         """Without a pool nothing is shared."""
         self._pool = pool
         self._rests_until = 0.0
+        self._slow_rest_s = REST_S
         self._leaving = False
         self.own: BrokerConnection | None = None
         """Not always alive."""
@@ -59,7 +62,7 @@ class Seat:
             if self._leaving:
                 return None
             if not quick or size > SMALL_BYTES:
-                self._leave(now + REST_S, "large" if quick else "slow")
+                self._leave(now + REST_S, "large" if quick else "replicas")
             elif self.unanswered >= FAIR_SHARE:
                 self._leave(now + REST_S, "many")
             elif shared.takes_more:
@@ -94,12 +97,23 @@ class Seat:
         if self._pool is not None:
             self._pool.calls.total += 1
 
-    def answered(self, throttle_ms: int, now: Callable[[], float]) -> None:
-        """One of them, or it will never be. `throttle_ms`: for so long the broker reads nothing from its connection."""
+    def answered(self, sent_at: float, throttle_ms: int) -> None:
+        """One of them is, now. `throttle_ms`: for so long the broker reads nothing from its connection."""
         self.unanswered -= 1
-        if throttle_ms > 0 and self.shared is not None:
-            self.shared.mute(now() + throttle_ms / 1000)
-            self._leave(now() + THROTTLED_REST_S, "throttled")
+        shared = self.shared
+        if shared is None:
+            return
+        now = shared.moved_at
+        if throttle_ms > 0:
+            shared.mute(now + throttle_ms / 1000)
+            self._leave(now + THROTTLED_REST_S, "throttled")
+        elif now - sent_at > SLOW_S and not self._leaving:
+            self._leave(now + self._slow_rest_s, "slow")
+            self._slow_rest_s = min(2 * self._slow_rest_s, LONGEST_REST_S)
+
+    def failed(self) -> None:
+        """One of them will never be answered."""
+        self.unanswered -= 1
 
     def _leave(self, until: float, reason: str) -> None:
         """Go on with the own connection."""

@@ -28,8 +28,8 @@ CLIENTS_EACH: Final = 25
 """So many clients are worth one more connection."""
 MOST_UNANSWERED: Final = 100
 """On one connection, of all its clients: what a broker works off within some ten milliseconds."""
-STUCK_S: Final = 0.05
-"""Without an answer for so long, somebody's partition is slow: nobody else has to stand behind it."""
+SLOW_S: Final = 0.1
+"""Without an answer for so long, somebody's partition is slow: nobody new comes, and who has waited so long leaves."""
 NO_LONGER_NEEDED = "its clients have gone"
 
 
@@ -42,16 +42,16 @@ class SharedConnection(BrokerConnection):
         """Who keep to it."""
         self._turn = bytearray()
         """What leaves at the end of this turn of the event loop."""
-        self._muted_until = 0.0
-        self._moved_at = 0.0
+        self.moved_at = 0.0
         """When an answer came last, or something was sent while none was due."""
+        self._muted_until = 0.0
 
     def send(self, *pieces: Buffer) -> None:
         turn = self._turn
         if not turn:
             self._loop.call_soon(self._end_turn)
             if len(self._pending) <= 1:
-                self._moved_at = self._loop.time()
+                self.moved_at = self._loop.time()
         for piece in pieces:
             turn += piece
 
@@ -60,7 +60,7 @@ class SharedConnection(BrokerConnection):
         super().send(turn)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._moved_at = self._loop.time()
+        self.moved_at = self._loop.time()
         super().buffer_updated(nbytes)
 
     def takes_from_anybody(self, now: float) -> bool:
@@ -69,7 +69,7 @@ class SharedConnection(BrokerConnection):
         return (
             self._ready
             and waiting < MOST_UNANSWERED
-            and not (waiting and now - self._moved_at > STUCK_S)
+            and not (waiting and now - self.moved_at > SLOW_S)
             and now >= self._muted_until
             and self._retired is None
             and not self.congested

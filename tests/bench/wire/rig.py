@@ -45,6 +45,8 @@ class Variant:
     renames: bool = False
     """One rule in ten calls its topics otherwise upstream; never those of the bench."""
     upstream_tls: bool = False
+    module: str = "services.gateway"
+    """What is run."""
 
 
 PLAIN = Variant("gateway", {})
@@ -64,6 +66,8 @@ class Run:
     mib_before: float
     mib: float
     """Resident memory there, before the connections and at the end."""
+    fairness: float
+    """What the connection that got least has got, to what each should have."""
     others: float
     """Cores that were busy with something else."""
 
@@ -127,6 +131,7 @@ class Rig:
             cpu_s=sum(each["cpu_s"] for each in of_middle),
             mib_before=sum(each["kib_before"] for each in of_middle) / 1024,
             mib=sum(each["kib"] for each in of_middle) / 1024,
+            fairness=told["fewest_of_a_connection"] * workload.connections / max(1, told["requests"]),
             others=max(0.0, told["busy_s"] - ours) / told["seconds"],
         )
 
@@ -148,7 +153,7 @@ def rig(programs: Programs, variants: Sequence[Variant], folder: Path) -> Iterat
                 home = folder / variant.name.replace(" ", "-").replace(",", "")
                 home.mkdir(exist_ok=True)
                 environment = {key: value.format(sink=sinks[0].address) for key, value in variant.environment.items()}
-                made.append(stack.enter_context(gateway_of(table, home, variant.name, environment)))
+                made.append(stack.enter_context(gateway_of(table, home, variant.name, environment, variant.module)))
         clusters = {process for each in (*sinks, *behind_tls) for process in each.processes}
         yield Rig(programs, client_core, made, sorted(clusters, key=lambda process: process.pid))
 

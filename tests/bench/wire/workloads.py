@@ -7,7 +7,7 @@ them; the relay, which reads none of it, leads to one broker.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 KIB, MIB = 1024, 1024 * 1024
@@ -66,6 +66,8 @@ class Workload:
     max_wait_ms: int = 500
     rate: float = 0
     """Requests a second, of all connections together; 0: as fast as answers come."""
+    stored: bool = False
+    """By a broker that keeps what it gets."""
     least_seconds: float = 0
     """Of a run in which all of it is seen."""
     target: Target = Target()
@@ -94,6 +96,8 @@ class Workload:
             yield from (f"--{name}", str(value))
         for topic in self.topics:
             yield from ("--topic", topic)
+        if self.stored:
+            yield "--stored"
 
 
 W1S = Workload(
@@ -129,6 +133,10 @@ W6 = Workload(
 AS_FAST_AS_IT_GOES = (W1S, W2, W4, W5M, W6)
 
 PACED = Workload("W3 paced", "as W3, 1,000 a second", rate=1000, target=Target(added_p50_us=25, added_p99_us=60))
+SMALL_AT_REAL_BROKER = tuple(
+    replace(W4, name=name, what=f"{W4.what}{paced}", rate=rate, stored=True, target=Target())
+    for name, paced, rate in (("W4", "", 0), ("W4, 2,000 a second", ", 2,000 a second in all", 2000))
+)
 FIXED_RATE = Workload(
     "5,000 a second",
     "1 record of 100 B, 50 connections in turn, up to 5 in flight on each",

@@ -14,6 +14,7 @@ static struct plan {
     int port, core, connections, in_flight, version, topics, partitions, records, value_bytes;
     int min_bytes, max_bytes, partition_bytes, max_wait_ms;
     enum kind kind;
+    bool stored; /* by a broker that keeps what it gets: offsets grow */
     double warm_up_s, seconds, rate;
     const char *topic[MOST_TOPICS];
     struct {
@@ -54,7 +55,7 @@ static inline void count_process(char *word) {
 static inline void read_plan(int count, char **words) {
     enum {
         PORT = 1, CORE, KIND, CONNECTIONS, IN_FLIGHT, VERSION, TOPIC, PARTITIONS,
-        RECORDS, VALUE, MIN_BYTES, MAX_BYTES, PARTITION_BYTES, MAX_WAIT, WARM_UP, SECONDS, RATE, COUNT
+        RECORDS, VALUE, MIN_BYTES, MAX_BYTES, PARTITION_BYTES, MAX_WAIT, WARM_UP, SECONDS, RATE, STORED, COUNT
     };
     static const struct option options[] = {
         {"port", 1, 0, PORT}, {"core", 1, 0, CORE}, {"kind", 1, 0, KIND}, {"connections", 1, 0, CONNECTIONS},
@@ -62,7 +63,7 @@ static inline void read_plan(int count, char **words) {
         {"partitions", 1, 0, PARTITIONS}, {"records", 1, 0, RECORDS}, {"value-bytes", 1, 0, VALUE},
         {"min-bytes", 1, 0, MIN_BYTES}, {"max-bytes", 1, 0, MAX_BYTES}, {"partition-bytes", 1, 0, PARTITION_BYTES},
         {"max-wait-ms", 1, 0, MAX_WAIT}, {"warm-up", 1, 0, WARM_UP},
-        {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE}, {"count", 1, 0, COUNT}, {0, 0, 0, 0}};
+        {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE}, {"stored", 0, 0, STORED}, {"count", 1, 0, COUNT}, {0, 0, 0, 0}};
     for (int option; (option = getopt_long(count, words, "", options, NULL)) != -1;) switch (option) {
         case PORT: plan.port = atoi(optarg); break;
         case CORE: plan.core = atoi(optarg); break;
@@ -81,6 +82,7 @@ static inline void read_plan(int count, char **words) {
         case WARM_UP: plan.warm_up_s = atof(optarg); break;
         case SECONDS: plan.seconds = atof(optarg); break;
         case RATE: plan.rate = atof(optarg); break;
+        case STORED: plan.stored = true; break;
         case COUNT: count_process(optarg); break;
         default: exit(2);
     }

@@ -1,6 +1,7 @@
 """Clients whose small Produce shares connections: nobody can tell, whatever the others do."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,40 @@ async def test_many_clients_share_one_connection_and_each_hears_its_own_answers_
     assert [each.clients for each in pool_of(sharing).connections] == [10]
 
 
-async def test_clients_of_one_kind_share_where_there_are_enough_of_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_they_send_together_the_order_of_each_holds(
+    seed: int, sharing: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seats, "REST_S", 0.02)
+    chance = random.Random(seed)
+    clients = await seated(sharing, 6)
+    before = shared_calls()
+    sent: list[list[str]] = [[] for _ in clients]
+    waiting = [0] * len(clients)
+    for number in range(400):
+        index = chance.randrange(len(clients))
+        client, name = clients[index], f"{index} {number} "
+        kind = chance.choice(("small", "small", "small", "small", "large", "two", "acks"))
+        padding = "x" * SMALL_BYTES if kind == "large" else ""
+        message = produce("apples", (name + padding).encode(), acks=1 if kind == "acks" else -1)
+        if kind == "two":
+            message.topic_data[0].partition_data.append(PartitionProduceData(1, batch(b"other partition")))
+        client.send(message, 9)
+        sent[index].append(name + padding)
+        waiting[index] += 1
+        while waiting[index] and chance.random() < 0.5:
+            assert code_of(await client.answer(ProduceResponse)) == 0
+            waiting[index] -= 1
+    for client, count in zip(clients, waiting, strict=True):
+        for _ in range(count):
+            assert code_of(await client.answer(ProduceResponse)) == 0
+    came = values(sharing)
+    for index, mine in enumerate(sent):
+        assert [value for value in came if value.startswith(f"{index} ")] == mine
+    assert shared_calls() > before
+
+
+async def test_nobody_shares_where_there_are_few(tmp_path: Path) -> None:
     async with staged(tmp_path, shared_connections=3, share_from_clients=4) as stage:
         stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
         before = shared_calls()
@@ -306,8 +340,12 @@ async def test_nobody_stands_behind_what_is_slow_who_need_not(sharing: Stage) ->
     loop = asyncio.get_running_loop()
     await until(lambda: connection.in_flight and not connection.takes_from_anybody(loop.time()))
     assert code_of(await other.ask(named("other", 1), 9, ProduceResponse)) == 0
+    counted, before = left("slow"), shared_calls()
     gate.set()
     assert code_of(await client.answer(ProduceResponse)) == 0
+    await client.ask(named("quick", 1), 9, ProduceResponse)
+    assert left("slow") == counted + 1
+    assert shared_calls() == before, "who had to wait goes its own way"
 
 
 async def test_what_waits_for_other_replicas_is_not_shared(sharing: Stage) -> None:
