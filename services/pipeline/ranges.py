@@ -91,3 +91,24 @@ def cut(spans: Iterable[Span], pieces: int) -> list[Span]:
         for size in [math.ceil((span.end - span.start) / math.ceil((span.end - span.start) / most))]
         for start in range(span.start, span.end, size)
     ]
+
+
+def shares(spans: Iterable[Span], count: int) -> list[list[Span]]:
+    """The spans as `count` shares with about as many offsets each, or fewer; those of a partition stay in their order,
+    and parts of it are shared out where that is more even.
+    """
+    whole = [span for span in spans if span.start < span.end]
+    most = math.ceil(sum(span.end - span.start for span in whole) / max(count, 1))
+    found: list[list[Span]] = []
+    room = 0
+    for span in whole:
+        start = span.start
+        while start < span.end:
+            if not room:
+                found.append([])
+                room = most
+            end = min(start + room, span.end)
+            found[-1].append(Span(span.topic, span.partition, start, end))
+            room -= end - start
+            start = end
+    return found

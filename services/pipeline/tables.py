@@ -95,7 +95,7 @@ def write_rows(rows: DataFrame, table: Table, database: Database) -> Written:
     """Writes all rows; when it returns they are committed. When it raises, some partitions may be."""
     slots = rows.sparkSession.sparkContext.defaultParallelism
     counts = (
-        rows.select(copy_line(rows, table.columns).alias("line"))
+        rows.select(_copy_line(rows, table.columns).alias("line"))
         .coalesce(slots)
         .mapInArrow(partial(_write_partition, table, database), COUNTS)
         .collect()
@@ -103,7 +103,7 @@ def write_rows(rows: DataFrame, table: Table, database: Database) -> Written:
     return Written(sum(each["given"] for each in counts), sum(each["stored"] for each in counts))
 
 
-def copy_line(rows: DataFrame, columns: tuple[str, ...]) -> Column:
+def _copy_line(rows: DataFrame, columns: tuple[str, ...]) -> Column:
     """A row as COPY reads it, its end included."""
     types = {each.name: each.dataType for each in rows.schema.fields}
     texts = [f.coalesce(_copy_text(f.col(name), types[name]), f.lit("\\N")) for name in columns]

@@ -1,14 +1,15 @@
 """The job `traffic`: counters of gateways and sidecars, from mesh.traffic to control's tables, by minute, hour and day.
 
-    reports ──> which of them count ──> by minute ──> by hour, by day ──> merged with what stands there ──> set
+    spans ──> reports, folded by whoever reads them ──> in the order of keys ──> added to what stands, by one task
 
 1. A batch is the span between two positions, as everywhere (`positions.py`), but the position stands in the database,
-   in the transaction that writes the rows (`traffic/ledger.py`). So each report counts exactly once, whenever the job
+   in the transaction that writes the rows (`traffic/writing.py`). So each report counts exactly once, whenever the job
    is killed, and there is no checkpoint to lose, and no state: memory holds one batch.
 2. A batch adds to whatever minute, hour and day its reports are about. So nothing is too late to count; the watermark
    (`traffic/sifting.py`) says up to when the tables are complete, and what comes behind it is counted as late.
-3. Hours and days take the batch as minutes do. None is made from rows of another, which may be gone by then.
-4. Latencies are KLL sketches, merged by Spark's own functions; their error stays that of one sketch (1.3 % of rank).
+3. A task folds what it reads (`traffic/sums.py`), so Spark gets a row where six counters were: it brings rows together
+   in the order of their keys, in bounded memory, and looks into none of them. One task writes: one transaction has one
+   connection.
 """
 
 from __future__ import annotations
@@ -16,49 +17,34 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import partial, reduce
+from functools import partial
 
 import pyarrow
 import structlog
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 
 from services.pipeline import job_reports
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.positions import Position, Span, TopicLog, TopicReplacedError, advance, spans
-from services.pipeline.ranges import cut
+from services.pipeline.ranges import shares
 from services.pipeline.tables import Database
-from services.pipeline.traffic import reports as rows_of_reports
-from services.pipeline.traffic.ledger import (
-    ROW,
-    STEPS,
-    Counts,
-    Entry,
-    Keeping,
-    Ledger,
-    OvertakenError,
-    Progress,
-    beside_what_stands,
-    write_series,
-)
-from services.pipeline.traffic.reports import NUMBERS, TEXTS
-from services.pipeline.traffic.sifting import Extent, Report, Sifted, sift, watermark
+from services.pipeline.traffic import rows
+from services.pipeline.traffic.ledger import Keeping, Ledger, LedgerError
+from services.pipeline.traffic.reports import read_report
+from services.pipeline.traffic.sifting import Extent, Place, Report, watermark
+from services.pipeline.traffic.sums import Fold, Step
+from services.pipeline.traffic.writing import Counts, Outcome, Plan, write
 
-SKETCH_K = 200
-"""Values of a sketch: 1.3 % of rank, 2 kB at most. As gateways and sidecars have it."""
-LONGEST_TEXT = 500
-"""Characters of a name; PostgreSQL's indexes take 2,700 bytes."""
 BATCH_REPORTS = 1_000
 """Reports of a batch, with hundreds of counters each: what memory holds."""
-MOST_IN_A_HASH = 20_000
-"""Sums of a task that are not sorted; each with its sketch has a kilobyte or two."""
-MOST_OVERTAKEN = 3
+MOST_SUMS = 20_000
+"""That a task holds, each of some 3 kB, before it gives them on."""
+MOST_ANEW = 3
 """Times in a row that a batch is made anew: what a driver that was killed had begun may still arrive."""
 CLEAN_EVERY_S = 3_600.0
-TOLD_AT_ONCE = 5
-"""Refused reports of a batch that are named in the log."""
+OVERTAKEN = "another pipeline rolls up traffic into this database: one is enough, stop this one or the other"
 
 JOB = "traffic"
 
@@ -67,6 +53,10 @@ log = structlog.get_logger(__name__)
 
 class TrafficError(Exception):
     """The job can't go on; the message says why, and the way out."""
+
+
+class OvertakenError(LedgerError):
+    """Somebody else has written since we looked."""
 
 
 @dataclass(slots=True)
@@ -84,67 +74,64 @@ class RolledUp:
     """It was told to stop before it had taken what was there."""
 
 
-def read_reports(session: SparkSession, source: KafkaSource, planned: Sequence[Span]) -> DataFrame:
-    """The reports of spans (columns of `traffic/reports.py`). What reads them makes rows of them, so that records
-    don't go through the JVM first.
-    """
-    pieces = cut(planned, session.sparkContext.defaultParallelism)
-    placed = [(each.topic, each.partition, each.start, each.end) for each in pieces]
-    frame = session.createDataFrame(
-        session.sparkContext.parallelize(placed, max(1, len(placed))),
-        "topic string, partition int, start bigint, end bigint",
-    )
-    return frame.mapInArrow(partial(_read, source), rows_of_reports.SCHEMA)
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the tasks of a batch read, and what they fold of it. Goes to Spark's workers."""
+
+    source: KafkaSource
+    shares: Sequence[Sequence[Span]]
+    """Of each task."""
+    begins: Mapping[Step, date]
+    """The first day of each step of which there are rows."""
+    left_out: frozenset[Place]
+    """Reports that are not folded."""
+    now: datetime
 
 
-def _read(source: KafkaSource, spans: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def folded(session: SparkSession, reading: Reading) -> DataFrame:
+    """The reports of the shares, and what they come to (`traffic/rows.py`)."""
+    tasks = max(1, len(reading.shares))
+    return session.range(0, tasks, 1, tasks).mapInArrow(partial(_fold, reading), rows.SCHEMA)
+
+
+def in_order(frame: DataFrame) -> DataFrame:
+    """All of it for one task, as whoever writes wants it."""
+    return frame.repartition(1).sortWithinPartitions(*rows.ORDER)
+
+
+def _fold(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     """In a worker of Spark's."""
-    for batch in spans:
-        for span in batch.to_pylist():
-            yield from rows_of_reports.read_reports(source.read(Span(**span)))
+    fold = Fold(reading.begins)
+    reports: list[tuple[Report, bool]] = []
+    seen: set[str] = set()
+    for records in _records(reading, tasks):
+        columns = (records.column(name).to_pylist() for name in ("partition", "offset", "timestamp", "value"))
+        for partition, offset, written, value in zip(*columns, strict=True):
+            read = read_report(value, (partition, offset), written, reading.now)
+            report = read.report
+            counts = report.id is not None and report.id not in seen and report.place not in reading.left_out
+            reports.append((report, counts))
+            if not counts or report.id is None or report.start is None:
+                continue
+            seen.add(report.id)
+            fold.add(int(report.start.timestamp()), read.reporter, read.counters)
+            if len(fold) >= MOST_SUMS:
+                yield from _taken(fold)
+    yield from _taken(fold)
+    yield rows.of_reports(reports)
 
 
-def counters_of(reports: DataFrame) -> DataFrame:
-    """The counters of reports, each in the minute in which its interval began."""
-    texts = [f.left(f.col(name), f.lit(LONGEST_TEXT)).alias(name) for name in (*TEXTS, "reporter")]
-    counters = reports.select("reporter", "start", f.inline("counters"))
-    return counters.select(f.date_trunc("minute", "start").alias("time"), *texts, *NUMBERS, "latency")
+def _records(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    for batch in tasks:
+        for task in batch.column("id").to_pylist():
+            for span in reading.shares[task] if reading.shares else ():
+                yield from reading.source.read(span)
 
 
-def by_minute(counters: DataFrame) -> DataFrame:
-    """Counters together that are of the same series and minute; a series is known by a digest of its names."""
-    names = (*TEXTS, "reporter")
-    summed = counters.groupBy("time", *names).agg(*_together())
-    return summed.withColumn("series", f.md5(f.to_json(f.array(*names))))
-
-
-def by(step: str, finer: DataFrame) -> DataFrame:
-    """Rows of a finer step together, as rows of `step`."""
-    return finer.groupBy("series", f.date_trunc(step, "time").alias("time")).agg(*_together())
-
-
-def _together() -> list[Column]:
-    sums = [f.sum(name).alias(name) for name in NUMBERS]
-    return [*sums, f.expr(f"if(count(latency) = 0, null, kll_merge_agg_float(latency, {SKETCH_K}))").alias("latency")]
-
-
-def all_steps(minutes: DataFrame) -> DataFrame:
-    """The minutes, and what they come to in hours and days; `step` says which a row is."""
-    hours = by("hour", minutes)
-    steps = {"minute": minutes, "hour": hours, "day": by("day", hours)}
-    return reduce(
-        DataFrame.unionByName, (frame.select(f.lit(step).alias("step"), *ROW) for step, frame in steps.items())
-    )
-
-
-def added_to_what_stands(rows: DataFrame) -> DataFrame:
-    """Rows that have what stands in the tables beside them (`stood_...`), merged."""
-    numbers = [(f.col(name) + f.coalesce(f"stood_{name}", f.lit(0))).alias(name) for name in NUMBERS]
-    merged = f.when(
-        f.col("latency").isNotNull() & f.col("stood_latency").isNotNull(),
-        f.kll_sketch_merge_float("latency", "stood_latency"),
-    ).otherwise(f.coalesce("latency", "stood_latency"))
-    return rows.select("step", "series", "time", *numbers, merged.alias("latency"))
+def _taken(fold: Fold) -> Iterator[pyarrow.RecordBatch]:
+    sums, series = fold.take()
+    yield from rows.of_sums(sums)
+    yield from rows.of_series(series)
 
 
 def run(
@@ -171,14 +158,12 @@ class _Run:
         self._ledger = ledger
         self._keeping = keeping
         self._stopping = stopping
-        self._overtaken = 0
+        self._anew = 0
         self._cleaned = 0.0
         self._done = RolledUp()
 
     def until_told(self, every: timedelta | None) -> RolledUp:
         began = time.monotonic()
-        # sketches are sorted when a task has more series than that; by default after 128, which takes twice as long
-        self._session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", str(MOST_IN_A_HASH))
         logs, looked = self._look()
         while not self._stopping.is_set():
             self._clean()
@@ -210,20 +195,20 @@ class _Run:
         progress = self._ledger.progress()
         position = self._next(progress.position, logs)
         if position == progress.position:
-            complete_until = watermark(progress.complete_until, _extents(logs, position, {}), looked)
+            extents = _extents(logs, position)
+            complete_until = watermark(progress.complete_until, extents.values(), looked)
             self._ledger.tell(progress, complete_until)
-            _tell_serve(Counts(), _extents(logs, position, {}), complete_until)
+            _tell_serve(Counts(), extents, complete_until.timestamp() if complete_until else None)
             return False
-        try:
-            self._write(progress, position, logs, looked)
-        except OvertakenError as error:
-            self._overtaken += 1
-            if self._overtaken > MOST_OVERTAKEN:
-                raise
-            log.warning("batch made anew", reason=str(error))
-            job_reports.tell(job_reports.JobReport(JOB, failures=1))
-        else:
-            self._overtaken = 0
+        plan = Plan(
+            after=progress.batch,
+            position=position,
+            complete_until=progress.complete_until,
+            extents=_extents(logs, position),
+            looked=looked,
+            begins=self._keeping.begins(looked.date()),
+        )
+        self._write(plan, list(spans(progress.position, position)))
         return True
 
     def _next(self, position: Position, logs: dict[str, TopicLog]) -> Position:
@@ -236,131 +221,65 @@ class _Run:
                 "was not counted is lost: go on with the new one with --accept-loss"
             ) from error
 
-    def _write(
-        self,
-        progress: Progress,
-        position: Position,
-        logs: dict[str, TopicLog],
-        looked: datetime,
-    ) -> None:
+    def _write(self, plan: Plan, planned: Sequence[Span]) -> None:
+        """Writes the batch, unless somebody else has written meanwhile: then there is another one to plan."""
         began = time.monotonic()
-        planned = list(spans(progress.position, position))
-        reports = read_reports(self._session, self._source, planned).persist()
-        came = [_report(row) for row in reports.selectExpr(*_PLACES).collect()]
-        known = self._ledger.known([each.id for each in came if each.id])
-        sifted = sift(came, known, progress.complete_until, datetime.now(UTC))
-        last = {each.place[0]: each.written for each in sorted(came, key=lambda each: each.place)}
-        entry = Entry(
-            after=progress.batch,
-            position=position,
-            complete_until=watermark(progress.complete_until, _extents(logs, position, last), looked),
-            reports=[(each.id or "", *each.place) for each in sifted.taken],
-            counts=_counts(sifted),
-        )
-        begins = self._keeping.begins(looked.date())
-        minutes = by_minute(counters_of(_only(reports, sifted))).persist()
-        rows = all_steps(minutes).where(_kept(begins))
-        try:
-            write_series(minutes, self._ledger.database)
-            days = {each.start.date() for each in sifted.taken if each.start is not None}
-            self._ledger.make_days({step: [day for day in days if day >= begins[step]] for step in STEPS})
-            self._ledger.write(added_to_what_stands(beside_what_stands(rows, self._ledger.database)), entry)
-        finally:
-            minutes.unpersist()
-            reports.unpersist()
-        self._note(entry.counts, sifted, time.monotonic() - began)
-        _tell_serve(entry.counts, _extents(logs, position, last), entry.complete_until)
+        outcome = self._attempt(plan, planned)
+        if outcome.leave_out is not None:
+            outcome = self._attempt(replace(plan, left_out=outcome.leave_out), planned)
+        if outcome.is_overtaken or outcome.leave_out is not None:
+            self._anew += 1
+            if self._anew > MOST_ANEW:
+                raise OvertakenError(OVERTAKEN)
+            log.warning("batch made anew", reason=OVERTAKEN)
+            job_reports.tell(job_reports.JobReport(JOB, failures=1))
+            return
+        self._anew = 0
+        self._note(outcome, time.monotonic() - began)
+        _tell_serve(outcome.counts, plan.extents, outcome.complete_until)
 
-    def _note(self, counts: Counts, sifted: Sifted, seconds: float) -> None:
-        done = self._done
+    def _attempt(self, plan: Plan, planned: Sequence[Span]) -> Outcome:
+        reading = Reading(
+            source=self._source,
+            shares=shares(planned, self._session.sparkContext.defaultParallelism),
+            begins=plan.begins,
+            left_out=plan.left_out,
+            now=datetime.now(UTC),
+        )
+        frame = in_order(folded(self._session, reading))
+        (row,) = frame.mapInArrow(partial(write, self._ledger.database, plan), "outcome string").collect()
+        return Outcome.of_json(row["outcome"])
+
+    def _note(self, outcome: Outcome, seconds: float) -> None:
+        done, counts = self._done, outcome.counts
         done.batches += 1
         done.reports += counts.reports
         done.counters += counts.counters
         done.repeated += counts.repeated
         done.late += counts.late
         done.refused += counts.refused
-        for place, problem in list(sifted.refused.items())[:TOLD_AT_ONCE]:
-            log.warning("report refused", partition=place[0], offset=place[1], problem=problem)
+        for partition, offset, problem in outcome.refused:
+            log.warning("report refused", partition=partition, offset=offset, problem=problem)
         log.info("batch written", reports=counts.reports, counters=counts.counters, repeated=counts.repeated,
                  late=counts.late, refused=counts.refused, seconds=round(seconds, 2))  # fmt: skip
 
 
-_PLACES = (
-    "report",
-    "partition",
-    "offset",
-    "written",
-    "start",
-    "end",
-    "overflowed",
-    "problem",
-    "size(counters) as size",
-)
-
-
-def _report(row: Row) -> Report:
-    return Report(
-        place=(row["partition"], row["offset"]),
-        written=row["written"] and _utc(row["written"]),
-        id=row["report"],
-        start=row["start"] and _utc(row["start"]),
-        end=row["end"] and _utc(row["end"]),
-        counters=row["size"],
-        overflowed=row["overflowed"],
-        problem=row["problem"],
-    )
-
-
-def _utc(moment: datetime) -> datetime:
-    """Of a time that Spark has collected: it has them in the zone of this machine, and does not say so."""
-    return moment.astimezone(UTC)
-
-
-def _counts(sifted: Sifted) -> Counts:
-    return Counts(
-        reports=len(sifted.taken),
-        counters=sum(each.counters for each in sifted.taken),
-        repeated=len(sifted.repeated),
-        late=sifted.late,
-        refused=len(sifted.refused),
-        overflowed=sum(each.overflowed for each in sifted.taken),
-    )
-
-
-def _tell_serve(counts: Counts, extents: Sequence[Extent], complete_until: datetime | None) -> None:
+def _tell_serve(counts: Counts, extents: Mapping[int, Extent], complete_until: float | None) -> None:
     """How far it is."""
     job_reports.tell(
         job_reports.JobReport(
             JOB,
             records=counts.reports + counts.repeated + counts.refused,
             refused=counts.refused,
-            behind=sum(max(each.end - each.next, 0) for each in extents),
-            complete_until=complete_until.timestamp() if complete_until else None,
+            behind=sum(max(each.end - each.next, 0) for each in extents.values()),
+            complete_until=complete_until,
         )
     )
 
 
-def _only(reports: DataFrame, sifted: Sifted) -> DataFrame:
-    """The reports that are taken."""
-    left_out = [each.place for each in sifted.repeated] + list(sifted.refused)
-    if not left_out:
-        return reports
-    gone = reports.sparkSession.createDataFrame(left_out, "partition int, offset bigint")
-    return reports.join(f.broadcast(gone), ["partition", "offset"], "left_anti")
-
-
-def _kept(begins: Mapping[str, date]) -> Column:
-    """Rows of days that their step still has."""
-    kept = [
-        (f.col("step") == step) & (f.col("time") >= f.lit(day.isoformat()).cast("timestamp"))
-        for step, day in begins.items()
-    ]
-    return reduce(Column.__or__, kept)
-
-
-def _extents(logs: dict[str, TopicLog], position: Position, last: Mapping[int, datetime | None]) -> list[Extent]:
-    return [
-        Extent(each.end, position[topic].next[partition], last.get(partition))
+def _extents(logs: Mapping[str, TopicLog], position: Position) -> dict[int, Extent]:
+    return {
+        partition: Extent(each.end, position[topic].next[partition], None)
         for topic, log_ in logs.items()
         for partition, each in log_.partitions.items()
-    ]
+    }

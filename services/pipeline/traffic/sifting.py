@@ -1,14 +1,13 @@
 """Which reports of a batch count, and how far the tables are complete when it is written. No I/O, no Spark.
 
 1. A report counts where it stands first: with the lowest offset of the batch, and never if an earlier batch took it.
-2. A report from the future is refused: one wrong clock would make tables of days that are years away.
-3. **The watermark** is `complete_until`: all traffic before it is in the tables. It goes by partitions: where all was
+2. **The watermark** is `complete_until`: all traffic before it is in the tables. It goes by partitions: where all was
    read that was there when we looked, it is that moment, less the time that a report takes to arrive; where a partition
    has more to read, the time of the last record that was read of it. The lowest one counts, and none is later than when
    we looked: a record's time is what its writer's clock says. (Spark's own watermark goes
    by the latest time that was seen anywhere, and drops what is behind it: of a backlog with partitions of unequal
    length that is most of the longer one.)
-4. What comes behind the watermark is late: it is counted as such, and counts like all else.
+3. What comes behind the watermark is late: it is counted as such, and counts like all else.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from datetime import datetime, timedelta
 
 ARRIVAL = timedelta(seconds=30)
 """A report covers ten seconds, and may be on its way for some more."""
-MOST_AHEAD = timedelta(hours=1)
-"""How far the clock of a reporter may be ahead of ours."""
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -64,15 +61,13 @@ class Extent:
     """Of the last record that was read in this batch."""
 
 
-def sift(reports: Iterable[Report], known: Collection[str], watermark: datetime | None, now: datetime) -> Sifted:
+def sift(reports: Iterable[Report], known: Collection[str], watermark: datetime | None) -> Sifted:
     """`known` are ids of reports that were taken before."""
     seen = set(known)
     taken, repeated, refused = [], [], {}
     for report in sorted(reports, key=lambda each: each.place):
         if report.id is None or report.start is None or report.end is None:
             refused[report.place] = report.problem or "it is no report"
-        elif report.start > now + MOST_AHEAD:
-            refused[report.place] = f"report {report.id} is from the future: {report.start.isoformat()}"
         elif report.id in seen:
             repeated.append(report)
         else:

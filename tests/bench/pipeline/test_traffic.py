@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy
 import pytest
 
 from services.control.store.migrate import migrate
-from tests.bench.pipeline.rates import Rates, delete, produce
+from tests.bench.pipeline.parts import cpu_by_part
+from tests.bench.pipeline.rates import Rates, Records, delete, produce
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.pipeline.emitters import Counter, Tables, report_of
@@ -36,9 +38,8 @@ class Reports:
     count: int
 
 
-@pytest.fixture(scope="module")
-def reports(kafka_c1: KafkaCluster) -> Iterator[Reports]:
-    """`MESH_BENCH_COUNTERS` counters; the reporters one after another, as their partitions are."""
+def reported(bootstrap: str, name: str, count: int) -> Reports:
+    """A topic with that many reports; the reporters one after another, as their partitions are."""
     start = datetime.now(UTC).replace(hour=1, minute=0, second=0, microsecond=0) - timedelta(days=1)
     lognormal = numpy.random.default_rng(8)
     counters = [
@@ -54,38 +55,58 @@ def reports(kafka_c1: KafkaCluster) -> Iterator[Reports]:
         at = start + timedelta(seconds=10 * (number // REPORTERS))
         return report_of(at, counters, f"gateway-{number % REPORTERS}").SerializeToString()
 
-    made = produce(
-        kafka_c1.bootstrap,
-        f"bench-traffic-{os.getpid()}",
-        COUNTERS // OF_A_REPORT,
-        value,
-        lambda number: b"gateway-%d" % (number % REPORTERS),
-    )
-    yield Reports(made.bootstrap, made.topic, made.count)
-    delete(made)
+    topic = f"bench-traffic-{name}-{os.getpid()}"
+    made = produce(bootstrap, topic, count, value, lambda number: b"gateway-%d" % (number % REPORTERS))
+    return Reports(made.bootstrap, made.topic, made.count)
+
+
+@pytest.fixture(scope="module")
+def reports(kafka_c1: KafkaCluster) -> Iterator[dict[str, Reports]]:
+    """One batch, and `MESH_BENCH_COUNTERS` counters."""
+    from services.pipeline.jobs.traffic import BATCH_REPORTS
+
+    counts = {"first": BATCH_REPORTS, "all": COUNTERS // OF_A_REPORT}
+    made = {name: reported(kafka_c1.bootstrap, name, count) for name, count in counts.items()}
+    yield made
+    for each in made.values():
+        delete(Records(each.bootstrap, each.topic, each.count))
 
 
 @pytest.mark.timeout(NOT_BY_THE_CLOCK)
 def test_counters(
-    bench_session: SparkSession, reports: Reports, postgres: PostgresServer, rates: Rates, rounds: int
+    bench_session: SparkSession, reports: dict[str, Reports], postgres: PostgresServer, rates: Rates, rounds: int
 ) -> None:
+    """The first batch of a session shows what it costs to begin; all others are measured behind it."""
     from services.pipeline.jobs import traffic
     from services.pipeline.kafka_source import GATEWAY, KafkaSource
     from services.pipeline.settings import PipelineSettings
     from services.pipeline.tables import Database
     from services.pipeline.traffic.ledger import Keeping
 
-    clusters = {GATEWAY: {"bootstrap.servers": reports.bootstrap}}
-    source = KafkaSource.of_settings(PipelineSettings(), (reports.topic,), clusters)
-    for _ in range(rounds):
+    def source_of(some: Reports) -> KafkaSource:
+        clusters = {GATEWAY: {"bootstrap.servers": some.bootstrap}}
+        return KafkaSource.of_settings(PipelineSettings(), (some.topic,), clusters)
+
+    def roll_up(some: Reports, url: str) -> None:
+        done = traffic.run(bench_session, source_of(some), Database(url), keeping=Keeping())
+        assert done.counters == some.count * OF_A_REPORT
+
+    def read(some: Reports) -> None:
+        source_of(some).batch(bench_session).write.format("noop").mode("overwrite").save()
+
+    first, all_ = reports["first"], reports["all"]
+    counters = all_.count * OF_A_REPORT
+    for number in range(rounds):
         url = postgres()
         migrate(url)
-
-        def roll_up(url: str = url) -> None:
-            done = traffic.run(bench_session, source, Database(url), keeping=Keeping())
-            assert done.counters == reports.count * OF_A_REPORT
-
-        rates.measure("traffic, counters to PostgreSQL", reports.count * OF_A_REPORT, roll_up)
+        if not number:
+            cold = postgres()
+            migrate(cold)
+            rates.measure("traffic, first batch of a session", first.count * OF_A_REPORT, partial(roll_up, first, cold))
+        rates.measure("traffic, raw source, counters to noop", counters, partial(read, all_))
+        with cpu_by_part() as spent:
+            rates.measure("traffic, counters to PostgreSQL", counters, partial(roll_up, all_, url))
+        each = ", ".join(f"{part} {1e6 * seconds / counters:.1f}" for part, seconds in sorted(spent.items()))
+        rates.notes.append(f"traffic, us of CPU a counter: {each}")
         rows = len(Tables(url).numbers())
-        note = f"traffic: {reports.count:,} reports of {OF_A_REPORT} counters came to {rows:,} rows"
-    rates.notes.append(note)
+    rates.notes.append(f"traffic: {all_.count:,} reports of {OF_A_REPORT} counters came to {rows:,} rows")

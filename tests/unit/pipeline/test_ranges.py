@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from services.pipeline.positions import RecordsLostError, Span, StreamError
-from services.pipeline.ranges import EPOCH, Bound, PartitionBounds, Range, cut, milliseconds, span_of
+from services.pipeline.ranges import EPOCH, Bound, PartitionBounds, Range, cut, milliseconds, shares, span_of
 
 AT_5, AT_50, AT_500 = (EPOCH + timedelta(milliseconds=each) for each in (5, 50, 500))
 LOG = PartitionBounds(start=10, stable_end=90, end=100, at={5: 10, 50: 60, 500: 100})
@@ -70,3 +70,14 @@ def test_large_spans_are_cut_so_that_each_core_has_work_and_small_ones_are_not()
     ]
     assert cut([small], 100) == [small]
     assert cut([], 2) == []
+
+
+def test_shares_have_about_as_many_offsets_each_and_partitions_in_order() -> None:
+    partitions = [Span("apples", number, 10, 10 + size) for number, size in enumerate((4, 0, 4, 3))]
+    assert shares(partitions, 2) == [
+        [Span("apples", 0, 10, 14), Span("apples", 2, 10, 12)],
+        [Span("apples", 2, 12, 14), Span("apples", 3, 10, 13)],
+    ]
+    assert shares(partitions, 1) == [[each for each in partitions if each.start < each.end]]
+    assert shares(partitions[:1], 9) == [[Span("apples", 0, at, at + 1)] for at in range(10, 14)]
+    assert shares([], 2) == []

@@ -1,22 +1,20 @@
-"""Which reports count, how far the tables are complete, and what a worker makes of bytes; no Spark, no I/O."""
+"""Which reports count, how far the tables are complete, and what is read of a record; no Spark, no I/O."""
 
 from __future__ import annotations
 
 import uuid
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import pytest
 
 pytest.importorskip("pyarrow", reason="the extra `pipeline` is not installed (make env PIPELINE=1)")
 pytest.importorskip("pyspark", reason="the extra `pipeline` is not installed (make env PIPELINE=1)")
 
-import pyarrow
-
 from mesh.rpc import traffic
 from services.pipeline.traffic.ledger import Keeping
-from services.pipeline.traffic.reports import REPORTS_AT_ONCE, read_reports
+from services.pipeline.traffic.reports import Read, read_report
 from services.pipeline.traffic.sifting import ARRIVAL, Extent, Report, sift, watermark
+from services.pipeline.traffic.sums import Step
 from tests.fixtures.traffic_tables import sketch
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -28,29 +26,23 @@ def report(offset: int, name: str | None, *, partition: int = 0, start: datetime
 
 
 def test_a_report_counts_where_it_stands_first() -> None:
-    sifted = sift([report(7, "a"), report(5, "a"), report(6, "b"), report(1, "b", partition=1)], (), None, NOW)
+    sifted = sift([report(7, "a"), report(5, "a"), report(6, "b"), report(1, "b", partition=1)], (), None)
     assert [each.place for each in sifted.taken] == [(0, 5), (0, 6)]
     assert [each.place for each in sifted.repeated] == [(0, 7), (1, 1)]
 
 
 def test_what_an_earlier_batch_took_does_not_count_again() -> None:
-    sifted = sift([report(5, "a"), report(6, "b")], {"a"}, None, NOW)
+    sifted = sift([report(5, "a"), report(6, "b")], {"a"}, None)
     assert [each.id for each in sifted.taken] == ["b"]
 
 
-def test_what_is_no_report_or_from_the_future_is_refused_with_the_reason() -> None:
-    ahead = NOW + timedelta(hours=2)
-    sifted = sift([report(1, None), report(2, "a", start=ahead)], (), None, NOW)
-    assert sifted.refused == {(0, 1): "it is no report", (0, 2): f"report a is from the future: {ahead.isoformat()}"}
-    assert not sifted.taken
-
-
-def test_a_clock_may_be_ahead_of_ours_a_little() -> None:
-    assert sift([report(1, "a", start=NOW + timedelta(minutes=59))], (), None, NOW).taken
+def test_what_is_no_report_is_refused_with_the_reason() -> None:
+    sifted = sift([report(1, None)], (), None)
+    assert (sifted.refused, sifted.taken) == ({(0, 1): "it is no report"}, [])
 
 
 def test_what_ends_behind_the_watermark_is_late_and_counts() -> None:
-    sifted = sift([report(1, "a", start=NOW - 2 * TEN), report(2, "b")], (), NOW - TEN, NOW)
+    sifted = sift([report(1, "a", start=NOW - 2 * TEN), report(2, "b")], (), NOW - TEN)
     assert (len(sifted.taken), sifted.late) == (2, 1)
 
 
@@ -72,9 +64,9 @@ def test_a_clock_that_is_ahead_takes_the_watermark_nowhere_that_we_have_not_look
 
 def test_steps_are_kept_for_days_and_0_is_for_ever() -> None:
     assert Keeping(minutes=7, hours=90, days=0).begins(date(2026, 11, 22)) == {
-        "minute": date(2026, 11, 15),
-        "hour": date(2026, 8, 24),
-        "day": date.min,
+        Step.MINUTE: date(2026, 11, 15),
+        Step.HOUR: date(2026, 8, 24),
+        Step.DAY: date.min,
     }
 
 
@@ -85,43 +77,40 @@ def a_report(**fields: object) -> traffic.TrafficReport:
     return made
 
 
-def rows(*values: bytes | None) -> list[dict[str, Any]]:
-    records = pyarrow.RecordBatch.from_pydict(
-        {
-            "partition": pyarrow.array([0] * len(values), pyarrow.int32()),
-            "offset": pyarrow.array(range(len(values)), pyarrow.int64()),
-            "timestamp": pyarrow.array([NOW] * len(values), pyarrow.timestamp("us", tz="UTC")),
-            "value": pyarrow.array(values, pyarrow.binary()),
-        }
-    )
-    return [row for batch in read_reports([records]) for row in batch.to_pylist()]
+def read(*values: bytes | None) -> list[Read]:
+    return [read_report(value, (0, offset), NOW, NOW) for offset, value in enumerate(values)]
 
 
-def test_a_report_becomes_a_row_with_its_counters() -> None:
+def problems(found: list[Read]) -> list[str | None]:
+    assert all(not each.counters for each in found if each.report.problem)
+    return [each.report.problem for each in found]
+
+
+def test_a_report_is_read_with_its_counters() -> None:
     latencies = sketch([1.0, 2.0]) or b""
     counter = traffic.TrafficCounter(client="c", topic="t", records=3, bytes=4, calls=2, latency_sketch=latencies)
     made = a_report(counters=[counter, traffic.TrafficCounter(topic="u")], overflowed=9)
-    (row,) = rows(made.SerializeToString())
-    assert (row["report"], row["problem"], row["overflowed"]) == (made.id.replace("-", ""), None, 9)
-    assert (row["start"], row["end"], row["written"]) == (NOW, NOW + TEN, NOW)
-    first, second = row["counters"]
-    assert (first["client"], first["records"], first["calls"], first["latency"]) == ("c", 3, 2, latencies)
-    assert (second["topic"], second["latency"]) == ("u", None)
+    (found,) = read(made.SerializeToString())
+    name = made.id.replace("-", "")
+    assert found.report == Report((0, 0), NOW, name, NOW, NOW + TEN, counters=2, overflowed=9)
+    assert (found.reporter, found.counters) == (
+        "g1", [("c", "", "t", "", "", "", 3, 4, 2, 0, latencies), ("", "", "u", "", "", "", 0, 0, 0, 0, b"")]
+    )  # fmt: skip
+    assert read(a_report().SerializeToString())[0].report.problem is None, "nothing has to be counted"
 
 
-def test_what_is_no_report_becomes_a_row_with_a_problem_and_no_counters() -> None:
+def test_what_is_no_report_has_a_problem_and_no_counters() -> None:
     without_time = traffic.TrafficReport(id=str(uuid.uuid4()))
     values = [b"\xff nonsense", None, b"", a_report().SerializeToString(), without_time.SerializeToString()]
-    found = rows(*values)
-    assert [str(row["problem"]) for row in found] == [
+    found = read(*values)
+    assert problems(found) == [
         "it is no TrafficReport",
         "its id is no UUID: ''",
         "its id is no UUID: ''",
-        "None",
+        None,
         f"report {without_time.id} has no interval",
     ]
-    assert [row["counters"] for row in found] == [[]] * 5
-    assert [row["offset"] for row in found] == [0, 1, 2, 3, 4]
+    assert [each.report.place for each in found] == [(0, offset) for offset in range(5)]
 
 
 @pytest.mark.parametrize("number", [-1, 2**63 - 1])
@@ -129,11 +118,14 @@ def test_what_is_no_report_becomes_a_row_with_a_problem_and_no_counters() -> Non
 def test_numbers_that_have_no_room_in_a_sum_are_refused(name: str, number: int) -> None:
     counters = [traffic.TrafficCounter(topic="t"), traffic.TrafficCounter(**{name: number})]  # type: ignore[arg-type]
     broken, well = a_report(counters=counters), a_report(counters=counters[:1])
-    first, second = rows(broken.SerializeToString(), well.SerializeToString())
-    assert (first["problem"], first["report"], first["counters"]) == (
-        f"report {broken.id} has a number that can't be: {number} {name}", None, []
-    )  # fmt: skip
-    assert (second["problem"], len(second["counters"])) == (None, 1)
+    overflown = a_report(overflowed=number)
+    found = read(*(each.SerializeToString() for each in (broken, overflown, well)))
+    assert problems(found) == [
+        f"report {broken.id} has a number that can't be: {number} {name}",
+        f"report {overflown.id} has a number that can't be: {number} overflowed",
+        None,
+    ]
+    assert len(found[2].counters) == 1
 
 
 @pytest.mark.parametrize("seconds", [253_402_300_800, 2**62])
@@ -144,18 +136,16 @@ def test_times_that_nobody_can_write_are_no_interval(seconds: int) -> None:
     both.start_time.seconds = both.end_time.seconds = seconds
     start.start_time.seconds = seconds
     nanos.start_time.nanos = -1
-    *found, last = rows(*(each.SerializeToString() for each in (made, both, start, nanos)))
-    assert [row["problem"] for row in found] == [f"report {each.id} has no interval" for each in (made, both, start)]
-    assert last["problem"] is None, "a little less than a second is as good as any"
+    *found, last = read(*(each.SerializeToString() for each in (made, both, start, nanos)))
+    assert problems(found) == [f"report {each.id} has no interval" for each in (made, both, start)]
+    assert last.report.problem is None, "a little less than a second is as good as any"
 
 
-def test_a_broken_sketch_becomes_none() -> None:
-    counters = [traffic.TrafficCounter(calls=1, latency_sketch=broken) for broken in (b"\x00", b"\x05\x01\x0f broken")]
-    (row,) = rows(a_report(counters=counters).SerializeToString())
-    assert [each["latency"] for each in row["counters"]] == [None, None]
-
-
-def test_many_reports_are_given_on_in_small_batches() -> None:
-    value = a_report(counters=[traffic.TrafficCounter(topic="t")]).SerializeToString()
-    found = rows(*[value] * (REPORTS_AT_ONCE + 1))
-    assert [len(row["counters"]) for row in found] == [1] * (REPORTS_AT_ONCE + 1)
+def test_a_clock_may_be_ahead_of_ours_a_little_and_not_by_hours() -> None:
+    little, hours = a_report(), a_report()
+    for each, ahead in ((little, timedelta(minutes=59)), (hours, timedelta(hours=2))):
+        each.start_time.FromDatetime(NOW + ahead)
+        each.end_time.FromDatetime(NOW + ahead + TEN)
+    found = read(little.SerializeToString(), hours.SerializeToString())
+    ahead_until = (NOW + timedelta(hours=2)).isoformat()
+    assert problems(found) == [None, f"report {hours.id} is from the future: {ahead_until}"]

@@ -1,0 +1,191 @@
+"""Counters of many reports, folded together by minute, hour and day. No I/O, no Spark.
+
+Theory of operation
+1. A task folds what it reads before anything leaves it: reports of a reporter stand one behind the other in their
+   partition, so six counters of a minute come to one row, and those of an hour to one more.
+2. Hours are made of the minutes of the same fold, and days of its hours. None is made of rows of a table.
+3. A fold is bounded by who takes it often enough (`len`). Rows of the same key then come several times, from one task
+   or from several, and are joined by whoever has them all, in the order of their keys (`joined`).
+4. Latencies are KLL sketches. Each merge keeps the bound of a single one: 1.3 % of rank with `ACCURACY`.
+5. A series is one combination of names, known by a digest of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from enum import IntEnum
+from itertools import groupby
+from operator import itemgetter
+
+import datasketches
+
+from mesh.traffic.sketches import ACCURACY
+from services.pipeline.traffic.reports import Counter, Who
+
+LONGEST_NAME = 500
+"""Characters; PostgreSQL's indexes take 2,700 bytes."""
+EPOCH = date(1970, 1, 1)
+DAY_S = 86_400
+
+
+class Step(IntEnum):
+    """What a row is the sum of. From the finest to the coarsest."""
+
+    MINUTE = 1
+    HOUR = 2
+    DAY = 3
+
+
+SECONDS = {Step.MINUTE: 60, Step.HOUR: 3_600, Step.DAY: DAY_S}
+Row = tuple[int, int, str, int, int, int, int, bytes | None]
+"""Step, time in seconds since 1970, series; records, bytes, calls, errors; the sketch. A row's key comes first."""
+Names = tuple[str, ...]
+"""Of a series: those of `Who`, and the reporter."""
+_key = itemgetter(0, 1, 2)
+
+
+class Sum:
+    """What counters of one series and time come to."""
+
+    __slots__ = ("bytes", "calls", "errors", "records", "sketch")
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.bytes = 0
+        self.calls = 0
+        self.errors = 0
+        self.sketch: datasketches.kll_floats_sketch | None = None
+
+    def merge(self, sketch: datasketches.kll_floats_sketch) -> None:
+        """Adds latencies. The sketch is ours from now on: the first one is what the others are merged into."""
+        if self.sketch is None and sketch.k == ACCURACY:
+            self.sketch = sketch
+            return
+        if self.sketch is None:
+            self.sketch = datasketches.kll_floats_sketch(ACCURACY)
+        self.sketch.merge(sketch)
+
+    def add(self, other: Sum) -> None:
+        """All of another one, which is not used any more."""
+        self.records += other.records
+        self.bytes += other.bytes
+        self.calls += other.calls
+        self.errors += other.errors
+        if other.sketch is not None:
+            self.merge(other.sketch)
+
+    def written(self) -> bytes | None:
+        """The latencies; None for none."""
+        return None if self.sketch is None else bytes(self.sketch.serialize())
+
+
+Sums = dict[tuple[int, str], dict[Who, Sum]]
+"""By time and reporter, and then by the other names."""
+
+
+class Fold:
+    """Sums of the reports of one task."""
+
+    def __init__(self, begins: Mapping[Step, date]) -> None:
+        """`begins`: the first day of each step of which there are rows."""
+        self._begins = {step: (day - EPOCH).days * DAY_S for step, day in begins.items()}
+        self._minutes: Sums = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Sums that are held: each has some 3 kB."""
+        return self._size
+
+    def add(self, start: int, reporter: str, counters: Iterable[Counter]) -> None:
+        """Counters of a report whose interval began at `start`, in seconds since 1970: they count in that minute."""
+        sums = self._minutes.setdefault((start - start % SECONDS[Step.MINUTE], reporter), {})
+        before = len(sums)
+        for counter in counters:
+            client, principal, topic, rule, cluster, api, records, size, calls, errors, latency = counter
+            who = (client, principal, topic, rule, cluster, api)
+            found = sums.get(who)
+            if found is None:
+                found = sums[who] = Sum()
+            found.records += records
+            found.bytes += size
+            found.calls += calls
+            found.errors += errors
+            if latency and (sketch := sound(latency)) is not None:
+                found.merge(sketch)
+        self._size += len(sums) - before
+
+    def take(self) -> tuple[Iterator[Row], dict[str, Names]]:
+        """The rows so far, and the names of their series, which are complete when all rows are taken. What is added
+        from now on comes to others."""
+        series: dict[str, Names] = {}
+        minutes, self._minutes, self._size = self._minutes, {}, 0
+        return self._rows(minutes, series), series
+
+    def _rows(self, finest: Sums, series: dict[str, Names]) -> Iterator[Row]:
+        ids: dict[tuple[Who, str], str] = {}
+        sums = finest
+        for step, coarser_s in zip(Step, (SECONDS[Step.HOUR], SECONDS[Step.DAY], 0), strict=True):
+            coarser: Sums = {}
+            while sums:
+                (time, reporter), of_time = sums.popitem()
+                is_kept = time >= self._begins[step]
+                into = coarser.setdefault((time - time % coarser_s, reporter), {}) if coarser_s else None
+                for who, each in of_time.items():
+                    name = ids.get((who, reporter))
+                    if name is None:
+                        name, names = series_of(who, reporter)
+                        ids[who, reporter] = name
+                        series[name] = names
+                    if is_kept:
+                        yield (
+                            step, time, name,
+                            each.records, each.bytes, each.calls, each.errors, each.written(),
+                        )  # fmt: skip
+                    if into is None:
+                        continue
+                    found = into.get(who)
+                    if found is None:
+                        into[who] = each
+                    else:
+                        found.add(each)
+            sums = coarser
+
+
+def sound(latency: bytes) -> datasketches.kll_floats_sketch | None:
+    """The sketch; None for one that is empty or broken, which counts as none."""
+    try:
+        sketch = datasketches.kll_floats_sketch.deserialize(latency)
+    except (RuntimeError, ValueError, IndexError):
+        return None
+    return None if sketch.is_empty() else sketch
+
+
+def series_of(who: Who, reporter: str) -> tuple[str, Names]:
+    """The digest, in hexadecimal, and the names as tables have them: no NUL, and not too long."""
+    names = tuple(each[:LONGEST_NAME].replace("\0", "") for each in (*who, reporter))
+    text = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), names
+
+
+def joined(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows in the order of their keys, each key once."""
+    for _, same in groupby(rows, _key):
+        first, *others = same
+        yield together([first, *others]) if others else first
+
+
+def together(rows: Sequence[Row]) -> Row:
+    """Rows of one key as one."""
+    (step, time, series, *_), *_ = rows
+    whole = Sum()
+    for _, _, _, records, size, calls, errors, latency in rows:
+        whole.records += records
+        whole.bytes += size
+        whole.calls += calls
+        whole.errors += errors
+        if latency and (sketch := sound(latency)) is not None:
+            whole.merge(sketch)
+    return step, time, series, whole.records, whole.bytes, whole.calls, whole.errors, whole.written()

@@ -1,0 +1,321 @@
+"""How a batch changes the tables of traffic: one task, one transaction, all of it or nothing.
+
+Theory of operation
+1. The transaction begins with a look whether the batch is still the one behind that which the plan builds on. If not,
+   somebody else has written: nothing is written, and the batch is made anew (`Outcome.is_overtaken`). From that look on
+   nobody writes before us, so what stands in the tables is what our rows are added to.
+2. Only now it is known which reports came before. When a task has folded one that does not count (or left out one that
+   does), nothing is written either, and the batch is made anew without those (`Outcome.leave_out`). That is rare:
+   repeats within what one task reads it finds by itself.
+3. Rows come in the order of their keys, so rows of one key, of several tasks, are joined as they pass. They go in
+   parts, by way of a temporary table that PostgreSQL keeps in memory. Of the rows of a part that have latencies, those
+   that stand are looked up, and their sketches merged here; numbers are added by PostgreSQL.
+4. Names of series go in the same transaction: rows without them would be lost to readers.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import date, datetime
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+import psycopg
+import pyarrow
+from psycopg import sql
+
+from services.pipeline.day_partitions import DayPartitions
+from services.pipeline.positions import Position, render
+from services.pipeline.tables import Database
+from services.pipeline.traffic.reports import NUMBERS
+from services.pipeline.traffic.rows import Kind, by_kind, in_parts, to_reports, to_series, to_sums
+from services.pipeline.traffic.sifting import Extent, Place, Report, Sifted, sift, watermark
+from services.pipeline.traffic.sums import Names, Row, Step, joined, together
+
+REMEMBERED = 20_000
+"""Records of each partition whose reports are known when they come again."""
+TABLES = {Step.MINUTE: "traffic_minutes", Step.HOUR: "traffic_hours", Step.DAY: "traffic_days"}
+DAILY = (Step.MINUTE, Step.HOUR)
+"""Those that have a table for each day."""
+SERIES = ("series", "client", "principal", "topic", "rule", "cluster", "api", "reporter")
+COLUMNS = ("series", "time", *NUMBERS, "latency")
+ROWS_AT_ONCE = 4_000
+"""That are written together: a temporary table of 6 MB, of the 8 that PostgreSQL keeps in memory."""
+TOLD_AT_ONCE = 5
+"""Refused reports of a batch that are named."""
+INCOMING = sql.Identifier("incoming_traffic")
+COPY_BEGIN = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
+COPY_END = b"\xff\xff"
+COPY_ROW = struct.Struct(">hi16siqiqiqiqiqi")
+"""As COPY reads a binary row: how many columns, and each behind its length, up to the length of the sketch."""
+COPY_NULL = -1
+POSTGRES_EPOCH_S = 946_684_800
+MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was done with the reports that came, ever or in a batch."""
+
+    reports: int = 0
+    counters: int = 0
+    repeated: int = 0
+    late: int = 0
+    refused: int = 0
+    overflowed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a batch builds on, and what it reads."""
+
+    after: int
+    """The batch before it."""
+    position: Position
+    """Behind what it reads."""
+    complete_until: datetime | None
+    """What the tables are before it."""
+    extents: Mapping[int, Extent]
+    """By partition; of the last records the writer will know."""
+    looked: datetime
+    begins: Mapping[Step, date]
+    """The first day of each step that is kept."""
+    left_out: frozenset[Place] = frozenset()
+    """Reports that do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a batch."""
+
+    is_overtaken: bool = False
+    """Nothing was written: somebody else has."""
+    leave_out: frozenset[Place] | None = None
+    """Nothing was written: these reports are to be left out; None when it was."""
+    counts: Counts = Counts()
+    refused: Sequence[tuple[int, int, str]] = ()
+    """The first of them: partition, offset, why."""
+    complete_until: float | None = None
+    """Unix time."""
+
+    def to_json(self) -> str:
+        """As a task returns it."""
+        counts = {each.name: getattr(self.counts, each.name) for each in fields(Counts)}
+        leave_out = None if self.leave_out is None else sorted(self.leave_out)
+        return json.dumps([self.is_overtaken, leave_out, counts, list(self.refused), self.complete_until])
+
+    @classmethod
+    def of_json(cls, text: str) -> Outcome:
+        is_overtaken, leave_out, counts, refused, complete_until = json.loads(text)
+        return cls(
+            is_overtaken,
+            None if leave_out is None else frozenset((partition, offset) for partition, offset in leave_out),
+            Counts(**counts),
+            tuple((partition, offset, problem) for partition, offset, problem in refused),
+            complete_until,
+        )
+
+
+def write(database: Database, plan: Plan, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """In a worker of Spark's; the rows are in the order of `rows.ORDER`. Yields an Outcome."""
+    outcome = _write(database, plan, batches)
+    for _ in batches:  # Spark wants all of them to be taken
+        pass
+    yield pyarrow.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})
+
+
+def _write(database: Database, plan: Plan, batches: Iterator[pyarrow.RecordBatch]) -> Outcome:
+    reports, rest = _reports_first(by_kind(batches))
+    with database.connect() as connection, connection.cursor() as cursor:
+        if not _is_next(cursor, plan):
+            return Outcome(is_overtaken=True)
+        known = _known(cursor, [each.id for each, _ in reports if each.id])
+        sifted = sift((each for each, _ in reports), known, plan.complete_until)
+        if {each.place for each, is_folded in reports if is_folded} != {each.place for each in sifted.taken}:
+            return Outcome(leave_out=frozenset(each.place for each in sifted.repeated))
+        _make_days(database, plan, sifted)
+        _add_rows(cursor, rest)
+        _remember(cursor, sifted.taken)
+        counts, complete_until = _counts(sifted), _complete_until(plan, [each for each, _ in reports])
+        _go_on(cursor, plan, counts, complete_until)
+    return Outcome(
+        counts=counts,
+        refused=tuple((*place, problem) for place, problem in list(sifted.refused.items())[:TOLD_AT_ONCE]),
+        complete_until=complete_until.timestamp() if complete_until else None,
+    )
+
+
+def _reports_first(
+    parts: Iterator[tuple[Kind, pyarrow.RecordBatch]],
+) -> tuple[list[tuple[Report, bool]], Iterator[tuple[Kind, pyarrow.RecordBatch]]]:
+    """The reports, and all that is behind them."""
+    reports: list[tuple[Report, bool]] = []
+    for kind, part in parts:
+        if kind is not Kind.REPORT:
+            return reports, chain([(kind, part)], parts)
+        reports += to_reports(part)
+    return reports, iter(())
+
+
+def _is_next(cursor: psycopg.Cursor[Any], plan: Plan) -> bool:
+    """Whether nobody wrote since; from now on nobody does before us."""
+    cursor.execute(
+        "insert into traffic_progress (id, position, batch, told) values (1, '{}', 0, clock_timestamp()) "
+        "on conflict (id) do nothing"
+    )
+    cursor.execute("select batch from traffic_progress for update")
+    row = cursor.fetchone()
+    return row is not None and row[0] == plan.after
+
+
+def _known(cursor: psycopg.Cursor[Any], reports: Sequence[str]) -> set[str]:
+    """Those of the ids that were taken before."""
+    cursor.execute(
+        "select replace(report::text, '-', '') from traffic_reports where report = any(%s::uuid[])", (reports,)
+    )
+    return {str(row[0]) for row in cursor}
+
+
+def _make_days(database: Database, plan: Plan, sifted: Sifted) -> None:
+    """The tables that rows go to. By another connection: they may be there before there are rows."""
+    days = {each.start.date() for each in sifted.taken if each.start is not None}
+    for step in DAILY:
+        DayPartitions(database, TABLES[step]).make(day for day in days if day >= plan.begins[step])
+
+
+def _add_rows(cursor: psycopg.Cursor[Any], parts: Iterator[tuple[Kind, pyarrow.RecordBatch]]) -> None:
+    cursor.execute(
+        sql.SQL("create temporary table {} on commit drop as select {} from traffic_days with no data").format(
+            INCOMING, _names(COLUMNS)
+        )
+    )
+    for kind, same in groupby(parts, itemgetter(0)):
+        batches = (batch for _, batch in same)
+        if kind is Kind.SERIES:
+            for batch in batches:
+                _add_series(cursor, *to_series(batch))
+            continue
+        for rows in in_parts(joined(to_sums(batches)), ROWS_AT_ONCE):
+            _add_sums(cursor, TABLES[Step(kind)], rows)
+
+
+def _add_series(cursor: psycopg.Cursor[Any], ids: Sequence[str], names: Sequence[Names]) -> None:
+    texts = sql.SQL(", ").join([sql.SQL("%s::text[]")] * (len(SERIES) - 1))
+    cursor.execute(
+        sql.SQL(
+            "insert into traffic_series ({}) select * from unnest(%s::uuid[], {}) on conflict (series) do nothing"
+        ).format(_names(SERIES), texts),
+        (ids, *map(list, zip(*names, strict=True))),
+    )
+
+
+def _add_sums(cursor: psycopg.Cursor[Any], table: str, rows: Sequence[Row]) -> None:
+    """Adds rows of different keys to what stands."""
+    merged = _with_what_stands(cursor, table, rows)
+    with cursor.copy(sql.SQL("copy {} from stdin with (format binary)").format(INCOMING)) as copy:
+        copy.write(b"".join([COPY_BEGIN, *_copied(merged), COPY_END]))
+    added = [sql.SQL("{0} = t.{0} + excluded.{0}").format(sql.Identifier(name)) for name in NUMBERS]
+    cursor.execute(
+        sql.SQL(
+            "insert into {} as t ({}) select * from {} on conflict (series, time) do update "
+            "set {}, latency = coalesce(excluded.latency, t.latency)"
+        ).format(sql.Identifier(table), _names(COLUMNS), INCOMING, sql.SQL(", ").join(added))
+    )
+    cursor.execute(sql.SQL("truncate {}").format(INCOMING))
+
+
+def _with_what_stands(cursor: psycopg.Cursor[Any], table: str, rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows, with the latencies that stand in the table merged into theirs."""
+    asked = [number for number, (*_, latency) in enumerate(rows) if latency is not None]
+    if not asked:
+        return rows
+    times = [rows[number][1] for number in asked]
+    # whole arrays as text: element by element they took as long as the rest of this
+    found = cursor.execute(
+        sql.SQL(
+            "select k.number, t.latency "
+            "from unnest(%s::uuid[], %s::bigint[]) with ordinality k(series, time, number) "
+            "join {} t on t.series = k.series and t.time = to_timestamp(k.time) "
+            "where t.time between to_timestamp(%s) and to_timestamp(%s) and t.latency is not null"
+        ).format(sql.Identifier(table)),
+        (_array(rows[number][2] for number in asked), _array(map(str, times)), min(times), max(times)),
+        binary=True,
+    ).fetchall()
+    merged = list(rows)
+    for place, latency in found:
+        number = asked[place - 1]
+        row = merged[number]
+        *_, both = together([row, (*row[:3], 0, 0, 0, 0, latency)])
+        merged[number] = (*row[:7], both)
+    return merged
+
+
+def _array(elements: Iterable[str]) -> str:
+    """Of elements that need no quotes, as PostgreSQL writes it."""
+    return "{" + ",".join(elements) + "}"
+
+
+def _copied(rows: Iterable[Row]) -> Iterator[bytes]:
+    """As COPY reads them."""
+    for _, time, series, records, size, calls, errors, latency in rows:
+        length = COPY_NULL if latency is None else len(latency)
+        at = (time - POSTGRES_EPOCH_S) * MICROSECONDS
+        yield COPY_ROW.pack(
+            len(COLUMNS), 16, bytes.fromhex(series), 8, at, 8, records, 8, size, 8, calls, 8, errors, length
+        )
+        if latency is not None:
+            yield latency
+
+
+def _remember(cursor: psycopg.Cursor[Any], reports: Collection[Report]) -> None:
+    ids, places = [each.id for each in reports], [each.place for each in reports]
+    cursor.execute(
+        'insert into traffic_reports (report, partition, "offset") '
+        "select * from unnest(%s::uuid[], %s::int[], %s::bigint[]) on conflict (report) do nothing",
+        (ids, [partition for partition, _ in places], [offset for _, offset in places]),
+    )
+    last = dict(sorted(places))
+    for partition, offset in last.items():
+        cursor.execute(
+            'delete from traffic_reports where partition = %s and "offset" <= %s', (partition, offset - REMEMBERED)
+        )
+
+
+def _counts(sifted: Sifted) -> Counts:
+    return Counts(
+        reports=len(sifted.taken),
+        counters=sum(each.counters for each in sifted.taken),
+        repeated=len(sifted.repeated),
+        late=sifted.late,
+        refused=len(sifted.refused),
+        overflowed=sum(each.overflowed for each in sifted.taken),
+    )
+
+
+def _complete_until(plan: Plan, reports: Iterable[Report]) -> datetime | None:
+    last = {each.place[0]: each.written for each in sorted(reports, key=lambda each: each.place)}
+    extents = [replace(extent, last_written=last.get(partition)) for partition, extent in plan.extents.items()]
+    return watermark(plan.complete_until, extents, plan.looked)
+
+
+def _go_on(cursor: psycopg.Cursor[Any], plan: Plan, counts: Counts, complete_until: datetime | None) -> None:
+    names = [each.name for each in fields(Counts)]
+    added = sql.SQL(", ").join(
+        sql.SQL("{0} = {0} + {1}").format(sql.Identifier(name), sql.Placeholder(name)) for name in names
+    )
+    cursor.execute(
+        sql.SQL(
+            "update traffic_progress set position = %(position)s, batch = batch + 1, complete_until = %(until)s, "
+            "told = clock_timestamp(), {}"
+        ).format(added),
+        {name: getattr(counts, name) for name in names}
+        | {"position": json.dumps(render(plan.position)), "until": complete_until},
+    )
+
+
+def _names(columns: Collection[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
