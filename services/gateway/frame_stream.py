@@ -5,7 +5,8 @@ Theory of operation
    `buffer_updated` without interruption, so one is enough, and memory does not grow with connections.
 2. Complete frames are handed to `frame_received` where they lie; they are good during that call alone, unless `owned`.
    What is left over is copied aside. A frame of more than `GATHER_FROM_BYTES` that is not complete gets a buffer of
-   its own, which grows with the bytes that have arrived, never with what its size prefix claims.
+   its own, which grows with the bytes that have arrived, never with what its size prefix claims; unless `frame_begun`
+   finds a `Passage` for it: then its bytes are handed on as they arrive, and nothing of it is kept.
 3. `send` keeps its pieces until the read that is being worked on is done, then everything that was sent to one peer
    meanwhile leaves in one `writev`, past the transport. What the socket does not take is copied to the transport,
    and as long as that holds bytes, everything goes there: order is never lost.
@@ -15,7 +16,7 @@ Theory of operation
 import asyncio
 import os
 import socket
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from services.gateway.wire.frames import SIZE_BYTES, FrameSplitter
 from services.gateway.wire.primitives import Buffer, WireError
@@ -23,6 +24,8 @@ from services.gateway.wire.primitives import Buffer, WireError
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
 GATHER_FROM_BYTES: Final = 64 * 1024
 """Smaller unfinished frames are copied back and forth; that is cheaper than a buffer of their own."""
+BEGINNING_BYTES: Final = 1024
+"""Of a large frame must be there before it is told: what tells where it goes stands in them."""
 MAX_PIECES: Final = 512
 """Pieces in one writev; systems allow 1024 (IOV_MAX)."""
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
@@ -38,8 +41,18 @@ _unflushed: "list[FrameStream]" = []
 _reading = False
 
 
+class Passage(Protocol):
+    """Takes what follows the beginning of a large frame while it arrives, until nothing is missing or it is cut."""
+
+    def take(self, piece: memoryview, missing: int) -> None:
+        """The next bytes, good as those given to `frame_received`; so many come after them."""
+
+    def cut(self, reason: str) -> None:
+        """The peer is gone in the middle of the frame."""
+
+
 class FrameStream(asyncio.BufferedProtocol):
-    """See above. Subclasses implement the four hooks at the end."""
+    """See above. Subclasses implement the hooks at the end."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._splitter = FrameSplitter(max_frame_bytes)
@@ -51,6 +64,9 @@ class FrameStream(asyncio.BufferedProtocol):
         self._gathered: bytearray | None = None
         self._filled = 0
         self._expected = 0
+        self._passage: Passage | None = None
+        self._missing = 0
+        """Bytes that the frame on its passage waits for."""
         self._pieces: list[Buffer] = []
         self._queued = False
         self._paused = False
@@ -70,25 +86,31 @@ class FrameStream(asyncio.BufferedProtocol):
         try:
             if self._gathered is not None:
                 self._gather(nbytes)
+            elif self._passage is not None:
+                self._pass(self._passage, nbytes)
             else:
                 end = len(self._rest) + nbytes
                 self._rest = b""
-                self._walk(_receive_buffer, end)
+                self._walk(_receive_buffer, 0, end)
         except WireError as error:
             self.bad_frame(error)
         finally:
             _reading = False
             flush_all()
 
-    def _walk(self, buffer: memoryview, end: int) -> None:
-        frames, rest, missing = self._splitter.split(buffer, 0, end)
+    def _walk(self, buffer: memoryview, start: int, end: int) -> None:
+        frames, rest, missing = self._splitter.split(buffer, start, end)
         for start, stop in frames:
             if self._fd == -1:
                 return
             self.frame_received(buffer[start - SIZE_BYTES : stop], False)
         if rest == end or self._fd == -1:
             return
-        if missing and end - rest + missing >= GATHER_FROM_BYTES:
+        if end - rest >= BEGINNING_BYTES and end - rest + missing >= GATHER_FROM_BYTES:
+            self._passage = self.frame_begun(buffer[rest:end], missing)
+            if self._passage is not None:
+                self._missing = missing
+                return
             self._expected = end - rest + missing
             self._filled = end - rest
             self._gathered = bytearray(min(self._expected, max(2 * self._filled, RECEIVE_BUFFER_BYTES)))
@@ -96,6 +118,22 @@ class FrameStream(asyncio.BufferedProtocol):
             self.gathering(len(self._gathered))
         else:
             self._rest = bytes(buffer[rest:end])
+
+    def _pass(self, passage: Passage, nbytes: int) -> None:
+        stop = min(nbytes, self._missing)
+        self._missing -= stop
+        if not self._missing:
+            self._passage = None
+        passage.take(_receive_buffer[:stop], self._missing)
+        if not self._missing:
+            self.frame_passed()
+        if stop < nbytes and self._fd != -1:
+            self._walk(_receive_buffer, stop, nbytes)
+
+    @property
+    def still_missing(self) -> int:
+        """Bytes of the large frame that has begun to come; 0 when there is none."""
+        return self._missing if self._gathered is None else self._expected - self._filled
 
     def _gather(self, nbytes: int) -> None:
         gathered = cast(bytearray, self._gathered)
@@ -229,6 +267,9 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._gathered is not None:
             self.gathering(-len(self._gathered))
             self._gathered = None
+        if self._passage is not None:
+            passage, self._passage = self._passage, None
+            passage.cut(reason)
         self.lost(reason)
 
     # --- for subclasses ----------------------------------------------------------------------------------------------
@@ -239,6 +280,14 @@ class FrameStream(asyncio.BufferedProtocol):
     def frame_received(self, frame: memoryview, owned: bool) -> None:
         """A whole frame, with its size prefix. Unless `owned`, it is good until this returns."""
         raise NotImplementedError
+
+    def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        """A large frame has begun to come: `beginning`, good as in `frame_received`, and so many more bytes. It is
+        handed over as a whole unless there is a passage for the rest; whoever has that has taken the beginning."""
+        return None
+
+    def frame_passed(self) -> None:
+        """A passage has taken all of its frame."""
 
     def gathering(self, delta: int) -> None:
         """Memory for an unfinished frame grew or shrank by so many bytes."""

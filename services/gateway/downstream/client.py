@@ -9,6 +9,8 @@ Theory of operation
    that came before wait too while the client does not take its answers: a Fetch is small, what it brings is not.
 4. A client that goes away takes its waiting requests along, all but Produce: that is carried through as a broker does
    it. Without acks a client closes as soon as all is sent.
+5. A large Produce that may go straight on does so while it comes (`Onward`). It holds no memory, so nothing but the
+   broker and the client's own answers make it wait.
 """
 
 import asyncio
@@ -23,11 +25,12 @@ from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.onward import Onward
 from services.gateway.downstream.server_tls import subject_of
 from services.gateway.downstream.straight import StraightProduce, StraightWay
 from services.gateway.downstream.straight_fetch import FetchWay, StraightFetch
 from services.gateway.downstream.tables import Follower
-from services.gateway.frame_stream import FrameStream
+from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.requests.failures import is_failure
 from services.gateway.requests.handler import Handler, Order
 from services.gateway.requests.knowledge import VersionRange
@@ -52,7 +55,8 @@ from services.gateway.wire.scanner import patch_correlation_id
 log = structlog.get_logger(__name__)
 
 STALLED_S = 60.0
-"""A large request that has begun to come must go on within this time: it holds memory that others wait for."""
+"""A large request that has begun to come must go on within this time: it holds memory that others wait for, or a
+connection to a broker. So must the broker to which it goes on."""
 COUNTED_KEYS, COUNTED_VERSIONS = range(128), range(32)
 """Refused requests are counted by these alone, well above what Kafka has: no client can make up counters at will."""
 
@@ -109,6 +113,8 @@ class ClientConnection(FrameStream):
         self._pause_reason: str | None = None
         self._draining: str | None = None
         self._stall: asyncio.TimerHandle | None = None
+        self._onward: Onward | None = None
+        """The request that goes on while it comes."""
 
     @property
     def unanswered(self) -> int:
@@ -160,7 +166,7 @@ class ClientConnection(FrameStream):
 
     def _goes_straight(self, frame: memoryview) -> bool:
         """Whether this is a Produce like an earlier one, and on its way."""
-        if self._pipelined or self._pipelined_asking is not None or self._mesh.hold is not None:
+        if not self._is_free():
             return False
         produce = self._straight.begun(frame, self._now())
         if produce is None:
@@ -182,6 +188,31 @@ class ClientConnection(FrameStream):
         if len(self._slots) >= self._mesh.limits.max_requests:
             self._update_reading()
         return True
+
+    def _is_free(self) -> bool:
+        """Whether no Produce has to wait, which the next one would overtake."""
+        return not self._pipelined and self._pipelined_asking is None and self._mesh.hold is None
+
+    def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        if self._draining is not None or not self.session.roads or not self._is_free():
+            return None
+        onward = self._straight.begun_in_part(beginning, missing, self._now())
+        if onward is None:
+            return None
+        _bytes_in.total += len(beginning)
+        self._slots.append(onward.produce)
+        self._onward = onward
+        self._watch_for_stall()
+        self._update_reading()
+        return onward
+
+    def onward_came(self, size: int, missing: int) -> None:
+        _bytes_in.total += size
+        if not missing:
+            self._onward = None
+            self._stop_stall_watch()
+            if len(self._slots) >= self._mesh.limits.max_requests:
+                self._update_reading()
 
     def _refuse(self, header: RequestHeader, served: VersionRange | None) -> None:
         """An API or version that we do not serve."""
@@ -375,19 +406,26 @@ class ClientConnection(FrameStream):
         if self._stall is None:
             self._watch_for_stall()
         elif delta < 0:
-            self._stall.cancel()
-            self._stall = None
+            self._stop_stall_watch()
         self._update_reading()
 
     def _watch_for_stall(self) -> None:
-        self._stall = asyncio.get_running_loop().call_later(STALLED_S, self._check_for_stall, self._filled)
+        self._stall = asyncio.get_running_loop().call_later(STALLED_S, self._check_for_stall, self.still_missing)
 
-    def _check_for_stall(self, filled: int) -> None:
-        if filled == self._filled and self._pause_reason is None:
-            log.warning("closing a connection: a request that does not go on", bytes=filled, **self._who())
-            self.abort("a request that does not go on")
-        else:
-            self._watch_for_stall()
+    def _stop_stall_watch(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _check_for_stall(self, missing: int) -> None:
+        if missing == self.still_missing:
+            if self._pause_reason is None:
+                log.warning("closing a connection: a request that does not go on", missing=missing, **self._who())
+                self.abort("a request that does not go on")
+                return
+            if self._pause_reason == "upstream" and self._onward is not None:
+                self._onward.stalled()
+        self._watch_for_stall()
 
     def congestion(self, congested: bool) -> None:
         if not congested:
@@ -400,12 +438,14 @@ class ClientConnection(FrameStream):
             self._update_reading()
 
     def _why_pause(self) -> str | None:
-        if len(self._slots) >= self._mesh.limits.max_requests:
+        if len(self._slots) >= self._mesh.limits.max_requests and self._onward is None:
             return "requests"
         if self.congested:
             return "answers"
         if self._upstream_congested:
             return "upstream"
+        if self._onward is not None:
+            return None  # half a request holds up a broker, and no memory
         # Somebody must be able to go on: a connection that holds nothing may always read one frame.
         if self._mesh.budget.exceeded and (self._slots or self._gathered is None):
             return "bytes"
@@ -450,6 +490,8 @@ class ClientConnection(FrameStream):
         self.close(str(error))
 
     def lost(self, reason: str) -> None:
+        self._onward = None
+        self._stop_stall_watch()
         self._connections.discard(self)
         metrics.client_connections.dec()
         self._mesh.budget.leave(self)

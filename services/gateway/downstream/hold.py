@@ -4,17 +4,23 @@ A move must not lose or reorder records: all that the old cluster has been sent 
 the new one. So while a hold lasts, Produce requests that name a moving topic wait unstarted; it is *complete* when
 those that had started before are answered. Then the table is switched (or the move given up) and the hold released:
 the waiting requests start under whatever table is in force.
+
+A large request may be on its way to the old cluster while it still comes from its client (`Onward`). Such a client gets
+`PATIENCE_S` to send the rest; then the request is broken off, and the client sends it again.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mesh.routing import ClientIdentity, RoutingTable
 from services.gateway import metrics
 from services.gateway.requests.plan import Request
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import scan_produce
+
+PATIENCE_S: Final = 0.15
+"""A hold should take a quarter of a second at most (p99)."""
 
 NameOf = Callable[[bytes, RoutingTable], str | None]
 """The name of the topic with this id, if it is known to clients who see this table."""
@@ -26,6 +32,8 @@ class Started(NamedTuple):
     what: Request | str
     """The request, or the one topic that it names."""
     client: ClientIdentity
+    break_off: Callable[[], None] | None = None
+    """Gives up what has not come as a whole yet; nothing happens if it has."""
 
 
 class Hold:
@@ -38,7 +46,9 @@ class Hold:
         self.complete = asyncio.Event()
         self._draining: set[object] = set()
         self._waiting: list[Callable[[], None]] = []
-        self._began = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._patience: asyncio.TimerHandle | None = None
 
     def concerns(self, request: Request, client: ClientIdentity) -> bool:
         """Whether a Produce names a topic that moves for this client. One that can't be read is nobody's to hold."""
@@ -57,8 +67,16 @@ class Hold:
 
     def drain(self, started: Mapping[object, Started]) -> None:
         """Begin: these Produce requests are on their way."""
-        self._draining = {who for who, (what, client) in started.items() if self._moves_some(what, client)}
+        concerned = {who: each for who, each in started.items() if self._moves_some(each.what, each.client)}
+        self._draining = set(concerned)
+        slow = [each.break_off for each in concerned.values() if each.break_off is not None]
+        if slow:
+            self._patience = self._loop.call_later(PATIENCE_S, self._lose_patience, slow)
         self._check()
+
+    def _lose_patience(self, slow: list[Callable[[], None]]) -> None:
+        for break_off in slow:
+            break_off()
 
     def answered(self, who: object) -> None:
         self._draining.discard(who)
@@ -74,7 +92,9 @@ class Hold:
         metrics.held_requests.inc()
 
     def release(self) -> None:
-        metrics.hold_seconds.observe(asyncio.get_running_loop().time() - self._began)
+        if self._patience is not None:
+            self._patience.cancel()
+        metrics.hold_seconds.observe(self._loop.time() - self._began)
         waiting, self._waiting = self._waiting, []
         metrics.held_requests.dec(len(waiting))
         for wake in waiting:

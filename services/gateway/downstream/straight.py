@@ -4,6 +4,7 @@ One `StraightProduce` stands for such a request from its arrival to its answer, 
 the slots of its client's connection, among what its broker's connection has sent, and among what a hold waits for.
 """
 
+import math
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -12,7 +13,9 @@ from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.hold import Started
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.onward import Onward
 from services.gateway.downstream.tables import Follower
+from services.gateway.frame_stream import Passage
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import (
     CALL_TIMEOUT_S,
@@ -20,6 +23,7 @@ from services.gateway.requests.plan import (
     Body,
     Lane,
     MeshView,
+    NoAnswer,
     RawResponse,
     Request,
     Unreachable,
@@ -32,7 +36,14 @@ from services.gateway.upstream.seats import Seat
 from services.gateway.upstream.shared import SharedConnection
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import HEADER_BYTES, count_records
-from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
+from services.gateway.wire.frames import (
+    CORRELATION_OFFSET,
+    REQUEST_START_BYTES,
+    SIZE_BYTES,
+    RequestHeader,
+    parse_response_header,
+    request_start,
+)
 from services.gateway.wire.primitives import INT32, Buffer
 
 CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
@@ -46,6 +57,9 @@ class Client(Protocol):
 
     def straight_ended(self, produce: "StraightProduce", answer: Answer) -> None:
         """An answer in bytes may lie in a receive buffer."""
+
+    def onward_came(self, size: int, missing: int) -> None:
+        """So many more bytes of the request that is passed on while it comes; so many come after them."""
 
 
 class StraightProduce:
@@ -61,6 +75,7 @@ class StraightProduce:
         "correlation_id",
         "deadline",
         "done",
+        "midway",
         "records",
         "road",
         "seat",
@@ -85,6 +100,8 @@ class StraightProduce:
         """Where it waits among those of other clients, if it does ..."""
         self.sent_at = 0.0
         """... and since when."""
+        self.midway: Onward | None = None
+        """While it still comes from its client."""
         self.done = False
         self.answer: list[Buffer] | None = None
         self.close: str | None = None
@@ -115,11 +132,17 @@ class StraightProduce:
         kept = frame if owned else memoryview(bytearray(frame))
         self._way.astray(self, RawResponse(kept, header.body_offset, version))
 
+    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        return None  # longer than it should be: it is not simply stored
+
     def failed(self, outcome: Unreachable) -> None:
         if self.seat is not None:
             self.seat.failed()
             self.seat = None
-        self._way.astray(self, outcome)
+        if self.midway is not None:
+            self.midway.failed(outcome)
+        else:
+            self._way.astray(self, outcome)
 
     # --- for other Produce requests of the client ----------------------------------------------------------------
 
@@ -160,6 +183,82 @@ class StraightWay:
 
     def begun(self, frame: memoryview, now: float) -> StraightProduce | None:
         """The request, if it may go straight on: then it is on its way. None: its plan has to look at it."""
+        found = self._found(frame, now)
+        if found is None:
+            return None
+        road, look = found
+        mesh = self._mesh
+        where = road.records(frame)
+        if where is None:
+            return None
+        start, stop = where
+        seat = look.seat
+        connection = seat.connection(len(frame), now, quick=look.quick)
+        if connection is None:
+            road.look = None  # it may have ended: then another one is in its place
+            return None
+        produce = self._taken(road, look, frame, start, now + look.timeout_s)
+        if isinstance(connection, SharedConnection):
+            produce.seat, produce.sent_at = seat, now
+            seat.sent()
+        traffic = mesh.memory.traffic
+        if traffic is not None:
+            produce.began = traffic.clock()
+            produce.records = count_records(frame, start, stop)
+            produce.size = stop - start
+        named = road.named
+        if named is None:
+            connection.pass_on(frame, produce)
+        else:
+            body = frame[HEAD_AT + len(road.head) :]
+            connection.pass_on_rewritten(ApiKey.PRODUCE, named.version, named.head, body, produce)
+        mesh.producing[produce] = look.started
+        return produce
+
+    def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> "Onward | None":
+        """As `begun`, for a large request of which only the beginning has come."""
+        found = self._found(beginning, now)
+        if found is None:
+            return None
+        road, look = found
+        mesh, size = self._mesh, len(beginning) + missing
+        where = road.sole_batch(beginning, size)
+        if where is None:
+            return None
+        start, batch = where
+        connection = look.seat.connection(size, now, quick=look.quick)
+        if connection is None or isinstance(connection, SharedConnection):  # nobody else has to wait for its end
+            road.look = None
+            return None
+        produce = self._taken(road, look, beginning, start, math.inf)
+        traffic = mesh.memory.traffic
+        if traffic is not None:
+            produce.began = traffic.clock()
+            produce.records = 0 if batch.is_control else batch.record_count
+            produce.size = batch.end
+        named = road.named
+        produce.midway = onward = Onward(self, produce, connection, look.timeout_s)
+        if named is None:
+            connection.begin_passing_on(beginning, None, produce)
+        else:
+            head_end = HEAD_AT + len(road.head)
+            sent_size = REQUEST_START_BYTES + len(named.head) + size - head_end
+            start_of_it = bytearray(request_start(sent_size, ApiKey.PRODUCE, named.version, 0) + named.head)
+            connection.begin_passing_on(start_of_it, beginning[head_end:], produce)
+        mesh.producing[produce] = look.started._replace(break_off=onward.break_off)
+        return onward
+
+    def _taken(self, road: Road, look: "Look", frame: memoryview, start: int, deadline: float) -> StraightProduce:
+        """The request, whose records begin at `start`."""
+        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
+        header = bytes(frame[start : start + HEADER_BYTES])
+        produce = StraightProduce(self, road, clients_id, header, deadline)
+        look.calls.total += 1
+        self._session.producing.append(produce)
+        return produce
+
+    def _found(self, frame: memoryview, now: float) -> "tuple[Road, Look] | None":
+        """The road of a request, of which the head has come, if it may take it now."""
         mesh, session = self._mesh, self._session
         road = session.roads.find(frame)
         if road is None:
@@ -172,35 +271,7 @@ class StraightWay:
         memory = mesh.memory
         if not road.leads_on(memory, now) or session.overtakes(road.topic, road.partition, road.place):
             return None
-        found = road.records(frame)
-        if found is None:
-            return None
-        start, stop = found
-        seat = look.seat
-        connection = seat.connection(len(frame), now, quick=look.quick)
-        if connection is None:
-            road.look = None  # it may have ended: then another one is in its place
-            return None
-        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
-        header = bytes(frame[start : start + HEADER_BYTES])
-        produce = StraightProduce(self, road, clients_id, header, now + look.timeout_s)
-        if memory.traffic is not None:
-            produce.began = memory.traffic.clock()
-            produce.records = count_records(frame, start, stop)
-            produce.size = stop - start
-        if isinstance(connection, SharedConnection):
-            produce.seat, produce.sent_at = seat, now
-            seat.sent()
-        look.calls.total += 1
-        named = road.named
-        if named is None:
-            connection.pass_on(frame, produce)
-        else:
-            body = frame[HEAD_AT + len(road.head) :]
-            connection.pass_on_rewritten(ApiKey.PRODUCE, named.version, named.head, body, produce)
-        session.producing.append(produce)
-        mesh.producing[produce] = look.started
-        return produce
+        return road, look
 
     def _look(self, road: Road) -> Look | None:
         """Whether the road is one by what is in force now, and where it begins."""
@@ -250,8 +321,24 @@ class StraightWay:
     def ended(self, produce: StraightProduce, answer: Answer, *, failed: bool) -> None:
         self._session.producing.remove(produce)
         self._mesh.produce_ended(produce)
+        self._count(produce, failed=failed)
+        self._client.straight_ended(produce, answer)
+
+    def settled(self, produce: StraightProduce) -> None:
+        """It is certain that its records won't be stored: nobody has to wait for them."""
+        self._mesh.produce_ended(produce)
+
+    def dropped(self, produce: StraightProduce) -> None:
+        """Its client has left before all of it had come: nobody has been asked anything."""
+        self._session.producing.remove(produce)
+        self._mesh.produce_ended(produce)
+        self._client.straight_ended(produce, NoAnswer())
+
+    def onward_came(self, size: int, missing: int) -> None:
+        self._client.onward_came(size, missing)
+
+    def _count(self, produce: StraightProduce, *, failed: bool) -> None:
         traffic = self._mesh.memory.traffic
         if traffic is not None:
             records, size = (0, 0) if failed else (produce.records, produce.size)
             count_straight(traffic, self._session, produce.road, produce.began, records, size, failed)
-        self._client.straight_ended(produce, answer)

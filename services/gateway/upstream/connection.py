@@ -6,10 +6,15 @@ Theory of operation
 2. Requests may be submitted before the connection is up: they wait, in order, and leave in order.
 3. Each request has a deadline. When one passes, the connection is closed, for everything behind it would wait too.
 4. When the connection ends, all pending requests get `Unreachable`. Nothing is ever sent twice.
-5. The connection is up when TLS is and the broker has let us in, where the cluster asks for it (`admission`).
+5. A large request of a client may leave while it still comes (`begin_passing_on`). Until its end nothing else is sent:
+   what is submitted waits. It has no deadline until then. Should its client not get to the end, the connection takes
+   nothing more and ends when all that was sent before is answered: brokers drop what they got a part of.
+   A large answer may go on while it comes, too (`Awaiting.begun`).
+6. The connection is up when TLS is and the broker has let us in, where the cluster asks for it (`admission`).
 """
 
 import asyncio
+import math
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +23,7 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from services.gateway import metrics
-from services.gateway.frame_stream import FrameStream
+from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.requests.plan import Body, Call, RawResponse, Sent, Unreachable, Verbatim
 from services.gateway.upstream.admission import LOGIN_TIMEOUT_S, Admission, ConnectionEndedError
 from services.gateway.upstream.keyring import Keyring, KeyringError
@@ -44,10 +49,12 @@ MAX_CORRELATION_ID = 0x7FFF_FFFF
 
 
 OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
+SEVERED: Final = "a request was broken off in the middle"
 
 
 class Awaiting(Protocol):
-    """Whoever waits for an answer. Exactly one of the two is called, once."""
+    """Whoever waits for an answer. Exactly one of `answered` and `failed` is called, once, unless `begun` has given a
+    passage: then that is told the rest."""
 
     correlation_id: int
     deadline: float
@@ -57,6 +64,9 @@ class Awaiting(Protocol):
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         """Raises WireError for what can't be read, before anybody is told of it."""
+
+    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        """A large answer begins to come (`FrameStream.frame_begun`). None: it is to be `answered` as a whole."""
 
     def failed(self, outcome: Unreachable) -> None: ...
 
@@ -72,6 +82,9 @@ class _Pending:
     def answered(self, frame: memoryview, owned: bool) -> None:
         header = parse_response_header(frame, SIZE_BYTES, len(frame), self.api_key, self.version)
         self.settle(RawResponse(frame, header.body_offset, self.version), owned)
+
+    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        return None
 
     def failed(self, outcome: Unreachable) -> None:
         self.settle(outcome, True)
@@ -107,6 +120,12 @@ class BrokerConnection(FrameStream):
         self._pending: deque[Awaiting] = deque()
         """Sent and not answered."""
         self._waiting: deque[_Waiting] = deque()
+        self._midway: Awaiting | None = None
+        """Whose request has left in part; the last one of those pending."""
+        self._through: asyncio.Future[None] | None = None
+        """Done when there is none any more."""
+        self._severed = False
+        """The rest of it will never come."""
         self._ready = False
         self._heard = False
         self._retired: str | None = None
@@ -144,8 +163,8 @@ class BrokerConnection(FrameStream):
 
     def submit(self, call: Call, api_key: int, client_id: str | None, settle: Settle) -> None:
         """Send a call's request. `settle` is called exactly once, maybe before this returns."""
-        if self.ended is not None:
-            settle(Unreachable(self.cluster, self.ended, never_sent=True), True)
+        if self.ended is not None or self._severed:
+            settle(Unreachable(self.cluster, self.ended or SEVERED, never_sent=True), True)
             return
         if self.in_flight >= self._max_in_flight:
             self._count("full")
@@ -180,7 +199,7 @@ class BrokerConnection(FrameStream):
     @property
     def takes_more(self) -> bool:
         """Whether `pass_on` may be called now."""
-        return self._ready and len(self._pending) < self._max_in_flight
+        return self._ready and self._midway is None and len(self._pending) < self._max_in_flight
 
     def pass_on(self, frame: memoryview, awaiting: Awaiting) -> None:
         """Send a client's request as it lies there, which it does until this read is done (see `FrameStream`)."""
@@ -201,6 +220,45 @@ class BrokerConnection(FrameStream):
         self._sent_bytes.total += SIZE_BYTES + size
         self.send(request_start(size, api_key, version, self._numbered(awaiting)) + written)
 
+    def begin_passing_on(self, start: bytearray | memoryview, goes_on: memoryview | None, awaiting: Awaiting) -> None:
+        """Send the beginning of a client's request, as `pass_on` does, in one piece or two; `pass_on_more` the rest.
+        Its deadline is set at the end."""
+        awaiting.deadline = math.inf
+        patch_correlation_id(start, SIZE_BYTES + CORRELATION_OFFSET, self._numbered(awaiting))
+        beginning = (start,) if goes_on is None else (start, goes_on)
+        self._midway = awaiting
+        self._sent_bytes.total += sum(map(len, beginning))
+        self.send(*beginning)
+
+    def pass_on_more(self, piece: memoryview) -> None:
+        self._sent_bytes.total += len(piece)
+        self.send(piece)
+
+    def end_passing_on(self, deadline: float) -> None:
+        """All of the request has been sent."""
+        awaiting, self._midway = self._midway, None
+        if awaiting is not None:
+            awaiting.deadline = deadline
+            self._watch(deadline)
+        self._is_through()
+        if self._ready and self._waiting:
+            self._up()
+
+    def sever(self) -> None:
+        """The rest of the request that is on its way won't come: it counts as never sent, and nobody waits for it."""
+        self._severed = True
+        self._pending.pop()
+        if not self._pending:
+            self._fail(SEVERED, None)
+
+    def give_up(self, fact: str) -> None:
+        """The broker does not take what it is sent."""
+        self._fail(f"{self.address}: {fact}", "timeout")
+
+    def _is_through(self) -> None:
+        if self._through is not None and not self._through.done():
+            self._through.set_result(None)
+
     def _numbered(self, awaiting: Awaiting) -> int:
         """Its correlation id; from here on it waits."""
         self._next_id = awaiting.correlation_id = self._next_id % MAX_CORRELATION_ID + 1
@@ -209,7 +267,7 @@ class BrokerConnection(FrameStream):
         return awaiting.correlation_id
 
     def _out(self, pending: Awaiting | None, *pieces: Buffer) -> None:
-        if not self._ready:
+        if not self._ready or self._midway is not None:
             self._waiting.append(_Waiting(pieces, pending))
             return
         if pending is not None:
@@ -220,6 +278,9 @@ class BrokerConnection(FrameStream):
     # --- for the login -------------------------------------------------------------------------------------------
 
     async def say(self, message: Struct, version: int) -> RawResponse:
+        if self._midway is not None:
+            self._through = self._loop.create_future()
+            await self._through
         if self.ended is not None:
             raise ConnectionEndedError(self.ended)
         told: asyncio.Future[RawResponse] = self._loop.create_future()
@@ -262,6 +323,8 @@ class BrokerConnection(FrameStream):
     # --- deadlines -----------------------------------------------------------------------------------------------
 
     def _watch(self, deadline: float) -> None:
+        if deadline == math.inf:
+            return
         if self._timer is not None:
             if self._timer_at <= deadline:
                 return
@@ -298,13 +361,37 @@ class BrokerConnection(FrameStream):
             self._fail(f"{self.address} answered request {correlation_id}, which was not the next", "malformed")
             return
         pending = self._pending.popleft()
+        if pending is self._midway:
+            self._pending.append(pending)
+            self._fail(f"{self.address} answered a request before it had all of it", "malformed")
+            return
         try:
             pending.answered(frame, owned)
         except WireError:
             self._pending.appendleft(pending)
             raise
-        if self._retired is not None:
+        if self._severed:
+            if not self._pending:
+                self._fail(SEVERED, None)
+        elif self._retired is not None:
             self._maybe_retire()
+
+    def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        self._heard = True
+        (correlation_id,) = INT32.unpack_from(beginning, SIZE_BYTES)
+        if self._severed or self._retired is not None or not self._pending:
+            return None
+        pending = self._pending[0]
+        if pending.correlation_id != correlation_id:
+            return None
+        passage = pending.begun(beginning, missing)
+        if passage is not None:
+            self._pending.popleft()
+            self._received_bytes.total += len(beginning) + missing
+        return passage
+
+    def frame_passed(self) -> None:
+        self._maybe_retire()
 
     def congestion(self, congested: bool) -> None:
         if self.on_congestion is not None:
@@ -329,13 +416,16 @@ class BrokerConnection(FrameStream):
         self._maybe_retire()
 
     def _maybe_retire(self) -> None:
-        if self._retired is not None and self._ready and not self._pending and self.ended is None:
+        if self._retired is None or not self._ready or self.ended is not None:
+            return
+        if not self._pending and not self.still_missing:
             self._ended_by(self._retired)
             self.close(self._retired)
 
     def _ended_by(self, reason: str) -> None:
         self.ended = reason
         self._ready = False
+        self._is_through()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -354,7 +444,8 @@ class BrokerConnection(FrameStream):
         pending, self._pending = self._pending, deque()
         waiting, self._waiting = self._waiting, deque()
         for item, never_sent in chain(
-            ((item, False) for item in pending), ((item.pending, True) for item in waiting if item.pending is not None)
+            ((item, item is self._midway) for item in pending),
+            ((item.pending, True) for item in waiting if item.pending is not None),
         ):
             if kind is not None:
                 self._count(kind)

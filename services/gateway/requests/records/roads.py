@@ -8,6 +8,7 @@ from mesh.traffic.counting import Key
 from services.gateway.requests.knowledge import ClusterKnowledge, TopicKnowledge
 from services.gateway.requests.records.producer_memory import SeamKey
 from services.gateway.wire.apis import ApiKey, flexible_since
+from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, read_kept_header
 from services.gateway.wire.frames import SIZE_BYTES
 from services.gateway.wire.primitives import INT32, WireError, read_uvarint
 from services.gateway.wire.scanner import ProduceScan
@@ -112,6 +113,26 @@ class Road:
         if end <= start or INT32.unpack_from(frame, at)[0] != end - start:
             return None
         return start, end
+
+    def sole_batch(self, beginning: memoryview, size: int) -> tuple[int, BatchHeader] | None:
+        """Where the records of a request of `size` bytes begin, of which only the beginning is there, if they are one
+        batch and nothing that its plan should see can stand behind them."""
+        at, end, tags = HEAD_AT + len(self.head), len(beginning), 0
+        if self.version >= FLEXIBLE:
+            try:
+                length, start = read_uvarint(beginning, at, end, "Produce.records")
+            except WireError:
+                return None
+            length, tags = length - 1, len(NO_TAGS)  # with anything in them they would be longer
+        else:
+            start = at + INT32.size
+            if end < start:
+                return None
+            (length,) = INT32.unpack_from(beginning, at)
+        batch = read_kept_header(bytes(beginning[start : start + HEADER_BYTES]))
+        if batch is None or batch.end != length or start + length + tags != size:
+            return None
+        return start, batch
 
     def is_stored(self, frame: memoryview) -> bool:
         """Whether this response says that the batch is stored, and nothing else."""

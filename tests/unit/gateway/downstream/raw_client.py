@@ -31,6 +31,15 @@ class RawClient:
         if answered:
             self._expected.append((self._next_id, version))
 
+    def expect(self, version: int) -> None:
+        """An answer to a request that is sent as bytes, with `last_id`."""
+        self._next_id += 1
+        self._expected.append((self._next_id, version))
+
+    @property
+    def last_id(self) -> int:
+        return self._next_id
+
     def send_bytes(self, data: bytes) -> None:
         self._writer.write(data)
 

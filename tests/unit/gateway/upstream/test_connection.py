@@ -8,16 +8,17 @@ import pytest
 from mesh.connection_security import ConnectionSecurity, Mechanism, PasswordLogin
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
-from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.connection import SEVERED, BrokerConnection
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.frames import encode_response
+from services.gateway.wire.frames import encode_request, encode_response
 from services.gateway.wire.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     SaslAuthenticateResponse,
     SaslHandshakeResponse,
 )
+from tests.fixtures.waiting import until
 from tests.unit.gateway.scripted_broker import ScriptedBroker, broker, once_each
 
 MAX_FRAME = 1 << 20
@@ -217,3 +218,144 @@ async def test_a_refused_login_is_told_to_who_waits_as_never_sent(scripted: Scri
     assert fault == f"{scripted.address} does not let us in: not (secret)"
     assert caller.outcomes["a"] == Unreachable("c1", fault, never_sent=True)
     assert not scripted.requests(ApiKey.HEARTBEAT)
+
+
+class Half:
+    """A heartbeat that goes on while it comes."""
+
+    correlation_id = 0
+    deadline = 0.0
+    api_key = ApiKey.HEARTBEAT
+
+    def __init__(self, group: str, connection: BrokerConnection) -> None:
+        self.frame = memoryview(bytearray(encode_request(HeartbeatRequest(group), 0, 4711, "me")))
+        self.outcome: str | Unreachable | None = None
+        self._connection = connection
+
+    def begin(self) -> None:
+        self._connection.begin_passing_on(self.frame[:20], None, self)
+
+    def end(self) -> None:
+        self._connection.pass_on_more(self.frame[20:])
+        self._connection.end_passing_on(asyncio.get_running_loop().time() + 5)
+
+    def begun(self, beginning: memoryview, missing: int) -> None:
+        return None
+
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        self.outcome = "answered"
+
+    def failed(self, outcome: Unreachable) -> None:
+        self.outcome = outcome
+
+
+async def test_nothing_comes_into_the_middle_of_a_request_that_goes_on_while_it_comes(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = lambda header, message: HeartbeatResponse()
+    caller = Caller(scripted)
+    await caller.open()
+    caller.submit("a")
+    half = Half("b", caller.connection)
+    half.begin()
+    assert not caller.connection.takes_more
+    caller.submit("c")
+    caller.submit("d")
+    await caller.all(1)
+    half.end()
+    assert caller.connection.takes_more
+    await caller.all(3)
+    assert half.outcome == "answered"
+    assert [message.group_id for _, message in scripted.received] == ["a", "b", "c", "d"]
+
+
+async def test_a_request_has_no_deadline_while_it_comes_and_one_from_its_end_on(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = once_each(HeartbeatResponse(), None)
+    caller = Caller(scripted)
+    await caller.open()
+    caller.submit("a", 0.05)
+    half = Half("b", caller.connection)
+    half.begin()
+    await caller.all(1)
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, passed.set)  # the deadline of the first, which has been answered
+    await passed.wait()
+    assert caller.connection.ended is None
+    caller.connection.pass_on_more(half.frame[20:])
+    caller.connection.end_passing_on(asyncio.get_running_loop().time() + 0.05)
+    await until(lambda: half.outcome)
+    assert "in time" in str(half.outcome)
+
+
+async def test_half_a_request_was_never_sent_if_the_connection_ends(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = lambda header, message: None
+    caller = Caller(scripted)
+    await caller.open()
+    caller.submit("a")
+    half = Half("b", caller.connection)
+    half.begin()
+    caller.submit("c")
+    await until(lambda: scripted.received)
+    for there in list(scripted.connections):
+        there.transport.abort()
+    await caller.all(2)
+    outcomes = (caller.outcomes["a"], half.outcome, caller.outcomes["c"])
+    assert [isinstance(each, Unreachable) and each.never_sent for each in outcomes] == [False, True, True]
+
+
+async def test_what_was_sent_before_a_request_that_is_broken_off_is_answered(scripted: ScriptedBroker) -> None:
+    gate = asyncio.Event()
+
+    async def late(header: object, message: object) -> HeartbeatResponse:
+        await gate.wait()
+        return HeartbeatResponse()
+
+    scripted.scripts[ApiKey.HEARTBEAT] = late
+    caller = Caller(scripted)
+    await caller.open()
+    caller.submit("a")
+    half = Half("b", caller.connection)
+    half.begin()
+    caller.submit("c")
+    caller.connection.sever()
+    caller.submit("d")
+    await caller.all(1)
+    assert caller.outcomes["d"] == Unreachable("c1", SEVERED, never_sent=True)
+    assert caller.connection.ended is None
+    gate.set()
+    await caller.all(3)
+    assert isinstance(caller.outcomes["a"], RawResponse)
+    assert caller.outcomes["c"] == Unreachable("c1", SEVERED, never_sent=True)
+    assert half.outcome is None
+    assert (caller.connection.ended, caller.connection.fault) == (SEVERED, None)
+
+
+async def test_a_broker_that_answers_what_it_can_not_have_is_left(scripted: ScriptedBroker) -> None:
+    scripted.scripts[ApiKey.HEARTBEAT] = once_each(
+        encode_response(HeartbeatResponse(), 0, 1) + encode_response(HeartbeatResponse(), 0, 2)
+    )
+    caller = Caller(scripted)
+    await caller.open()
+    caller.submit("a")
+    half = Half("b", caller.connection)
+    half.begin()
+    await until(lambda: half.outcome)
+    assert isinstance(half.outcome, Unreachable)
+    assert half.outcome.never_sent
+
+
+async def test_a_login_is_renewed_behind_a_request_that_still_comes(scripted: ScriptedBroker) -> None:
+    lets_in(scripted, lifetime_ms=50)
+    caller = Caller(scripted, keyring=PlainKeyring())
+    await caller.open()
+    half = Half("a", caller.connection)
+    await until(lambda: caller.connection.takes_more)
+    half.begin()
+    logins = len(scripted.requests(ApiKey.SASL_AUTHENTICATE))
+    await until(lambda: not caller.connection._ready, "the renewal has begun")
+    caller.submit("b")
+    half.end()
+    await caller.all(1)
+    assert half.outcome == "answered"
+    assert len(scripted.requests(ApiKey.SASL_AUTHENTICATE)) > logins
+    asked = [header.api_key for header, _ in scripted.received]
+    first = asked.index(ApiKey.HEARTBEAT)
+    assert asked[first : first + 3] == [ApiKey.HEARTBEAT, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
