@@ -242,7 +242,7 @@ class BrokerConnection(FrameStream):
             self._watch(deadline)
         self._is_through()
         if self._ready and self._waiting:
-            self._up()
+            self.admitted()
 
     def sever(self) -> None:
         """The rest of the request that is on its way won't come: it counts as never sent, and nobody waits for it."""
