@@ -267,10 +267,10 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._gathered is not None:
             self.gathering(-len(self._gathered))
             self._gathered = None
-        if self._passage is not None:
-            passage, self._passage = self._passage, None
-            passage.cut(reason)
+        passage, self._passage, self._missing = self._passage, None, 0
         self.lost(reason)
+        if passage is not None:
+            passage.cut(reason)
 
     # --- for subclasses ----------------------------------------------------------------------------------------------
 

@@ -10,12 +10,14 @@ Theory of operation
 4. A client that goes away takes its waiting requests along, all but Produce: that is carried through as a broker does
    it. Without acks a client closes as soon as all is sent.
 5. A large Produce that may go straight on does so while it comes (`Onward`). It holds no memory, so nothing but the
-   broker and the client's own answers make it wait.
+   broker and the client's own answers make it wait. Large answers may leave while they come, too (`PassingAnswer`).
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import structlog
 
@@ -26,6 +28,7 @@ from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.onward import Onward
+from services.gateway.downstream.passing import Passed, Passing, PassingAnswer, Source
 from services.gateway.downstream.server_tls import subject_of
 from services.gateway.downstream.straight import StraightProduce, StraightWay
 from services.gateway.downstream.straight_fetch import FetchWay, StraightFetch
@@ -115,6 +118,8 @@ class ClientConnection(FrameStream):
         self._stall: asyncio.TimerHandle | None = None
         self._onward: Onward | None = None
         """The request that goes on while it comes."""
+        self._passing: PassingAnswer | None = None
+        """The answer that does."""
 
     @property
     def unanswered(self) -> int:
@@ -330,7 +335,7 @@ class ClientConnection(FrameStream):
             self._slots.remove(produce)
             self._close_lanes_when_done()
 
-    def straight_fetch_ended(self, fetch: StraightFetch, answer: Answer) -> None:
+    def straight_fetch_ended(self, fetch: StraightFetch, answer: Answer | Passed) -> None:
         self._count(ApiKey.FETCH, fetch.road.version, answer)
         self._serial_running = None
         if self.is_open:
@@ -342,12 +347,31 @@ class ClientConnection(FrameStream):
             if self._pause_reason is not None:
                 self._update_reading()
 
-    def _fill(self, slot: "_Slot | StraightProduce | StraightFetch", answer: Answer) -> None:
+    def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None:
+        """A large answer has begun to come, and these are the first bytes for the client, its size prefix and its
+        correlation id before all. None, if it has to be gathered: others come first, or nobody is there.
+        """
+        if not self.is_next(slot):
+            return None
+        _bytes_out.total += sum(map(len, pieces))
+        self.send(*pieces)
+        passing = self._passing = PassingAnswer(self, cast(Passing, slot), source)
+        passing.hold_back(self.congested)
+        return passing
+
+    def is_next(self, slot: object) -> bool:
+        """Whether its answer may leave now."""
+        return self.is_open and bool(self._slots) and self._slots[0] is slot
+
+    def passing_ended(self) -> None:
+        self._passing = None
+
+    def _fill(self, slot: "_Slot | StraightProduce | StraightFetch", answer: Answer | Passed) -> None:
         slot.done = True
         header = slot.header
         try:
             match answer:
-                case NoAnswer():
+                case NoAnswer() | Passed():
                     pass
                 case Close(reason):
                     slot.close = reason
@@ -380,7 +404,7 @@ class ClientConnection(FrameStream):
         if self._draining is not None and not self._slots:
             self.close(self._draining)
 
-    def _count(self, api_key: int, version: int, answer: Answer) -> None:
+    def _count(self, api_key: int, version: int, answer: Answer | Passed) -> None:
         if not self.is_open:
             outcome = "abandoned"
         elif isinstance(answer, NoAnswer):
@@ -397,7 +421,9 @@ class ClientConnection(FrameStream):
         counter.total += 1
         trial = self._mesh.tables.trial
         if trial is not None:
-            (trial.tried if self._follower.tries else trial.others).count(is_failure(answer))
+            (trial.tried if self._follower.tries else trial.others).count(
+                not isinstance(answer, Passed) and is_failure(answer)
+            )
 
     # --- back-pressure -------------------------------------------------------------------------------------------
 
@@ -428,6 +454,8 @@ class ClientConnection(FrameStream):
         self._watch_for_stall()
 
     def congestion(self, congested: bool) -> None:
+        if self._passing is not None:
+            self._passing.hold_back(congested)
         if not congested:
             self._pump()
         self._update_reading()
@@ -491,6 +519,7 @@ class ClientConnection(FrameStream):
 
     def lost(self, reason: str) -> None:
         self._onward = None
+        self._passing = None
         self._stop_stall_watch()
         self._connections.discard(self)
         metrics.client_connections.dec()

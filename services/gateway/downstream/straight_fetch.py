@@ -13,6 +13,7 @@ from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.tables import Follower
+from services.gateway.frame_stream import Passage
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import (
@@ -111,6 +112,9 @@ class StraightFetch:
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         self._way.answered(self, frame, owned)
+
+    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        return None
 
     def failed(self, outcome: Unreachable) -> None:
         self._way.astray(self, outcome)

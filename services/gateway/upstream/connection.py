@@ -49,6 +49,8 @@ MAX_CORRELATION_ID = 0x7FFF_FFFF
 
 
 OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
+HELD_BACK_S: Final = 1.0
+"""How often deadlines are looked at while nothing is read."""
 SEVERED: Final = "a request was broken off in the middle"
 
 
@@ -124,6 +126,8 @@ class BrokerConnection(FrameStream):
         """Whose request has left in part; the last one of those pending."""
         self._through: asyncio.Future[None] | None = None
         """Done when there is none any more."""
+        self._held_back = False
+        """Its answers are not read, for who gets them does not take them."""
         self._severed = False
         """The rest of it will never come."""
         self._ready = False
@@ -275,6 +279,14 @@ class BrokerConnection(FrameStream):
         self._sent_bytes.total += sum(map(len, pieces))
         self.send(*pieces)
 
+    def hold_back(self, held_back: bool) -> None:
+        """Read no answers, or again. Whoever waits for one waits longer."""
+        self._held_back = held_back
+        if held_back:
+            self.pause_reading()
+        else:
+            self.resume_reading()
+
     # --- for the login -------------------------------------------------------------------------------------------
 
     async def say(self, message: Struct, version: int) -> RawResponse:
@@ -338,7 +350,9 @@ class BrokerConnection(FrameStream):
         first = min(chain(self._pending, waiting), key=lambda pending: pending.deadline, default=None)
         if first is None:
             return
-        if first.deadline <= self._loop.time():
+        if self._held_back:
+            self._watch(max(first.deadline, self._loop.time() + HELD_BACK_S))
+        elif first.deadline <= self._loop.time():
             self._fail(f"{api_name(first.api_key)}: no answer from {self.address} in time", "timeout")
         else:
             self._watch(first.deadline)

@@ -1,0 +1,78 @@
+"""A large answer on its way from a broker to a client while it still comes: none of it is kept.
+
+Theory of operation
+1. Only the answer that is the client's next one may pass (`ClientConnection.answer_begun`); any other is gathered.
+   Until its end nothing else is sent to the client, for answers leave in their order anyway.
+2. A client that does not take it makes us stop reading from the broker (`BrokerConnection.hold_back`): so that
+   connection has to be the client's own.
+3. A broker that ends in the middle takes the client's connection along: half an answer has been heard there.
+"""
+
+from typing import Protocol
+
+from services.gateway import metrics
+from services.gateway.wire.primitives import Buffer
+
+
+class Passed:
+    """An answer that has left while it came."""
+
+
+class Passing(Protocol):
+    """The request whose answer this is."""
+
+    def passed_on(self) -> None:
+        """All of the answer has been sent to the client. Its connection is to be told (`Passed`)."""
+
+
+class Source(Protocol):
+    """Whence it comes."""
+
+    def hold_back(self, held_back: bool) -> None: ...
+
+
+class Outlet(Protocol):
+    """The connection of the client."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def send(self, *pieces: Buffer) -> None: ...
+
+    def passing_ended(self) -> None: ...
+
+    def abort(self, reason: str) -> None: ...
+
+
+class PassingAnswer:
+    """See above. The passage of one answer."""
+
+    __slots__ = ("_held_back", "_outlet", "_request", "_source")
+
+    def __init__(self, outlet: Outlet, request: Passing, source: Source) -> None:
+        self._outlet = outlet
+        self._request = request
+        self._source = source
+        self._held_back = False
+
+    def take(self, piece: memoryview, missing: int) -> None:
+        if self._outlet.is_open:
+            _bytes_out.total += len(piece)
+            self._outlet.send(piece)
+        if not missing:
+            self.hold_back(False)
+            self._outlet.passing_ended()
+            self._request.passed_on()
+
+    def cut(self, reason: str) -> None:
+        self._outlet.passing_ended()
+        self._outlet.abort(f"the broker left in the middle of an answer: {reason}")
+
+    def hold_back(self, held_back: bool) -> None:
+        """The client does not take what it is sent, or does again."""
+        if held_back != self._held_back:
+            self._held_back = held_back
+            self._source.hold_back(held_back)
+
+
+_bytes_out = metrics.client_bytes.labels("out")
