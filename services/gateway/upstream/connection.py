@@ -49,8 +49,8 @@ MAX_CORRELATION_ID = 0x7FFF_FFFF
 
 
 OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
-HELD_BACK_S: Final = 1.0
-"""How often deadlines are looked at while nothing is read."""
+LOOK_AGAIN_S: Final = 1.0
+"""How often deadlines are looked at while a large answer comes, or nothing is read: who is behind that is not late."""
 SEVERED: Final = "a request was broken off in the middle"
 
 
@@ -126,8 +126,10 @@ class BrokerConnection(FrameStream):
         """Whose request has left in part; the last one of those pending."""
         self._through: asyncio.Future[None] | None = None
         """Done when there is none any more."""
-        self._held_back = False
-        """Its answers are not read, for who gets them does not take them."""
+        self._held_back_at: float | None = None
+        """Since when its answers are not read, for who gets them does not take them."""
+        self._missing_before = 0
+        """Of a large answer, when deadlines were looked at last."""
         self._severed = False
         """The rest of it will never come."""
         self._ready = False
@@ -281,10 +283,14 @@ class BrokerConnection(FrameStream):
 
     def hold_back(self, held_back: bool) -> None:
         """Read no answers, or again. Whoever waits for one waits longer."""
-        self._held_back = held_back
+        now = self._loop.time()
         if held_back:
+            self._held_back_at = now
             self.pause_reading()
-        else:
+        elif self._held_back_at is not None:
+            for pending in self._pending:
+                pending.deadline += now - self._held_back_at
+            self._held_back_at = None
             self.resume_reading()
 
     # --- for the login -------------------------------------------------------------------------------------------
@@ -350,9 +356,11 @@ class BrokerConnection(FrameStream):
         first = min(chain(self._pending, waiting), key=lambda pending: pending.deadline, default=None)
         if first is None:
             return
-        if self._held_back:
-            self._watch(max(first.deadline, self._loop.time() + HELD_BACK_S))
-        elif first.deadline <= self._loop.time():
+        now, before, missing = self._loop.time(), self._missing_before, self.still_missing
+        self._missing_before = missing
+        if self._held_back_at is not None or (missing and missing != before):
+            self._watch(max(first.deadline, now + LOOK_AGAIN_S))
+        elif first.deadline <= now:
             self._fail(f"{api_name(first.api_key)}: no answer from {self.address} in time", "timeout")
         else:
             self._watch(first.deadline)

@@ -47,6 +47,9 @@ class OneBroker(Clusters):
     def incarnation(self, cluster: str) -> int:
         return 1
 
+    def pool(self, cluster: str, broker_id: int) -> None:
+        """Nothing is shared."""
+
     def submit(
         self, call: Call, lanes: Lanes, client_id: str | None, settle: Settle, names: TopicNames | None = None
     ) -> None:

@@ -171,13 +171,14 @@ async def test_a_client_that_leaves_in_the_middle_harms_nobody(stage: Stage) -> 
 async def test_a_client_that_does_not_read_makes_the_broker_wait_and_nobody_is_late_for_that(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.gateway.upstream.connection.HELD_BACK_S", 0.05)
+    monkeypatch.setattr("services.gateway.upstream.connection.LOOK_AGAIN_S", 0.05)
     async with world(stage) as here:
         body = bytes(20 << 20)
-        slot, behind = here.ask(1), here.ask(2, timeout_s=0.2)
+        slot = here.ask(1)
         here.client.pause()
         here.say(answer_of(slot, body))
-        await until(lambda: here.broker._held_back)
+        await until(lambda: here.broker._held_back_at)
+        behind = here.ask(2, timeout_s=0.1)
         assert here.connection.unsent_bytes < 4 << 20
         late = asyncio.Event()
         asyncio.get_running_loop().call_at(behind.deadline + 0.2, late.set)
@@ -187,7 +188,7 @@ async def test_a_client_that_does_not_read_makes_the_broker_wait_and_nobody_is_l
         here.client.resume()
         assert await here.client.frame() == (1).to_bytes(4, "big") + body
         assert await here.client.frame() == (2).to_bytes(4, "big") + b"small"
-        assert not here.broker._held_back
+        assert here.broker._held_back_at is None
 
 
 async def test_a_connection_that_is_left_waits_for_the_end_of_an_answer(stage: Stage) -> None:
