@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
@@ -27,6 +27,7 @@ from services.pipeline.copying.errors import (
     of_another_copy,
     replaced,
 )
+from services.pipeline.copying.membership import nobody_of
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.planning import NOWHERE, Held, Stretch, Times
 from services.pipeline.copying.reading import Archive, Place
@@ -98,7 +99,7 @@ class Drawing:
             mine = {topic: each for topic, each in topics.items() if topic in names}
             written = {} if self._replay.spec.dry_run else self._written(cluster, mine)
             if not written:
-                drawn = self._drawn(mine, targets)
+                drawn = self._drawn(mine, targets, beside=len(notes))
                 written = drawn if self._replay.spec.dry_run else self._write_down(cluster, drawn, mine)
             notes |= written
         self._check_same(notes, topics)
@@ -226,10 +227,13 @@ class Drawing:
     def _reaches_back(self, held: Held) -> bool:
         return held.archived is not None and (self._archive_only or held.archived.start < held.log.start)
 
-    def _drawn(self, topics: Mapping[str, Topic], targets: Mapping[str, TargetTopic]) -> dict[Place, Note]:
-        """A new plan, checked."""
+    def _drawn(
+        self, topics: Mapping[str, Topic], targets: Mapping[str, TargetTopic], *, beside: int
+    ) -> dict[Place, Note]:
+        """A new plan, checked; `beside`: partitions of the replay that are planned already."""
         mine = [each for each in self._replay.spec.ranges if each.topic in topics]
         ranges = planning.asked(mine, {topic: each.partitions for topic, each in topics.items()})
+        planning.check_number(beside + len(ranges))
         held = self._held(ranges)
         stretches = self._stretches(ranges, held)
         for topic in topics:
@@ -332,10 +336,7 @@ class Drawing:
         return dict(notes)
 
     def _send(self, producer: Any, route: Route, notes: Mapping[Place, Note]) -> None:
-        properties = self._clusters[route.target_cluster]
-        member = Consumer({**properties, "client.id": CLIENT_ID, "group.id": route.group})
-        metadata = member.consumer_group_metadata()
-        member.close()
+        metadata = nobody_of(route.group)
         offsets = [
             TopicPartition(SLOTS, partition, note.position, metadata=note.metadata)
             for (_, partition), note in notes.items()

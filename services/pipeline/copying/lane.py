@@ -18,11 +18,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from mesh.judging.records import Record
 from services.pipeline.copying.asking import AskedCluster
 from services.pipeline.copying.errors import CopyError, SetbackError, forgotten, replaced
+from services.pipeline.copying.membership import nobody_of
 from services.pipeline.copying.notes import Note
 from services.pipeline.copying.pace import Pace
 from services.pipeline.copying.reading import Batch, Place
@@ -84,7 +85,7 @@ class Lane:
         self._pace = Pace(task.rate, time.monotonic())
         self._refused: list[tuple[KafkaError, Message]] = []
         self._producer: Any = Producer(self._producer_settings())
-        self._groups: dict[str, Any] = {}
+        self._groups: dict[str, bytes] = {}
         self._notes: dict[Place, Note] = {}
         """As committed."""
         self._moved: dict[Place, Note] = {}
@@ -150,9 +151,7 @@ class Lane:
         for part in self._task.parts:
             by_group.setdefault(part.route.group, []).append(part.place)
         for group, places in by_group.items():
-            member = Consumer({**self._properties, "client.id": CLIENT_ID, "group.id": group})
-            self._groups[group] = member.consumer_group_metadata()
-            member.close()
+            self._groups[group] = nobody_of(group)
             notes = self._target.notes(group, [partition for _, partition in places])
             for place in places:
                 if place[1] not in notes:

@@ -30,6 +30,8 @@ FEWEST_LANES = 16
 """Where partitions suffice: the replay may go on later on a larger cluster, with the same lanes."""
 MOST_LANES = 512
 """Each is a transactional id, which brokers remember for a week."""
+MOST_PARTITIONS = 10_000
+"""Of one replay: control keeps how far each is, and hears of no more."""
 Lane = TypeVar("Lane")
 
 
@@ -63,6 +65,14 @@ class Times:
 
     starts: Mapping[Place, int] = field(default_factory=dict)
     ends: Mapping[Place, int] = field(default_factory=dict)
+
+
+def check_number(partitions: int) -> None:
+    """RefusedError where nobody could be told how far all of them are."""
+    if partitions > MOST_PARTITIONS:
+        raise RefusedError(
+            f"{partitions} partitions are more than {MOST_PARTITIONS}; make several replays of fewer partitions"
+        )
 
 
 def asked(ranges: Iterable[replays.ReplayRange], counts: Mapping[str, int]) -> dict[Place, replays.ReplayRange]:

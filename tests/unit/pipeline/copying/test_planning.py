@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.rpc import replays
+from services.control.domain.replays import MAX_COPIED
 from services.pipeline.copying import planning
 from services.pipeline.copying.errors import CopyError, RefusedError
 from services.pipeline.copying.notes import Note
@@ -32,6 +33,13 @@ def test_all_of_a_topic_is_each_of_its_partitions() -> None:
 def test_a_partition_that_there_is_not_is_refused() -> None:
     with pytest.raises(RefusedError, match="has 3 partitions, from 0 to 2; 3 is none of them"):
         planning.asked([range_(partition=3)], {"apples": 3})
+
+
+def test_more_partitions_than_control_takes_are_refused() -> None:
+    assert planning.MOST_PARTITIONS == MAX_COPIED
+    planning.check_number(MAX_COPIED)
+    with pytest.raises(RefusedError, match="10001 partitions are more than 10000; make several replays"):
+        planning.check_number(MAX_COPIED + 1)
 
 
 def test_one_range_for_each_partition() -> None:
