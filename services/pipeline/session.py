@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ SHUFFLE_PARTITIONS = 4  # Spark's 200 is for larger ones; a batch of ours is sma
 WORKER_START = "60s"  # how long a Python worker may take to report; 15 s are too few on a busy machine
 SECRET_NAMES = r"(?i)secret|password|passwd|token|access[.]?key|[.]pem$|oauthbearer[.]config"
 """Of options whose values Spark shows nowhere: its own pattern, and librdkafka's further ones."""
+WORKER_PYTHON = Path(__file__).with_name("worker-python")
 LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _JAVA_VERSION = re.compile(r'version "(\d+)')
 _OUR_FAULT = re.compile(r"^(?:.*\s)?services\.pipeline\.[\w.]+: (.+)$", re.MULTILINE)
@@ -77,7 +79,7 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
 
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call
     if is_local(settings.master):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ |= worker_environment(os.environ)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -87,6 +89,17 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
     if settings.ship_package and not is_local(settings.master):
         session.sparkContext.addPyFile(str(packed()))
     return session
+
+
+def worker_environment(of_driver: Mapping[str, str]) -> dict[str, str]:
+    """What makes Spark start this very Python, with the path that this process was started with."""
+    if not os.access(WORKER_PYTHON, os.X_OK):  # as some archives leave it
+        return {"PYSPARK_PYTHON": sys.executable}
+    return {
+        "PYSPARK_PYTHON": str(WORKER_PYTHON),
+        "MESH_WORKER_PYTHON": sys.executable,
+        "MESH_WORKER_PYTHONPATH": of_driver.get("PYTHONPATH", ""),
+    }
 
 
 def is_local(master: str) -> bool:

@@ -14,7 +14,14 @@ from click.testing import CliRunner
 from services.pipeline import class_archive
 from services.pipeline.__main__ import pipeline
 from services.pipeline.commands import foreground
-from services.pipeline.session import SessionError, check_java, first_line, options_of, our_sentence
+from services.pipeline.session import (
+    SessionError,
+    check_java,
+    first_line,
+    options_of,
+    our_sentence,
+    worker_environment,
+)
 from services.pipeline.settings import PipelineSettings
 from services.pipeline.shipping import packed
 
@@ -74,6 +81,21 @@ def test_here_all_of_spark_stays_on_the_loopback_and_a_failed_task_has_a_second_
     assert settings.master == "local[*,2]"
     options = options_of(settings)
     assert (options["spark.driver.host"], options["spark.driver.bindAddress"]) == ("127.0.0.1", "127.0.0.1")
+
+
+def test_pythons_that_spark_starts_here_are_this_one_and_pass_by_the_zip_that_spark_puts_in_front(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = worker_environment({"PYTHONPATH": str(tmp_path)})
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", f"/spark/python/lib/pyspark.zip:{tmp_path}")
+    code = "import sys; print(sys.executable, *sys.path, sep='\\n')"
+    run = subprocess.run([environment["PYSPARK_PYTHON"], "-c", code], capture_output=True, text=True, check=True)
+    executable, *path = run.stdout.splitlines()
+    assert executable == sys.executable
+    assert str(tmp_path) in path
+    assert not [each for each in path if "pyspark" in each]
 
 
 def test_on_a_cluster_spark_finds_its_own_address_unless_it_is_told() -> None:
