@@ -77,6 +77,8 @@ class FrameStream(asyncio.BufferedProtocol):
         if self._gathered is not None:
             return memoryview(self._gathered)[self._filled :]
         kept = len(self._rest)
+        if not kept:
+            return _receive_buffer
         _receive_buffer[:kept] = self._rest
         return _receive_buffer[kept:]
 
@@ -175,32 +177,33 @@ class FrameStream(asyncio.BufferedProtocol):
         transport = self._transport
         if self._fd == -1 or transport is None or transport.is_closing():
             return
-        at = 0
-        if self._direct and transport.get_write_buffer_size() == 0:
-            while at < len(pieces):
-                at, offset, blocked = self._write(pieces, at)
-                if offset:
-                    pieces[at] = memoryview(pieces[at])[offset:]
-                if blocked:
-                    break
-        if at < len(pieces):
-            transport.write(b"".join(pieces[at:]))
+        while pieces:
+            if not self._direct or transport.get_write_buffer_size():
+                transport.write(b"".join(pieces))
+                return
+            left = self._write(pieces)
+            if left is None:  # the socket takes no more
+                transport.write(b"".join(pieces))
+                return
+            pieces = left
 
-    def _write(self, pieces: list[Buffer], at: int) -> tuple[int, int, bool]:
-        """One writev from piece `at` on: the first piece not wholly sent, how much of it was, whether to stop."""
-        group = pieces[at : at + MAX_PIECES]
+    def _write(self, pieces: list[Buffer]) -> list[Buffer] | None:
+        """One write of what is at the front. What is left for another one; None if that has to wait: what is left is
+        in `pieces` then."""
+        group = pieces if len(pieces) <= MAX_PIECES else pieces[:MAX_PIECES]
         try:
-            sent = os.writev(self._fd, group)
+            sent = os.write(self._fd, group[0]) if len(group) == 1 else os.writev(self._fd, group)
         except (BlockingIOError, InterruptedError):
-            return at, 0, True
+            return None
         except OSError as error:
             self.abort(f"sending failed: {error}")
-            return len(pieces), 0, True
+            return []
         for index, piece in enumerate(group):
             if sent < len(piece):
-                return at + index, sent, True
+                pieces[: index + 1] = [memoryview(piece)[sent:]]
+                return None
             sent -= len(piece)
-        return at + len(group), 0, False
+        return pieces[len(group) :]
 
     @property
     def unsent_bytes(self) -> int:

@@ -52,7 +52,7 @@ from services.gateway.wire.frames import (
     parse_request_header,
     response_prefix,
 )
-from services.gateway.wire.primitives import Buffer, WireError
+from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import patch_correlation_id
 
 log = structlog.get_logger(__name__)
@@ -94,6 +94,7 @@ class ClientConnection(FrameStream):
     ) -> None:
         super().__init__(mesh.limits.max_frame_bytes)
         self.session = Session()
+        self._roads = self.session.roads
         self._follower = Follower(mesh.tables, self.session)
         self._mesh = mesh
         self._connections = connections
@@ -142,7 +143,7 @@ class ClientConnection(FrameStream):
         _bytes_in.total += len(frame)
         if self._draining is not None:
             return
-        if self.session.roads and self._goes_straight(frame):
+        if self._roads.ends and self._goes_straight(frame):
             return
         if self.session.fetch_road is not None and self._polls_straight(frame, self.session.fetch_road):
             return
@@ -199,7 +200,7 @@ class ClientConnection(FrameStream):
         return not self._pipelined and self._pipelined_asking is None and self._mesh.hold is None
 
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        if self._draining is not None or not self.session.roads or not self._is_free():
+        if self._draining is not None or not self._roads.ends or not self._is_free():
             return None
         onward = self._straight.begun_in_part(beginning, missing, self._now())
         if onward is None:
@@ -320,6 +321,28 @@ class ClientConnection(FrameStream):
             self._slots.remove(slot)
             self._pump()
             self._close_lanes_when_done()
+
+    def straight_stored(self, produce: StraightProduce, frame: memoryview) -> None:
+        slots, road = self._slots, produce.road
+        if self._fd == -1 or slots[0] is not produce or self._mesh.tables.trial is not None:
+            self.straight_ended(produce, RawResponse(frame, 0, road.version))
+            return
+        counter = road.answered
+        if counter is None:
+            counter = road.answered = metrics.requests.labels(api_name(ApiKey.PRODUCE), str(road.version), "answered")
+        counter.total += 1
+        INT32.pack_into(frame, SIZE_BYTES, produce.clients_id)
+        slots.popleft()
+        _bytes_out.total += len(frame)
+        self.send(frame)
+        if (slots and slots[0].done) or self._draining is not None:
+            self._flush_slots()
+            if self._fd == -1:
+                return
+        if self._pipelined or self._serial:
+            self._pump()
+        if self._pause_reason is not None:
+            self._update_reading()
 
     def straight_ended(self, produce: StraightProduce, answer: Answer) -> None:
         self._count(ApiKey.PRODUCE, produce.road.version, answer)

@@ -6,7 +6,7 @@ the slots of its client's connection, among what its broker's connection has sen
 
 import math
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from services.gateway import metrics
 from services.gateway.counting import Count
@@ -29,7 +29,7 @@ from services.gateway.requests.plan import (
     Unreachable,
 )
 from services.gateway.requests.records.produce import ended_astray
-from services.gateway.requests.records.roads import HEAD_AT, Road
+from services.gateway.requests.records.roads import Road
 from services.gateway.requests.traffic.calls import count_straight, is_taken
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.upstream.seats import Seat
@@ -54,6 +54,9 @@ class Client(Protocol):
     """The connection of the client whose requests these are."""
 
     def view(self, header: RequestHeader) -> MeshView: ...
+
+    def straight_stored(self, produce: "StraightProduce", frame: memoryview) -> None:
+        """Its broker says so in these bytes, which may lie in a receive buffer, and are right for its client too."""
 
     def straight_ended(self, produce: "StraightProduce", answer: Answer) -> None:
         """An answer in bytes may lie in a receive buffer."""
@@ -81,6 +84,7 @@ class StraightProduce:
         "seat",
         "sent_at",
         "size",
+        "sole",
     )
     api_key = ApiKey.PRODUCE
     produces = True
@@ -88,17 +92,20 @@ class StraightProduce:
     def __init__(self, way: "StraightWay", road: Road, clients_id: int, batch_header: bytes, deadline: float) -> None:
         self._way = way
         self.road = road
+        self.sole: tuple[str, int] = road.place
         self.clients_id = clients_id
         """The correlation id that the client waits for ..."""
-        self.correlation_id = 0
-        """... and that of the request to the broker."""
+        self.correlation_id: int
+        """... and that of the request to the broker, once it has been sent."""
         self.batch_header = batch_header
         self.deadline = deadline
-        self.records = self.size = 0
-        self.began = 0.0
+        self.records: int
+        self.size: int
+        self.began: float
+        """These three where traffic is told."""
         self.seat: Seat | None = None
         """Where it waits among those of other clients, if it does ..."""
-        self.sent_at = 0.0
+        self.sent_at: float
         """... and since when."""
         self.midway: Onward | None = None
         """While it still comes from its client."""
@@ -118,14 +125,12 @@ class StraightProduce:
         if self.seat is not None:
             self.seat.answered(self.sent_at, road.throttle_ms(frame))
             self.seat = None
-        named = road.named
         if road.is_stored(frame):
-            answer: Answer
+            named = road.named
             if named is None:
-                answer = RawResponse(frame, 0, road.version)
+                self._way.stored(self, frame)
             else:
-                answer = Body((named.topic_with_id, frame[named.goes_on_at :]))
-            self._way.ended(self, answer, failed=False)
+                self._way.ended(self, Body((named.topic_with_id, frame[named.goes_on_at :])), failed=False)
             return
         version = road.sent_version
         header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, version)
@@ -145,10 +150,6 @@ class StraightProduce:
             self._way.astray(self, outcome)
 
     # --- for other Produce requests of the client ----------------------------------------------------------------
-
-    @property
-    def sole(self) -> tuple[str, int]:
-        return self.road.place
 
     def sent_to(self, topic: str, partition: int) -> tuple[str, int] | None:
         road = self.road
@@ -183,15 +184,14 @@ class StraightWay:
 
     def begun(self, frame: memoryview, now: float) -> StraightProduce | None:
         """The request, if it may go straight on: then it is on its way. None: its plan has to look at it."""
-        found = self._found(frame, now)
-        if found is None:
+        road = self._found(frame, now)
+        if road is None:
             return None
-        road, look = found
-        mesh = self._mesh
         where = road.records(frame)
         if where is None:
             return None
         start, stop = where
+        mesh, look = self._mesh, cast(Look, road.look)
         seat = look.seat
         connection = seat.connection(len(frame), now, quick=look.quick)
         if connection is None:
@@ -210,18 +210,17 @@ class StraightWay:
         if named is None:
             connection.pass_on(frame, produce)
         else:
-            body = frame[HEAD_AT + len(road.head) :]
+            body = frame[road.head_end :]
             connection.pass_on_rewritten(ApiKey.PRODUCE, named.version, named.head, body, produce)
         mesh.producing[produce] = look.started
         return produce
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> "Onward | None":
         """As `begun`, for a large request of which only the beginning has come."""
-        found = self._found(beginning, now)
-        if found is None:
+        road = self._found(beginning, now)
+        if road is None:
             return None
-        road, look = found
-        mesh, size = self._mesh, len(beginning) + missing
+        mesh, look, size = self._mesh, cast(Look, road.look), len(beginning) + missing
         where = road.sole_batch(beginning, size)
         if where is None:
             return None
@@ -241,7 +240,7 @@ class StraightWay:
         if named is None:
             connection.begin_passing_on(beginning, None, produce)
         else:
-            head_end = HEAD_AT + len(road.head)
+            head_end = road.head_end
             sent_size = REQUEST_START_BYTES + len(named.head) + size - head_end
             start_of_it = bytearray(request_start(sent_size, ApiKey.PRODUCE, named.version, 0) + named.head)
             connection.begin_passing_on(start_of_it, beginning[head_end:], produce)
@@ -257,8 +256,8 @@ class StraightWay:
         self._session.producing.append(produce)
         return produce
 
-    def _found(self, frame: memoryview, now: float) -> "tuple[Road, Look] | None":
-        """The road of a request, of which the head has come, if it may take it now."""
+    def _found(self, frame: memoryview, now: float) -> Road | None:
+        """The road of a request, of which the head has come, if it may take it now; then it has a look that counts."""
         mesh, session = self._mesh, self._session
         road = session.roads.find(frame)
         if road is None:
@@ -268,10 +267,9 @@ class StraightWay:
             look = road.look = self._look(road)
             if look is None:
                 return None
-        memory = mesh.memory
-        if not road.leads_on(memory, now) or session.overtakes(road.topic, road.partition, road.place):
+        if not road.leads_on(mesh.memory, now) or session.overtakes(road.topic, road.partition, road.place):
             return None
-        return road, look
+        return road
 
     def _look(self, road: Road) -> Look | None:
         """Whether the road is one by what is in force now, and where it begins."""
@@ -317,6 +315,15 @@ class StraightWay:
             lambda _, answer: self.ended(produce, answer, failed=not is_taken(answer)),
         )
         exchange.start()
+
+    def stored(self, produce: StraightProduce, frame: memoryview) -> None:
+        """As nearly all end: what its broker says is for its client."""
+        self._session.producing.remove(produce)
+        mesh = self._mesh
+        mesh.produce_ended(produce)
+        if mesh.memory.traffic is not None:
+            self._count(produce, failed=False)
+        self._client.straight_stored(produce, frame)
 
     def ended(self, produce: StraightProduce, answer: Answer, *, failed: bool) -> None:
         self._session.producing.remove(produce)

@@ -58,3 +58,30 @@ def test_a_peer_that_never_reads_cannot_keep_a_closed_connection(
     monkeypatch.setattr(frame_stream, "LAST_WORDS_S", 0.1)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(closed())
+
+
+@LOOPS
+@pytest.mark.parametrize("sizes", [[1] * 2000, [5_000_000], [3, 0, 700_000, 1, 9_000_000, 2] * 2, [40_000] * 600])
+def test_what_is_sent_in_many_pieces_arrives_in_order_whatever_the_socket_takes(
+    new_loop: type[asyncio.AbstractEventLoop], sizes: list[int]
+) -> None:
+    pieces = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
+
+    async def received() -> bytes:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            stream = FrameStream(1000)
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: stream, *listening.getsockname())
+            peer, _ = await loop.sock_accept(listening)
+            with peer:
+                for start in range(0, len(pieces), 700):
+                    stream.send(*pieces[start : start + 700])
+                found = bytearray()
+                while len(found) < sum(sizes):
+                    found += await loop.sock_recv(peer, 1 << 20)
+            stream.abort("seen")
+            return bytes(found)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(asyncio.wait_for(received(), 30)) == b"".join(pieces)

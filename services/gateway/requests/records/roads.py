@@ -1,10 +1,11 @@
 """What a connection remembers of Produce requests that may go straight on (`straight_road`). No I/O, all bounded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mesh.routing import Route, RoutingTable
 from mesh.traffic.counting import Key
+from services.gateway.counting import Count
 from services.gateway.requests.knowledge import ClusterKnowledge, TopicKnowledge
 from services.gateway.requests.records.producer_memory import SeamKey
 from services.gateway.wire.apis import ApiKey, flexible_since
@@ -29,6 +30,8 @@ FLEXIBLE: Final = flexible_since(ApiKey.PRODUCE) or 0
 NO_TAGS: Final = b"\x00\x00\x00"
 """Of the partition, the topic, and the request."""
 _THROTTLE_BYTES: Final = 4
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+"""An enumeration's member takes a while to be looked up and shifted."""
 
 
 class Named(NamedTuple):
@@ -72,22 +75,29 @@ class Road:
     """In the traffic of clients."""
     look: Any = None
     """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
+    answered: Count | None = None
+    """Requests that were."""
+    topic: str = field(init=False)
+    partition: int = field(init=False)
+    sent_version: int = field(init=False)
+    key_and_version: int = field(init=False)
+    """What requests begin with, behind their size."""
+    head_end: int = field(init=False)
+    _flexible: bool = field(init=False)
+    """Both the request and the answer, in whatever versions."""
+    _rest_at: int = field(init=False)
+    _stored_bytes: int = field(init=False)
+    """Of an answer that says that the batch is stored."""
 
-    @property
-    def topic(self) -> str:
-        return self.scan.topics[0].name
-
-    @property
-    def partition(self) -> int:
-        return self.scan.topics[0].partitions[0].partition
-
-    @property
-    def sent_version(self) -> int:
-        return self.version if self.named is None else self.named.version
-
-    @property
-    def key_and_version(self) -> int:
-        return ApiKey.PRODUCE << 16 | self.version
+    def __post_init__(self) -> None:
+        (topic,) = self.scan.topics
+        self.topic, self.partition = topic.name, topic.partitions[0].partition
+        self.sent_version = self.version if self.named is None else self.named.version
+        self.key_and_version = _PRODUCE << 16 | self.version
+        self.head_end = HEAD_AT + len(self.head)
+        self._flexible = self.version >= FLEXIBLE
+        self._rest_at = CORRELATION_END + len(self.stored) + self.numbers
+        self._stored_bytes = self._rest_at + len(self.rest) + _THROTTLE_BYTES + self._flexible
 
     def leads_on(self, memory: "Memory", now: float) -> bool:
         """Whether the request's plan would still send it there, as far as leaders and earlier batches tell."""
@@ -101,8 +111,8 @@ class Road:
 
     def records(self, frame: memoryview) -> tuple[int, int] | None:
         """Where the records of such a request lie; None if anything stands behind them that its plan should see."""
-        at, end = HEAD_AT + len(self.head), len(frame)
-        if self.version >= FLEXIBLE:
+        at, end = self.head_end, len(frame)
+        if self._flexible:
             try:
                 length, start = read_uvarint(frame, at, end, "Produce.records")
             except WireError:
@@ -117,8 +127,8 @@ class Road:
     def sole_batch(self, beginning: memoryview, size: int) -> tuple[int, BatchHeader] | None:
         """Where the records of a request of `size` bytes begin, of which only the beginning is there, if they are one
         batch and nothing that its plan should see can stand behind them."""
-        at, end, tags = HEAD_AT + len(self.head), len(beginning), 0
-        if self.version >= FLEXIBLE:
+        at, end, tags = self.head_end, len(beginning), 0
+        if self._flexible:
             try:
                 length, start = read_uvarint(beginning, at, end, "Produce.records")
             except WireError:
@@ -136,16 +146,13 @@ class Road:
 
     def is_stored(self, frame: memoryview) -> bool:
         """Whether this response says that the batch is stored, and nothing else."""
-        stored, at = self.stored, CORRELATION_END
-        rest_at = at + len(stored) + self.numbers
-        rest = self.rest
-        throttle_at = rest_at + len(rest)
-        tagged = self.version >= FLEXIBLE  # then so is the one that it was sent in
+        if len(frame) != self._stored_bytes:
+            return False
+        said = frame.tobytes()
         return (
-            len(frame) == throttle_at + _THROTTLE_BYTES + tagged
-            and frame[at : at + len(stored)] == stored
-            and frame[rest_at:throttle_at] == rest
-            and not (tagged and frame[-1])
+            said.startswith(self.stored, CORRELATION_END)
+            and said.startswith(self.rest, self._rest_at)
+            and not (self._flexible and said[-1])
         )
 
     @property
@@ -159,7 +166,7 @@ class Road:
         One with tags, which tells of another leader, counts as none: its client is about to go there.
         """
         end = len(frame)
-        if self.version >= FLEXIBLE:
+        if self._flexible:
             end -= 1
             if frame[end]:
                 return 0
@@ -169,19 +176,19 @@ class Road:
 class Roads:
     """Those of one connection, by their heads."""
 
-    __slots__ = ("_by_head", "_lengths")
+    __slots__ = ("_by_head", "ends")
 
     def __init__(self) -> None:
         self._by_head: dict[bytes, Road] = {}
-        self._lengths: list[int] = []
-        """Ends of heads."""
+        self.ends: list[int] = []
+        """Of heads; without any there is no road."""
 
     def find(self, frame: memoryview) -> Road | None:
         """The road of a request, which is in `frame` as a whole, if one like it has passed."""
         (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
-        if key_and_version >> 16 != ApiKey.PRODUCE:
+        if key_and_version >> 16 != _PRODUCE:
             return None
-        for end in self._lengths:
+        for end in self.ends:
             road = self._by_head.get(bytes(frame[HEAD_AT:end]))
             if road is not None:
                 return road if key_and_version == road.key_and_version else None
@@ -189,10 +196,10 @@ class Roads:
 
     def learn(self, road: Road) -> None:
         end = HEAD_AT + len(road.head)
-        if end not in self._lengths:
-            if len(self._lengths) >= LENGTHS_REMEMBERED:
+        if end not in self.ends:
+            if len(self.ends) >= LENGTHS_REMEMBERED:
                 return
-            self._lengths.append(end)
+            self.ends.append(end)
         if len(self._by_head) >= ROADS_REMEMBERED and road.head not in self._by_head:
             del self._by_head[next(iter(self._by_head))]
         self._by_head[road.head] = road
