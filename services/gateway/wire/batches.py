@@ -133,6 +133,14 @@ def count_records(buffer: Buffer, start: int, end: int) -> int:
     return records * (end - start) // (at - start)
 
 
+def count_of_header(header: Buffer) -> tuple[int, int] | None:
+    """Length and records of the batch that has this header, as `count_records` takes them; None where it stops."""
+    length, magic, attributes, count = _COUNTED.unpack_from(header, _LENGTH_AT)
+    if magic != 2 or length < HEADER_BYTES - _LENGTH_FROM:
+        return None
+    return _LENGTH_FROM + length, 0 if attributes & _CONTROL else count
+
+
 def crc_is_right(buffer: Buffer, header: BatchHeader) -> bool:
     return crc32c(memoryview(buffer)[header.start + CRC_FROM : header.end]) == header.crc
 

@@ -44,18 +44,21 @@ from services.gateway.wire.frames import (
     parse_request_header,
     parse_response_header,
     request_prefix,
+    response_prefix,
 )
-from services.gateway.wire.primitives import INT32, WireError
+from services.gateway.wire.primitives import INT32, Buffer, WireError
 from services.gateway.wire.scanner import (
     Entries,
     FetchedPartition,
     FetchResponseScan,
     FetchTopicScan,
     join_fetch_response,
+    patch_correlation_id,
     scan_fetch_request,
     scan_fetch_response,
 )
 from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.fetch_beginning import FetchBeginning, read_beginning
 from services.gateway.wire.schema import NO_UUID
 
 TOPICS_REMEMBERED: Final = 1_000
@@ -285,6 +288,48 @@ class FetchRoad:
         elif isinstance(answer, Body):
             asking.told = Body(tuple(bytes(piece) for piece in answer.pieces)) if asking.answer else None
         return answer, scan
+
+    def begun(self, asking: Asking, beginning: memoryview, missing: int) -> FetchBeginning | None:
+        """What begins to come, if all of it may pass to the client: behind `passing`, as it lies. None: it is to be
+        `answered` as a whole."""
+        session, version = asking.session, self.sent_version
+        if session is not None and session.epoch != self.epoch:
+            return None
+        body_at = _ANSWER_BEHIND_ID + (version >= FLEXIBLE)
+        found = read_beginning(beginning, version, body_at, len(beginning), missing)
+        known = None if found is None else self.by_upstream.get(found.topic)
+        if found is None or known is None or not found.record_bytes:
+            return None
+        if session is not None and (known.name, found.partition) not in session.wanted:
+            return None
+        return found
+
+    def passing(
+        self, asking: Asking, found: FetchBeginning, beginning: memoryview, missing: int, clients_id: int
+    ) -> tuple[Buffer, ...]:
+        """The beginning of the client's answer; from here on it counts as told."""
+        session, known = asking.session, self.by_upstream[found.topic]
+        if session is not None:
+            marks = Marks(found.high_watermark, found.last_stable_offset, found.log_start_offset)
+            session.must_tell((known.name, found.partition), Result(marks, 0, found.record_bytes))
+            self.last = None
+        session_id = NO_SESSION if session is None else session.session_id
+        if not self.renames:
+            patch_correlation_id(beginning, SIZE_BYTES, clients_id)
+            if session is not None:
+                INT32.pack_into(
+                    beginning, _ANSWER_BEHIND_ID + (self.sent_version >= FLEXIBLE) + _SESSION_AT, session_id
+                )
+            return (beginning,)
+        entries = [Entries(known.name, known.topic_id, ())]
+        head, *_ = join_fetch_response(
+            self.version, entries, throttle_time_ms=found.throttle_time_ms, session_id=session_id
+        )
+        # without the count of partitions, and the tags of topic and answer
+        head = head[: -3 if self.version >= FLEXIBLE else -INT32.size]
+        rest = beginning[found.partitions_at :]
+        prefix = response_prefix(ApiKey.FETCH, self.version, clients_id, len(head) + len(rest) + missing)
+        return (prefix + head, rest)
 
     def _topics_of(self, scan: FetchResponseScan) -> Told | None:
         """What the broker tells; None if it is of something that nobody has asked for."""

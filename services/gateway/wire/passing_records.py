@@ -1,0 +1,52 @@
+"""How many records go by in batches that come piece by piece: what `batches.count_records` tells of a whole."""
+
+from services.gateway.wire.batches import HEADER_BYTES, MOST_COUNTED, count_of_header
+
+
+class PassingRecords:
+    """Counts from the first batch's first byte on; nothing of a piece is kept but the part of a header at its end."""
+
+    __slots__ = ("_at", "_batches", "_header", "_size", "_skip", "_stopped", "records")
+
+    def __init__(self, size: int) -> None:
+        """`size`: of all batches together, in bytes. What comes behind them is not looked at."""
+        self.records = 0
+        self._size = size
+        self._at = 0
+        """How much has come."""
+        self._skip = 0
+        """So much of the batch whose header was read last is still to come."""
+        self._header = b""
+        self._batches = 0
+        self._stopped = False
+
+    def come(self, piece: memoryview) -> None:
+        at, end = 0, min(len(piece), self._size - self._at)
+        self._at += end
+        while not self._stopped:
+            if self._skip >= end - at:
+                self._skip -= end - at
+                return
+            at += self._skip
+            self._skip = 0
+            wanting = HEADER_BYTES - len(self._header)
+            if end - at < wanting:
+                self._header += bytes(piece[at:end])
+                return
+            self._read(self._header + bytes(piece[at : at + wanting]), end - at - wanting)
+            at += wanting
+            self._header = b""
+
+    def _read(self, header: bytes, behind: int) -> None:
+        left = self._size - self._at + behind + HEADER_BYTES
+        found = count_of_header(header)
+        if found is None or found[0] > left:
+            self._stopped = True
+            return
+        whole, records = found
+        self.records += records
+        self._skip = whole - HEADER_BYTES
+        self._batches += 1
+        if self._batches == MOST_COUNTED:  # the rest is taken to be like these
+            self.records = self.records * self._size // (self._size - left + whole)
+            self._stopped = True
