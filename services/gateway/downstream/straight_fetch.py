@@ -4,7 +4,7 @@ A `StraightFetch` stands for such a poll among the slots of its client's connect
 connection has sent. A connection has one of them at a time: a broker is asked by one poll after the other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -12,6 +12,7 @@ from services.gateway import metrics
 from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.passing import Passed, Source
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.knowledge import ClusterKnowledge
@@ -26,12 +27,13 @@ from services.gateway.requests.plan import (
     Unreachable,
 )
 from services.gateway.requests.records.fetch import ended_astray
-from services.gateway.requests.records.fetch_road import Asking, FetchRoad
-from services.gateway.requests.traffic.calls import count_straight_fetch
+from services.gateway.requests.records.fetch_road import Asking, FetchRoad, RoadTopic
+from services.gateway.requests.traffic.calls import count_passed_fetch, count_straight_fetch
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
+from services.gateway.wire.passing_records import PassingRecords
 from services.gateway.wire.primitives import INT32, Buffer
 
 CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
@@ -46,7 +48,11 @@ class Client(Protocol):
 
     def view(self, header: RequestHeader) -> MeshView: ...
 
-    def straight_fetch_ended(self, fetch: "StraightFetch", answer: Answer) -> None:
+    def is_next(self, slot: object) -> bool: ...
+
+    def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None: ...
+
+    def straight_fetch_ended(self, fetch: "StraightFetch", answer: Answer | Passed) -> None:
         """An answer in bytes may lie in a receive buffer."""
 
 
@@ -59,9 +65,11 @@ class StraightFetch:
         "arrived",
         "asking",
         "began",
+        "brought",
         "clients_id",
         "close",
         "clusters",
+        "connection",
         "correlation_id",
         "deadline",
         "done",
@@ -77,6 +85,7 @@ class StraightFetch:
         road: FetchRoad,
         asking: Asking,
         clusters: Mapping[str, ClusterKnowledge],
+        connection: BrokerConnection,
         clients_id: int,
         arrived: float,
     ) -> None:
@@ -84,6 +93,7 @@ class StraightFetch:
         self.road = road
         self.asking = asking
         self.clusters = clusters
+        self.connection = connection
         self.clients_id = clients_id
         """The correlation id that the client waits for ..."""
         self.correlation_id = 0
@@ -92,6 +102,8 @@ class StraightFetch:
         self.deadline = arrived + asking.limits.wait_s + CALL_TIMEOUT_S
         self.began = 0.0
         """By the clock of traffic."""
+        self.brought: Brought | None = None
+        """What passes while it comes, if traffic is counted."""
         self.exchange: Exchange | None = None
         """Of its plan, if it has come to need one."""
         self.done = False
@@ -114,10 +126,43 @@ class StraightFetch:
         self._way.answered(self, frame, owned)
 
     def begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        return None
+        return self._way.begun_to_come(self, beginning, missing)
 
     def failed(self, outcome: Unreachable) -> None:
         self._way.astray(self, outcome)
+
+    # --- for the client's connection -----------------------------------------------------------------------------
+
+    def passed_on(self) -> None:
+        self._way.passed_on(self)
+
+
+class Brought:
+    """What an answer brings that passes while it comes."""
+
+    __slots__ = ("records", "size", "topic")
+
+    def __init__(self, topic: RoadTopic, size: int) -> None:
+        self.topic = topic
+        self.size = size
+        self.records = PassingRecords(size)
+
+
+class _CountedPassage:
+    """A passage whose records are counted."""
+
+    __slots__ = ("_brought", "_passage")
+
+    def __init__(self, passage: Passage, brought: Brought) -> None:
+        self._passage = passage
+        self._brought = brought
+
+    def take(self, piece: memoryview, missing: int) -> None:
+        self._brought.records.come(piece)
+        self._passage.take(piece, missing)
+
+    def cut(self, reason: str) -> None:
+        self._passage.cut(reason)
 
 
 class Look(NamedTuple):
@@ -160,7 +205,7 @@ class FetchWay:
         if asking is None:
             return None
         (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
-        fetch = StraightFetch(self, road, asking, look.known, clients_id, now)
+        fetch = StraightFetch(self, road, asking, look.known, connection, clients_id, now)
         if memory.traffic is not None:
             fetch.began = memory.traffic.clock()
         look.calls.total += 1
@@ -202,6 +247,26 @@ class FetchWay:
         if traffic is not None:
             count_straight_fetch(traffic, self._session, road, fetch.began, frame, scan)
         self._client.straight_fetch_ended(fetch, answer)
+
+    def begun_to_come(self, fetch: StraightFetch, beginning: memoryview, missing: int) -> Passage | None:
+        """A large answer has begun to come: it may pass, if its beginning says all about it."""
+        client, road, asking = self._client, fetch.road, fetch.asking
+        found = road.begun(asking, beginning, missing) if client.is_next(fetch) else None
+        if found is None:
+            return None
+        if self._mesh.memory.traffic is not None:
+            fetch.brought = Brought(road.by_upstream[found.topic], found.record_bytes)
+            fetch.brought.records.come(beginning[found.records_at :])
+        pieces = road.passing(asking, found, beginning, missing, fetch.clients_id)
+        passage = client.answer_begun(fetch, pieces, fetch.connection)
+        return passage if passage is None or fetch.brought is None else _CountedPassage(passage, fetch.brought)
+
+    def passed_on(self, fetch: StraightFetch) -> None:
+        traffic, brought = self._mesh.memory.traffic, fetch.brought
+        if traffic is not None and brought is not None:
+            records = brought.records.records
+            count_passed_fetch(traffic, self._session, fetch.road, fetch.began, brought.topic, records, brought.size)
+        self._client.straight_fetch_ended(fetch, Passed())
 
     def astray(self, fetch: StraightFetch, outcome: RawResponse | Unreachable) -> None:
         """A plan says what the client hears, by the table that the request started with."""

@@ -26,7 +26,7 @@ from services.gateway.wire.messages.produce import ProduceResponse
 if TYPE_CHECKING:
     from services.gateway.requests.groups.share_sessions import Slot as ShareSlot
     from services.gateway.requests.records.fetch_poll import Found
-    from services.gateway.requests.records.fetch_road import FetchRoad
+    from services.gateway.requests.records.fetch_road import FetchRoad, RoadTopic
     from services.gateway.requests.records.fetch_sessions import Slot
     from services.gateway.requests.records.produce_order import Producing
     from services.gateway.requests.records.roads import Road
@@ -154,15 +154,31 @@ def count_straight_fetch(
                 size += part.record_bytes
         if size:
             brought = True
-            known = road.by_upstream[topic.name]
-            if known.counted_as is None:
-                rule = f"rules/{known.route.rule.rule_id}"
-                known.counted_as = _key(session, road.client_id, known.name, rule, road.place.cluster)
-            traffic.counts.count(known.counted_as, ms, records, size, 0)
+            traffic.counts.count(_key_of(session, road, road.by_upstream[topic.name]), ms, records, size, 0)
     if not brought:
         if road.counted_idle_as is None:
             road.counted_idle_as = _key(session, road.client_id, "", "", "")
         traffic.counts.count(road.counted_idle_as, ms, 0, 0, 0)
+
+
+def count_passed_fetch(
+    traffic: ClientTraffic,
+    session: Session,
+    road: "FetchRoad",
+    began: float,
+    topic: "RoadTopic",
+    records: int,
+    size: int,
+) -> None:
+    """The same, of an answer that has passed while it came."""
+    traffic.counts.count(_key_of(session, road, topic), (traffic.clock() - began) * 1000, records, size, 0)
+
+
+def _key_of(session: Session, road: "FetchRoad", topic: "RoadTopic") -> Key:
+    if topic.counted_as is None:
+        rule = f"rules/{topic.route.rule.rule_id}"
+        topic.counted_as = _key(session, road.client_id, topic.name, rule, road.place.cluster)
+    return topic.counted_as
 
 
 def _key(session: Session, client_id: str | None, topic: str, rule: str, cluster: str) -> Key:

@@ -1,21 +1,27 @@
 """A Fetch like the last one goes straight on: nobody can tell it from one whose plan was looked at."""
 
 import asyncio
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion
+from mesh.traffic.counting import Counts
+from mesh.traffic.sketches import LatencySketch
 from services.gateway import metrics
 from services.gateway.downstream import client as client_module
 from services.gateway.downstream import straight_fetch
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.straight_fetch import FetchWay
 from services.gateway.requests.records.fetch_road import SAID_BYTES
 from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
-from services.gateway.wire.frames import RequestHeader
+from services.gateway.wire.frames import RequestHeader, encode_response
 from services.gateway.wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -33,6 +39,7 @@ from services.gateway.wire.messages.fetch import (
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
+from tests.unit.gateway.wire.records import batch
 
 Planned = Callable[[], int]
 MESH = "kafka-mesh"
@@ -361,3 +368,61 @@ async def test_it_is_counted_as_ever(stage: Stage) -> None:
     before = [count.total for count in counts]
     await client.ask(fetch("apples"), 12, FetchResponse)
     assert [count.total - was for count, was in zip(counts, before, strict=True)] == [1, 1]
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("version", [11, 12, 17])
+async def test_a_large_answer_passes_while_it_comes(
+    version: int, counted: bool, stage: Stage, planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = 0
+
+    def begins(self: FetchWay, *arguments: Any) -> Any:
+        nonlocal begun
+        passage = begin(self, *arguments)
+        begun += passage is not None
+        return passage
+
+    begin = FetchWay.begun_to_come
+    monkeypatch.setattr(FetchWay, "begun_to_come", begins)
+    counts = Counts(LatencySketch, datetime.now(UTC))
+    if counted:
+        stage.gateway.mesh.memory.traffic = ClientTraffic(counts, time.monotonic)
+    stage.c1.scripts[ApiKey.FETCH] = brought(b"", end=42)
+    client = await stage.connect()
+    session = (await client.ask(fetch("apples", epoch=0, version=version), version, FetchResponse)).session_id
+    await client.ask(fetch(session=session, epoch=1), version, FetchResponse)
+    counts.take(datetime.now(UTC))
+    before = planned()
+    records = b"".join(batch(bytes(100_000)) for _ in range(30))
+    stage.c1.scripts[ApiKey.FETCH] = brought(records, end=80)
+    for epoch in (2, 3):
+        asked = fetch("apples", offset=40 + epoch, session=session, epoch=epoch, version=version)
+        answer = await client.ask(asked, version, FetchResponse)
+        assert (answer.session_id, answer.throttle_time_ms, seen(answer)) == (session, 7, [("apples", 0, records)])
+    assert (planned(), begun) == (before, 2)
+    stage.c1.scripts[ApiKey.FETCH] = brought(b"", end=80)
+    assert seen(await client.ask(fetch(session=session, epoch=4), version, FetchResponse)) == []
+    tallies = counts.take(datetime.now(UTC)).tallies
+    by_topic = {who[2]: (tally.records, tally.bytes) for who, tally in tallies.items() if who[5] == "Fetch"}
+    assert by_topic == ({"apples": (60, 2 * len(records)), "": (0, 0)} if counted else {})
+
+
+async def test_a_broker_that_is_lost_in_mid_answer_takes_the_client_along(stage: Stage) -> None:
+    client = await warm(stage)
+    begun = asyncio.Event()
+
+    async def half(header: RequestHeader, message: FetchRequest) -> bytes:
+        begun.set()
+        frame = encode_response(brought(bytes(3_000_000))(header, message), header.api_version, header.correlation_id)
+        return frame[:2_000_000]
+
+    stage.c1.scripts[ApiKey.FETCH] = half
+    client.send(fetch("apples"), 12)
+    await begun.wait()
+    (connection,) = stage.gateway.connections
+    await until(lambda: connection._passing is not None)
+    for there in list(stage.c1.connections):
+        there.transport.abort()
+    await client.closed()
+    await until(lambda: not stage.gateway.connections)

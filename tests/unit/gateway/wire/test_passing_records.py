@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gateway.wire import passing_records
-from services.gateway.wire.batches import count_records
+from services.gateway.wire.batches import MOST_COUNTED, count_records
 from services.gateway.wire.passing_records import PassingRecords
 from tests.unit.gateway.wire.records import batch
 
@@ -28,8 +27,8 @@ def test_cut_anywhere(sizes: list[int], cuts: list[int], cut_short: int, junk: b
 
 
 def test_of_very_many_the_rest_is_taken_to_be_like_the_first() -> None:
-    whole = b"".join(batch(b"same") for _ in range(passing_records.MOST_COUNTED + 500))
+    whole = b"".join(batch(b"same") for _ in range(MOST_COUNTED + 500))
     passing = PassingRecords(len(whole))
     for at in range(0, len(whole), 1000):
         passing.come(memoryview(whole)[at : at + 1000])
-    assert passing.records == count_records(whole, 0, len(whole)) == passing_records.MOST_COUNTED + 500
+    assert passing.records == count_records(whole, 0, len(whole)) == MOST_COUNTED + 500
