@@ -50,7 +50,7 @@ shared_calls = Counts(
 left_shared = Counter(
     "kafka_mesh_gateway_left_shared",
     "Clients that went on with connections of their own, for others' sake, by why: large, many (unanswered), "
-    "replicas (that come first), throttled; or for their own: slow.",
+    "replicas (that come first), throttled; broken (maybe by what they sent); or for their own: slow.",
     ["cluster", "reason"],
 )
 cluster_up = Gauge("kafka_mesh_gateway_cluster_up", "1 while the cluster can be reached.", ["cluster"])

@@ -99,7 +99,7 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
         default=10.0, gt=0, description="Bound of the gateway's own questions to a broker."
     )
     shared_connections: int = Field(
-        default=0,
+        default=8,
         ge=0,
         le=64,
         description="Most connections to each broker that small Produce requests of many clients share; 0: none.",

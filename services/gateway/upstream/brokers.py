@@ -36,7 +36,7 @@ class UpstreamLimits:
     """A broker's answer may exceed what a client asked for by one batch."""
     max_in_flight: int = 10_000
     """Unanswered requests of one connection. Short questions of all clients share one: in a storm each has its own."""
-    shared_connections: int = 0
+    shared_connections: int = 8
     """To each broker, at most, for small Produce of many clients; 0: each client has its own (see `shared`) ..."""
     share_from_clients: int = 50
     """... as it has where fewer write to the broker."""

@@ -9,6 +9,8 @@ Theory of operation
 3. Who sends something large, has much unanswered at once, or is slowed down by a quota goes on with its own connection
    for a while: others must not stand behind that. So does who has had to wait long behind others, each time for twice
    as long. What such a client sends next waits until its last answer has come.
+4. When a shared connection breaks, its broker was at the oldest request: whoever sent that one goes alone for long,
+   lest it breaks the next one too.
 """
 
 from typing import Final
@@ -112,8 +114,12 @@ class Seat:
             self._slow_rest_s = min(2 * self._slow_rest_s, LONGEST_REST_S)
 
     def failed(self) -> None:
-        """One of them will never be answered."""
+        """One of them will never be answered: the connection has ended."""
         self.unanswered -= 1
+        shared = self.shared
+        if shared is not None and not shared.blamed:
+            shared.blamed = True
+            self._leave(shared.moved_at + LONGEST_REST_S, "broken")
 
     def _leave(self, until: float, reason: str) -> None:
         """Go on with the own connection."""

@@ -40,6 +40,8 @@ class SharedConnection(BrokerConnection):
         super().__init__(cluster, address, max_frame_bytes, MOST_UNANSWERED, keyring)
         self.clients = 0
         """Who keep to it."""
+        self.blamed = False
+        """Somebody was found whose request may have ended it."""
         self._turn = bytearray()
         """What leaves at the end of this turn of the event loop."""
         self.moved_at = 0.0

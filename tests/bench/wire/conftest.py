@@ -16,7 +16,7 @@ from tests.bench.wire.sinks import can_have_tls
 ONE_RULE = Variant("gateway, 1 rule a cluster", {}, rules=2)
 RENAMES = Variant("gateway, rules that rename", {}, renames=True)
 TRAFFIC_TOLD = Variant("gateway, traffic told", {"HOME_BOOTSTRAP_SERVERS": "{sink}"})
-SHARED = Variant("gateway, shared connections", {"SHARED_CONNECTIONS": "8"})
+NOT_SHARED = Variant("gateway, no shared connections", {"SHARED_CONNECTIONS": "0"})
 UNCOUNTED = Variant("gateway, without metrics", {}, module="tests.bench.wire.uncounted")
 UPSTREAM_TLS = Variant("gateway, upstream TLS", {}, upstream_tls=True)
 
@@ -52,7 +52,15 @@ def wire_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def variants_rig(wire_programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """With a gateway for each variant beside them."""
-    variants = [PLAIN, SHARED, UNCOUNTED, ONE_RULE, RENAMES, TRAFFIC_TOLD, *([UPSTREAM_TLS] if can_have_tls() else [])]
+    variants = [
+        PLAIN,
+        NOT_SHARED,
+        UNCOUNTED,
+        ONE_RULE,
+        RENAMES,
+        TRAFFIC_TOLD,
+        *([UPSTREAM_TLS] if can_have_tls() else []),
+    ]
     with rig(wire_programs, variants, tmp_path_factory.mktemp("variants")) as made:
         yield made
 

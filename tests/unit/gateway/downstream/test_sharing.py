@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from prometheus_client import REGISTRY
 from services.gateway import metrics
 from services.gateway.upstream import seats
 from services.gateway.upstream.seats import FAIR_SHARE, SMALL_BYTES
-from services.gateway.upstream.shared import Pool
+from services.gateway.upstream.shared import Pool, SharedConnection
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader
@@ -79,6 +80,10 @@ def values(stage: Stage) -> list[str]:
     """What has come to c1, in its order."""
     sent = stage.c1.requests(ApiKey.PRODUCE)
     return [text_of(message) for message in sent]
+
+
+def has_more(connection: SharedConnection, than: int) -> bool:
+    return connection.in_flight > than
 
 
 def left(reason: str) -> float:
@@ -264,14 +269,16 @@ async def test_without_acks_nobody_shares_and_a_broker_that_says_no_ends_its_cli
 
 async def test_a_broken_connection_leaves_all_who_wait_in_doubt_and_they_go_on(sharing: Stage) -> None:
     clients = await seated(sharing, 3)
+    blamed = left("broken")
     for sequence, client in enumerate(clients):
         await client.ask(numbered(sequence), 9, ProduceResponse)
     gate = asyncio.Event()
     sharing.c1.scripts[ApiKey.PRODUCE] = gated(gate)
-    for client in clients:
-        client.send(numbered(10), 9)
     (connection,) = pool_of(sharing).connections
-    await until(lambda: connection.in_flight == len(clients))
+    for client in clients:
+        before = connection.in_flight
+        client.send(numbered(10), 9)
+        await until(partial(has_more, connection, before))
     for there in list(sharing.c1.connections):
         there.transport.abort()
     for client in clients:
@@ -279,7 +286,13 @@ async def test_a_broken_connection_leaves_all_who_wait_in_doubt_and_they_go_on(s
     assert len(sharing.gateway.mesh.memory.doubts) == 1, "one producer id in this test"
     gate.set()
     sharing.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
-    for client in clients:
+    assert left("broken") == blamed + 1
+    first, *others = clients
+    before = shared_calls()
+    for _ in range(3):
+        await first.ask(produce("apples"), 9, ProduceResponse)
+    assert shared_calls() == before, "at its request the broker was: it may break the next connection too"
+    for client in others:
         before = shared_calls()
         assert code_of(await client.ask(numbered(10), 9, ProduceResponse)) == 0
         while shared_calls() == before:
