@@ -284,7 +284,8 @@ class FetchRoad:
         if session is not None:
             if scan.record_bytes:  # what has brought records is asked for behind the others from now on
                 self.last = None
-            asking.told = self._joined(frame, scan, [], session)  # it has been told then
+            else:  # if it comes again, it has been told
+                asking.told = self._joined(frame, scan, [], session)
         elif isinstance(answer, Body):
             asking.told = Body(tuple(bytes(piece) for piece in answer.pieces)) if asking.answer else None
         return answer, scan
