@@ -41,6 +41,8 @@ from services.pipeline.positions import (
 from services.pipeline.ranges import Range, cut
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
     from services.pipeline.settings import PipelineSettings  # not for each worker: pydantic takes its time
 
 FORMAT = "mesh-kafka"
@@ -160,10 +162,14 @@ class KafkaSource:
     def read(self, span: Span) -> Iterator[pyarrow.RecordBatch]:
         """The committed records of a span, as rows of `schema`."""
         cluster, _, topic = span.topic.rpartition("/")
-        properties = self.clusters[cluster]
+        for messages in self.messages(span):
+            yield to_arrow(messages, replace(span, topic=topic), cluster)
+
+    def messages(self, span: Span) -> Iterator[list[Message]]:
+        """The committed records of a span, in order, some at a time."""
+        cluster, _, topic = span.topic.rpartition("/")
         there = replace(span, topic=topic)
-        for messages in read_span(properties, there, self.stall_timeout_s, accept_loss=self.accept_loss):
-            yield to_arrow(messages, cluster)
+        yield from read_span(self.clusters[cluster], there, self.stall_timeout_s, accept_loss=self.accept_loss)
 
     def to_options(self) -> dict[str, str]:
         """As Spark passes them on; properties one by one, so that Spark's redaction knows the secret ones by name."""
@@ -213,7 +219,7 @@ class KafkaDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         return KafkaSource.from_options(dict(self.options)).schema
 
     def reader(self, schema: object) -> BatchReader:
@@ -251,17 +257,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches, and reads the parts of one."""
 
     def __init__(self, source: KafkaSource) -> None:
-        self._source = source
+        self.source = source
         self._logs_at_start: dict[str, TopicLog] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return render({})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxRows(self._source.max_batch_rows)
+        return ReadMaxRows(self.source.max_batch_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._logs_at_start = self._source.logs()
+        self._logs_at_start = self.source.logs()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         logs = self._logs_at_start or self._logs_of_reachable()
@@ -271,22 +277,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position,
             logs,
             max_rows=max_rows,
-            accept_loss=self._source.accept_loss,
-            accept_replaced=self._source.accept_replaced,
+            accept_loss=self.source.accept_loss,
+            accept_replaced=self.source.accept_replaced,
         )
-        self._source.check_same(position)
+        self.source.check_same(position)
         return render(end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [SpanPartition(span) for span in spans(parse(start), parse(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return self._source.read(cast("SpanPartition", partition).span)
+        return self.source.read(cast("SpanPartition", partition).span)
 
     def _logs_of_reachable(self) -> dict[str, TopicLog]:
         """Of the clusters that answer; at least one must."""
         with ThreadPoolExecutor(CLUSTERS_AT_ONCE) as threads:
-            asked = {cluster: threads.submit(self._source.logs_of, cluster) for cluster in self._source.clusters}
+            asked = {cluster: threads.submit(self.source.logs_of, cluster) for cluster in self.source.clusters}
         logs: dict[str, TopicLog] = {}
         away: dict[str, UnreachableError] = {}
         for cluster, future in asked.items():
@@ -301,12 +307,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return logs
 
 
-def to_arrow(messages: list[Message], cluster: str = GATEWAY) -> pyarrow.RecordBatch:
-    """The rows that SCHEMA describes, with the name of their cluster where it has one."""
+def to_arrow(messages: list[Message], span: Span, cluster: str = GATEWAY) -> pyarrow.RecordBatch:
+    """The rows that SCHEMA describes, all of one span, with the name of their cluster where it has one."""
     rows = pyarrow.RecordBatch.from_arrays(
         [
-            [message.topic() for message in messages],
-            [message.partition() for message in messages],
+            pyarrow.repeat(span.topic, len(messages)),
+            pyarrow.repeat(pyarrow.scalar(span.partition, pyarrow.int32()), len(messages)),
             [message.offset() for message in messages],
             [_microseconds(message) for message in messages],
             [message.key() for message in messages],
@@ -325,7 +331,12 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]]:
     return cast("list[tuple[str, bytes | None]]", message.headers() or [])
 
 
-def _microseconds(message: Message) -> int | None:
-    """None for records of message formats that know no time."""
+def milliseconds_of(message: Message) -> int | None:
+    """Kafka's time of it. None for records of message formats that know no time."""
     _kind, milliseconds = message.timestamp()
-    return milliseconds * MICROSECONDS_OF_A_MILLISECOND if milliseconds >= 0 else None
+    return milliseconds if milliseconds >= 0 else None
+
+
+def _microseconds(message: Message) -> int | None:
+    milliseconds = milliseconds_of(message)
+    return None if milliseconds is None else milliseconds * MICROSECONDS_OF_A_MILLISECOND

@@ -2,7 +2,7 @@
 
     written = write_rows(frame, AUDIT_EVENTS, database)
 
-1. Spark turns each row into a line of COPY's text, so a worker hands whole Arrow buffers on and looks at no row.
+1. Rows come to a worker as Arrow's columns and go on as COPY's text (`copy_text.py`); no row is looked at.
 2. Each partition is one transaction: COPY into a temporary table, then one INSERT. What to do with a row whose key is
    there is the table's: leave it (`Conflict.KEEP`), or set it to what came now (`Conflict.SET`). Either way a batch
    that is written twice, because a driver was killed or a task was tried again, is there once. (COPY right into the
@@ -22,9 +22,9 @@ from functools import partial
 import psycopg
 import pyarrow
 from psycopg import sql
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
-from pyspark.sql.types import BinaryType, DataType, StringType
+from pyspark.sql import DataFrame
+
+from services.pipeline.copy_text import copy_text, for_copy
 
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_MS = 120_000  # a large partition on a busy database
@@ -37,8 +37,6 @@ OPTIONS = (
 INCOMING = sql.Identifier("incoming_rows")
 COUNTS = "given bigint, stored bigint"
 ARROW_COUNTS = pyarrow.schema([("given", pyarrow.int64()), ("stored", pyarrow.int64())])
-ESCAPES = (("\x00", ""), ("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
-"""In this order. PostgreSQL's texts hold no NUL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,30 +93,12 @@ def write_rows(rows: DataFrame, table: Table, database: Database) -> Written:
     """Writes all rows; when it returns they are committed. When it raises, some partitions may be."""
     slots = rows.sparkSession.sparkContext.defaultParallelism
     counts = (
-        rows.select(_copy_line(rows, table.columns).alias("line"))
+        rows.select(*for_copy(rows, table.columns))
         .coalesce(slots)
         .mapInArrow(partial(_write_partition, table, database), COUNTS)
         .collect()
     )
     return Written(sum(each["given"] for each in counts), sum(each["stored"] for each in counts))
-
-
-def _copy_line(rows: DataFrame, columns: tuple[str, ...]) -> Column:
-    """A row as COPY reads it, its end included."""
-    types = {each.name: each.dataType for each in rows.schema.fields}
-    texts = [f.coalesce(_copy_text(f.col(name), types[name]), f.lit("\\N")) for name in columns]
-    return f.concat(f.concat_ws("\t", *texts), f.lit("\n")).cast("binary")
-
-
-def _copy_text(column: Column, data_type: DataType) -> Column:
-    if isinstance(data_type, BinaryType):
-        return f.concat(f.lit("\\\\x"), f.hex(column))
-    if not isinstance(data_type, StringType):
-        return column.cast("string")
-    text = f.make_valid_utf8(column)
-    for character, escaped in ESCAPES:
-        text = f.replace(text, f.lit(character), f.lit(escaped))
-    return text
 
 
 def _write_partition(
@@ -132,20 +112,13 @@ def _write_partition(
     with database.connect() as connection, connection.cursor() as cursor:
         cursor.execute(_make_incoming(table))
         with cursor.copy(sql.SQL("copy {} from stdin").format(INCOMING)) as copy:
-            copy.write(_lines(first.column(0)))
+            copy.write(copy_text(first))
             for batch in batches:
                 given += batch.num_rows
-                copy.write(_lines(batch.column(0)))
+                copy.write(copy_text(batch))
         cursor.execute(_insert(table))
         stored = cursor.rowcount
     yield pyarrow.RecordBatch.from_pylist([{"given": given, "stored": stored}], schema=ARROW_COUNTS)
-
-
-def _lines(column: pyarrow.Array) -> bytes:
-    """All lines of an Arrow array, which has them one behind the other."""
-    _, starts, content = column.buffers()
-    begin, end = (memoryview(starts).cast("i")[column.offset + at] for at in (0, len(column)))
-    return bytes(memoryview(content)[begin:end])
 
 
 def _make_incoming(table: Table) -> sql.Composed:

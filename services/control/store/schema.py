@@ -287,11 +287,16 @@ audit_events = Table(
     # who called which method of control
     Column("actor", Text),
     Column("method", Text),
-    Index("audit_events_correlation_id", "correlation_id", "time", postgresql_where=text("correlation_id is not null")),
-    Index(
-        "audit_events_traceability_id", "traceability_id", "time", postgresql_where=text("traceability_id is not null")
+    *(
+        # by a digest: these ids come in no order, and an index over the texts takes three times as much of all
+        Index(
+            f"audit_events_{name}",
+            text(f"hashtextextended({name}, 0)"),
+            "time",
+            postgresql_where=text(f"{name} is not null"),
+        )
+        for name in ("correlation_id", "traceability_id", "trace_id")
     ),
-    Index("audit_events_trace_id", "trace_id", "time", postgresql_where=text("trace_id is not null")),
     Index("audit_events_place", "topic", "partition", "offset", postgresql_where=text('"offset" is not null')),
     Index("audit_events_topic", "topic", "time"),
     Index("audit_events_service", "service_id", "time"),

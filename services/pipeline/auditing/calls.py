@@ -5,7 +5,6 @@ import this file, and little else.
 from __future__ import annotations
 
 import orjson
-import pyarrow
 from google.protobuf.message import DecodeError
 
 from mesh.rpc import admin
@@ -13,12 +12,8 @@ from mesh.rpc import admin
 CALL_TYPE, CONTROL = "CONTROL", "control"
 
 
-def events_of_calls(calls: pyarrow.Array) -> pyarrow.Array:
-    """JSON of each call; null for what is none."""
-    return pyarrow.array([_event_of(each.as_py()) for each in calls], pyarrow.binary())
-
-
-def _event_of(call: bytes | None) -> bytes | None:
+def event_of_call(call: bytes | None) -> bytes | None:
+    """A call as JSON; None for what is none."""
     if call is None:
         return None
     try:

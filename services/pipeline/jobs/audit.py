@@ -21,17 +21,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psycopg
 import structlog
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from services.pipeline.auditing.calls import events_of_calls
 from services.pipeline.auditing.dead_letters import DeadLetters
+from services.pipeline.auditing.event_source import stream_events
+from services.pipeline.auditing.events import AHEAD, COLUMNS, ORIGIN
 from services.pipeline.auditing.folders import ClusterFolder, delete_days_before
 from services.pipeline.auditing.following import Followed, Following
 from services.pipeline.auditing.progress import ProgressTable
@@ -48,107 +52,24 @@ if TYPE_CHECKING:
 
     from services.pipeline.clusters import Cluster
 
-COLUMNS = (
-    "time", "event_id", "cluster_name", "service_id", "audit_type", "audit_status", "topic", "partition", "offset",
-    "correlation_id", "traceability_id", "trace_id", "key", "stacktrace", "actor", "method",
-)  # fmt: skip
 AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS)
-ORIGIN = ("source_topic", "source_partition", "source_offset", "source_time")
-"""Where in Kafka it was read; in Parquet only."""
-
-TEXTS = {
-    "service_id": ("serviceId", 256),
-    "audit_type": ("auditType", 64),
-    "audit_status": ("auditStatus", 64),
-    "topic": ("topic", 249),
-    "correlation_id": ("correlationId", 256),
-    "traceability_id": ("traceabilityId", 256),
-    "trace_id": ("traceId", 256),
-    "key": ("key", 4_096),
-    "stacktrace": ("stacktrace", 16_384),
-    "actor": ("actor", 256),
-    "method": ("method", 256),
-}
-"""The names that the sidecar's events have, and how many characters are kept: an index has no room for more."""
-NUMBERS = ("partition", "offset", "timestamp")
-EVENT = ", ".join(f"`{name}` string" for name in ("id", *NUMBERS, *(name for name, _ in TEXTS.values()), "_broken"))
-UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-AHEAD = timedelta(days=1)
-"""How far clocks may be ahead of Kafka's."""
-MADE_AHEAD = 2
+MADE_AHEAD = AHEAD.days + 1
 """Days for which there is a table before their first event comes; see AHEAD."""
 PATIENCE = {"reconnect.backoff.ms": "1000", "log_level": "2"}
 """A cluster that is away is looked for once a second, and librdkafka does not write each time: one place tells it."""
+FETCHED_AHEAD = {"queued.max.messages.kbytes": "8192"}
+"""By a task; a piece is 10 to 20 MB, and what is fetched beyond its end is thrown away."""
 ROWS_OF_A_FILE = 50_000
 """A batch has one file for each so many, and for each day."""
+PLAIN_IN_FILES = {
+    f"parquet.enable.dictionary#{name}": "false"
+    for name in ("time", "event_id", "correlation_id", "traceability_id", "trace_id", "offset", "source_offset")
+}
+"""Columns that hardly have a value twice: to look for it took more of the processors than all else about files."""
 UPKEEP_S = 3600.0
 """How often old days are looked for."""
 
 log = structlog.get_logger(__name__)
-
-
-def events_of(records: DataFrame, cluster: str, *, calls_topic: str = "") -> DataFrame:
-    """Records of audit topics in one shape: COLUMNS, ORIGIN, the day, and `problem` where it is no audit event."""
-    value = f.col("value")
-    if calls_topic:
-        as_events = f.arrow_udf(events_of_calls, "binary")
-        value = f.coalesce(as_events(f.when(f.col("topic") == calls_topic, value)), value)
-    text = value.cast("string")
-    read = records.select(
-        f.from_json(text, EVENT, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_broken"}).alias("event"),
-        text.alias("text"),
-        f.col("topic").alias("source_topic"),
-        f.col("partition").alias("source_partition"),
-        f.col("offset").alias("source_offset"),
-        f.col("timestamp").alias("source_time"),
-        f.col("key").alias("raw_key"),
-        f.col("value").alias("raw_value"),
-        f.col("headers").alias("raw_headers"),
-    ).withColumns({name: f.col(f"event.{name}").try_cast("bigint") for name in NUMBERS})
-    placed = read.withColumn("problem", _problem()).withColumn(
-        "time", f.when(f.col("problem").isNull(), f.timestamp_millis("timestamp"))
-    )
-    bounded = {ours: f.substring(f"event.{theirs}", 1, length) for ours, (theirs, length) in TEXTS.items()}
-    return placed.withColumns(
-        bounded
-        | {
-            "service_id": f.coalesce(bounded["service_id"], f.lit("")),
-            "event_id": f.lower("event.id"),
-            "cluster_name": f.lit(cluster),
-            "partition": f.when(f.col("partition").between(0, 2**31 - 1), f.col("partition").cast("int")),
-            "offset": f.when(f.col("offset") >= 0, f.col("offset")),
-            "day": f.to_date("time"),
-        }
-    ).select(
-        *COLUMNS, *ORIGIN, "day", "problem", *(_if_malformed(f"raw_{part}") for part in ("key", "value", "headers"))
-    )
-
-
-def _if_malformed(column: str) -> Column:
-    """What came is kept where nothing else is known of it."""
-    return f.when(f.col("problem").isNotNull(), f.col(column)).alias(column)
-
-
-def _problem() -> Column:
-    """Why it is no audit event; null when it is one."""
-    now = f.least(f.coalesce("source_time", f.current_timestamp()), f.current_timestamp())
-    last = f.unix_millis(now) + f.lit(int(AHEAD.total_seconds() * 1000))
-    rules = (
-        (f.col("text").isNull(), "it has no value"),
-        (~f.is_valid_utf8("text"), "it is no UTF-8"),
-        (~f.ltrim("text").startswith("{") | f.col("event").isNull(), "it is no JSON object"),
-        (f.col("event._broken").isNotNull(), "it is no JSON object"),
-        (~f.coalesce(f.rlike("event.id", f.lit(UUID)), f.lit(False)), "id is no UUID"),
-        (~_says_something("auditType"), "auditType is missing"),
-        (~_says_something("auditStatus"), "auditStatus is missing"),
-        (f.col("timestamp").isNull() | (f.col("timestamp") <= 0), "timestamp is no time in milliseconds"),
-        (f.col("timestamp") > last, "timestamp is more than a day ahead of the clocks here"),
-    )
-    return f.coalesce(*(f.when(is_so, f.lit(reason)) for is_so, reason in rules))
-
-
-def _says_something(member: str) -> Column:
-    return f.coalesce(f.length(f"event.{member}") > 0, f.lit(False))
 
 
 @dataclass(slots=True)
@@ -185,8 +106,12 @@ class AuditSinks:
             well = events.where("problem is null")
             self.days.make(wanted)
             recent = well.where(f.col("day") >= f.lit(first_day))
-            stored = write_rows(recent, AUDIT_EVENTS, self.database).stored if wanted else 0
-            self._write_files(well.coalesce(1 + sum(part["records"] for part in parts) // ROWS_OF_A_FILE), batch)
+            filed = well.coalesce(1 + sum(part["records"] for part in parts) // ROWS_OF_A_FILE)
+            with ThreadPoolExecutor(1, "audit files") as beside:  # whichever waits for the other's processors
+                as_here = inheritable_thread_target(events.sparkSession)  # a stream that is stopped ends both
+                filing = beside.submit(as_here(partial(self._write_files, filed, batch)))
+                stored = write_rows(recent, AUDIT_EVENTS, self.database).stored if wanted else 0
+            filing.result()
             if malformed:
                 self.dead_letters.write(events.where("problem is not null"))
         except BaseException:
@@ -215,7 +140,7 @@ class AuditSinks:
             events.select(*COLUMNS, *ORIGIN, "day", f.lit(batch).alias("batch"))
             .write.partitionBy("day", "batch")
             .mode("overwrite")
-            .option("partitionOverwriteMode", "dynamic")
+            .options(partitionOverwriteMode="dynamic", **PLAIN_IN_FILES)
             .parquet(self.folder)
         )
 
@@ -297,7 +222,7 @@ def _followed(
     source = replace(
         plan.source,
         topics=tuple(sorted(set(topics))),
-        clusters={cluster.name: PATIENCE | properties},
+        clusters={cluster.name: PATIENCE | FETCHED_AHEAD | properties},
         skip_absent=True,
         accept_replaced=True,
     )
@@ -306,8 +231,8 @@ def _followed(
     def begin(each: Followed) -> StreamingQuery:
         folder.check()
 
-        def write(records: DataFrame, batch: int) -> None:
-            written = sinks.write(events_of(records, cluster.name, calls_topic=calls_topic), batch)
+        def write(events: DataFrame, batch: int) -> None:
+            written = sinks.write(events, batch)
             each.newest |= written.newest
             each.records += written.records
             each.malformed += written.malformed
@@ -317,7 +242,7 @@ def _followed(
 
         trigger = {"availableNow": True} if every is None else {"processingTime": f"{every.total_seconds()} seconds"}
         return (
-            source.stream(session)
+            stream_events(session, source, calls_topic)
             .writeStream.queryName(f"audit of {cluster.name}")
             .foreachBatch(write)
             .option("checkpointLocation", folder.checkpoint)

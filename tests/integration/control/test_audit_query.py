@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -10,9 +11,11 @@ from typing import Any
 import grpc
 import psycopg
 import pytest
+from sqlalchemy.dialects import postgresql
 
 from mesh.rpc import audit
-from services.control.domain.audit_queries import HOW_TO_START
+from services.control.domain.audit_queries import HOW_TO_START, audit_query
+from services.control.store.record_audits import _select
 from tests.integration.control.world import CALL, World, refused
 
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(days=2)
@@ -40,6 +43,30 @@ class AuditTable:
         statement = f"insert into audit_events ({columns}) values ({places})"
         await self._connection.execute(statement.encode(), list(row.values()))
         return str(row["event_id"])
+
+    async def add_many(self, time: datetime) -> None:
+        """So many that PostgreSQL has to know where to look; of one second."""
+        await self._make_day(time)
+        await self._connection.execute(
+            "insert into audit_events select %s + n * interval '100 us', gen_random_uuid(), 'c1', 'shop-' || n %% 20, "
+            "'PRODUCER', 'SUCCESS', 'orders-' || n %% 50, n %% 12, n, 'c-' || n / 3, 't-' || n / 3, 'w-' || n / 3 "
+            "from generate_series(1, 10000) n",
+            (time,),
+        )
+        await self._connection.execute("analyze audit_events")
+
+    async def index_for(self, request: audit.QueryAuditRequest) -> str:
+        """The index of the table with which PostgreSQL answers."""
+        statement = _select(audit_query(request, START + timedelta(hours=1)), None).limit(10)
+        said = statement.compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})  # type: ignore[no-untyped-call]
+        cursor = await self._connection.execute(f"explain (format json) {said}".encode())
+        [(plans,)] = await cursor.fetchall()
+        [of_day] = re.findall(r"'Index Name': '(\w+)'", str(plans))
+        of_table = await self._connection.execute(
+            "select inhparent::regclass::text from pg_inherits where inhrelid = %s::regclass", (of_day,)
+        )
+        [(name,)] = await of_table.fetchall()
+        return str(name)
 
     async def _make_day(self, time: datetime) -> None:
         day = time.astimezone(UTC).date()
@@ -157,6 +184,22 @@ async def test_it_is_said_that_the_pipeline_has_ended(world: World, table: Audit
     found = (await query(world, correlation_id="c")).freshness
     assert found.problem.startswith("no pipeline has been heard of for 36")
     assert found.problem.endswith(HOW_TO_START)
+
+
+@pytest.mark.parametrize(
+    ("asked", "index"),
+    [
+        ({"correlation_id": "c-7"}, "correlation_id"),
+        ({"traceability_id": "t-7"}, "traceability_id"),
+        ({"trace_id": "w-7"}, "trace_id"),
+        ({"topic": "orders-7", "partition": 0, "offset": 7}, "place"),
+        ({"topic": "orders-7"}, "topic"),
+        ({"service_id": "shop-7"}, "service"),
+    ],
+)
+async def test_each_question_is_answered_by_its_index(table: AuditTable, asked: dict[str, Any], index: str) -> None:
+    await table.add_many(START)
+    assert await table.index_for(audit.QueryAuditRequest(**asked)) == f"audit_events_{index}"
 
 
 async def test_without_its_tables_the_question_is_refused(world: World, table: AuditTable) -> None:

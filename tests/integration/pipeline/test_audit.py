@@ -142,12 +142,13 @@ def test_events_of_all_clusters_are_there_once_and_what_is_none_is_kept_with_the
 def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
     audits: AuditRuns, spark: SparkSession, kafka_c1: KafkaCluster
 ) -> None:
+    import pyarrow
+
     from services.pipeline.auditing.dead_letters import DeadLetters
     from services.pipeline.day_partitions import DayPartitions
-    from services.pipeline.jobs.audit import AuditSinks, events_of
-    from services.pipeline.kafka_source import SCHEMA
+    from services.pipeline.jobs.audit import AuditSinks
     from services.pipeline.tables import Database
-    from tests.integration.pipeline.audits import event
+    from tests.integration.pipeline.audits import event, events_of
 
     def sinks(database: Database) -> AuditSinks:
         letters = DeadLetters("c1", {"bootstrap.servers": kafka_c1.bootstrap}, ".malformed", WITHIN_S)
@@ -157,8 +158,7 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
     once = event()
     told = [once, {**once, "timestamp": once["timestamp"] - 1}, event()]
     values = [b"boom", *(json.dumps(each).encode() for each in told)]
-    rows = [(audits.records, 0, offset, None, None, value, None) for offset, value in enumerate(values)]
-    events = events_of(spark.createDataFrame(rows, SCHEMA), "c1")
+    events = spark.createDataFrame(pyarrow.Table.from_batches([events_of(audits.records, values)]))
     audits.make("c1", audits.records)
     for _ in range(2):
         with pytest.raises(psycopg.OperationalError):

@@ -12,9 +12,9 @@ pyarrow = pytest.importorskip("pyarrow")
 
 
 def shown(call: bytes | None) -> dict[str, object] | None:
-    from services.pipeline.auditing.calls import events_of_calls
+    from services.pipeline.auditing.calls import event_of_call
 
-    [event] = events_of_calls(pyarrow.array([call], pyarrow.binary())).to_pylist()
+    event = event_of_call(call)
     return None if event is None else json.loads(event)
 
 

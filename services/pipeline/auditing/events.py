@@ -1,0 +1,211 @@
+"""What audit topics hold, in one shape: JSON of sidecars and gateways, and control's calls, as Arrow's columns.
+
+It runs where Kafka is read, in Spark's workers: Spark never sees the JSON. What comes is looked at value by value only
+where it has to be (it is JSON, made by others); all that can be said of a whole column is said of it at once.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, cast
+
+import orjson
+import pyarrow
+import pyarrow.compute as compute
+from confluent_kafka import Message
+
+from services.pipeline.auditing.calls import event_of_call
+
+COLUMNS = (
+    "time", "event_id", "cluster_name", "service_id", "audit_type", "audit_status", "topic", "partition", "offset",
+    "correlation_id", "traceability_id", "trace_id", "key", "stacktrace", "actor", "method",
+)  # fmt: skip
+"""Of an event; `time` is the writer's."""
+ORIGIN = ("source_topic", "source_partition", "source_offset", "source_time")
+"""Where in Kafka it was read."""
+RAW = ("raw_key", "raw_value", "raw_headers")
+"""What came, where it is no event: nothing else is known of it then."""
+
+TEXTS = {
+    "service_id": ("serviceId", 256),
+    "audit_type": ("auditType", 64),
+    "audit_status": ("auditStatus", 64),
+    "topic": ("topic", 249),
+    "correlation_id": ("correlationId", 256),
+    "traceability_id": ("traceabilityId", 256),
+    "trace_id": ("traceId", 256),
+    "key": ("key", 4_096),
+    "stacktrace": ("stacktrace", 16_384),
+    "actor": ("actor", 256),
+    "method": ("method", 256),
+}
+"""The names that the sidecar's events have, and how many characters are kept: an index has no room for more."""
+TIME = pyarrow.timestamp("us", tz="UTC")
+HEADERS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
+NUMBERS = {"partition": pyarrow.int32(), "offset": pyarrow.int64()}
+ARROW_SCHEMA = pyarrow.schema(
+    [
+        *((name, {"time": TIME, **NUMBERS}.get(name, pyarrow.string())) for name in COLUMNS),
+        ("source_topic", pyarrow.string()),
+        ("source_partition", pyarrow.int32()),
+        ("source_offset", pyarrow.int64()),
+        ("source_time", TIME),
+        ("day", pyarrow.date32()),
+        ("problem", pyarrow.string()),
+        ("raw_key", pyarrow.binary()),
+        ("raw_value", pyarrow.binary()),
+        ("raw_headers", HEADERS),
+    ]
+)
+UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+AHEAD = timedelta(days=1)
+"""How far clocks may be ahead of Kafka's."""
+NO_OBJECT = "it is no JSON object"
+LONGEST_INT = 2**63 - 1
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What was read of one partition, in the order of offsets; each list has one entry for a record."""
+
+    topic: str
+    partition: int
+    offsets: Sequence[int]
+    times_ms: Sequence[int | None]
+    """Kafka's; None where the format of messages knows none."""
+    values: Sequence[bytes | None]
+    messages: Sequence[Message]
+    """Asked for key and headers of what is no event."""
+
+
+def events_of(records: Records, cluster: str, *, calls_topic: str = "") -> pyarrow.RecordBatch:
+    """Rows of ARROW_SCHEMA, one for each record: an event, or `problem` and what came."""
+    values = records.values
+    if records.topic == calls_topic:
+        values = [event_of_call(value) or value for value in values]
+    read = [_members(value) for value in values]
+    problems: list[str | None] = [each if isinstance(each, str) else None for each in read]
+    found = [{} if isinstance(each, str) else each for each in read]
+    told = {name: _texts([each.get(theirs) for each in found]) for name, (theirs, _) in TEXTS.items()}
+    ids = _texts([each.get("id") for each in found])
+    times = pyarrow.array([_number(each.get("timestamp")) for each in found], pyarrow.int64())
+    _judge(problems, ids, told, times, records.times_ms)
+    is_well = pyarrow.array([problem is None for problem in problems])
+    time_of_event = _where(is_well, times.cast(pyarrow.timestamp("ms", tz="UTC"), safe=False)).cast(TIME)
+    count = len(values)
+    columns: dict[str, pyarrow.Array] = {
+        "time": time_of_event,
+        "event_id": compute.ascii_lower(ids),
+        "cluster_name": pyarrow.repeat(cluster, count),
+        **{name: _shortened(told[name], length) for name, (_, length) in TEXTS.items()},
+        "partition": _place(found, "partition", 2**31 - 1).cast(pyarrow.int32()),
+        "offset": _place(found, "offset", LONGEST_INT),
+        "source_topic": pyarrow.repeat(records.topic, count),
+        "source_partition": pyarrow.repeat(pyarrow.scalar(records.partition, pyarrow.int32()), count),
+        "source_offset": pyarrow.array(records.offsets, pyarrow.int64()),
+        "source_time": pyarrow.array(records.times_ms, pyarrow.timestamp("ms", tz="UTC")).cast(TIME),
+        "day": time_of_event.cast(pyarrow.timestamp("us")).cast(pyarrow.date32()),
+        "problem": pyarrow.array(problems, pyarrow.string()),
+    }
+    columns["service_id"] = columns["service_id"].fill_null("")
+    columns |= _as_they_came(records, problems)
+    return pyarrow.RecordBatch.from_arrays([columns[name] for name in ARROW_SCHEMA.names], schema=ARROW_SCHEMA)
+
+
+def _members(value: bytes | None) -> dict[str, Any] | str:
+    """Of the JSON object; why it is none, otherwise."""
+    if value is None:
+        return "it has no value"
+    try:
+        read = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            return "it is no UTF-8"
+        return NO_OBJECT
+    return read if isinstance(read, dict) else NO_OBJECT
+
+
+def _judge(
+    problems: list[str | None],
+    ids: pyarrow.Array,
+    told: dict[str, pyarrow.Array],
+    times: pyarrow.Array,
+    kafkas_ms: Sequence[int | None],
+) -> None:
+    """Says of each that is no event why, the first reason."""
+    now = int(time.time() * 1000)
+    ahead = int(AHEAD.total_seconds() * 1000)
+    last = pyarrow.array([(now if each is None or each > now else each) + ahead for each in kafkas_ms], pyarrow.int64())
+    rules = (
+        (compute.match_substring_regex(ids, UUID), "id is no UUID"),
+        (compute.greater(compute.binary_length(told["audit_type"]), 0), "auditType is missing"),
+        (compute.greater(compute.binary_length(told["audit_status"]), 0), "auditStatus is missing"),
+        (compute.greater(times, 0), "timestamp is no time in milliseconds"),
+        (compute.less_equal(times, last), "timestamp is more than a day ahead of the clocks here"),
+    )
+    for is_so, reason in rules:
+        if compute.all(is_so.fill_null(fill_value=False)).as_py():
+            continue
+        for number, so in enumerate(is_so.to_pylist()):
+            if not so and problems[number] is None:
+                problems[number] = reason
+
+
+def _texts(values: list[Any]) -> pyarrow.Array:
+    """Members as texts; what is none is shown as JSON."""
+    try:
+        return pyarrow.array(values, pyarrow.string())
+    except (pyarrow.ArrowTypeError, pyarrow.ArrowInvalid):
+        return pyarrow.array(
+            [each if each is None or isinstance(each, str) else orjson.dumps(each).decode() for each in values],
+            pyarrow.string(),
+        )
+
+
+def _number(value: object) -> int | None:
+    """A whole number of 64 bits, also as text."""
+    if isinstance(value, str):
+        value = int(value) if _WHOLE.fullmatch(value) else None
+    is_number = isinstance(value, int) and not isinstance(value, bool) and -LONGEST_INT <= value <= LONGEST_INT
+    return value if is_number and isinstance(value, int) else None
+
+
+def _place(found: list[dict[str, Any]], name: str, most: int) -> pyarrow.Array:
+    numbers = pyarrow.array([_number(each.get(name)) for each in found], pyarrow.int64())
+    is_place = compute.and_(compute.greater_equal(numbers, 0), compute.less_equal(numbers, most))
+    return _where(is_place, numbers)
+
+
+def _where(condition: pyarrow.Array, values: pyarrow.Array) -> pyarrow.Array:
+    return compute.if_else(condition, values, pyarrow.scalar(None, values.type))
+
+
+def _shortened(texts: pyarrow.Array, length: int) -> pyarrow.Array:
+    longest = compute.max(compute.binary_length(texts)).as_py() or 0
+    return compute.utf8_slice_codeunits(texts, 0, length) if longest > length else texts
+
+
+def _as_they_came(records: Records, problems: list[str | None]) -> dict[str, pyarrow.Array]:
+    """Of what is no event, the record."""
+    types = (pyarrow.binary(), pyarrow.binary(), HEADERS)
+    if not any(problems):
+        return {name: pyarrow.nulls(len(problems), kind) for name, kind in zip(RAW, types, strict=True)}
+    refused = zip(problems, records.messages, strict=True)
+    came = [(each.key(), each.value(), _headers(each)) if problem else (None, None, None) for problem, each in refused]
+    return {
+        name: pyarrow.array([each[at] for each in came], kind)
+        for at, (name, kind) in enumerate(zip(RAW, types, strict=True))
+    }
+
+
+def _headers(message: Message) -> list[dict[str, object]]:
+    # what a consumer gets is always a list; the type also covers what a producer may give
+    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
+    return [{"key": name, "value": value} for name, value in headers]
