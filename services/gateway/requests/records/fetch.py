@@ -69,7 +69,7 @@ def ended_astray(
     if counted is not None and began is not None:
         counted.since(began)
     mesh.session.fetch_road = None
-    wish = asking.wish
+    wish = asking.wish(road.epoch)
     poll = Poll(mesh, wish.wanted, request.version, asking.isolation_level, asking.limits)
     if not (road.renames and isinstance(outcome, RawResponse)):  # else it speaks of topics by other names
         poll.came = (road.place, outcome)

@@ -116,11 +116,10 @@ class Asking:
     told: Body | None = None
     """... and what it means when it is said again; None: what it says."""
 
-    @property
-    def wish(self) -> Wish:
-        """As its plan has it."""
+    def wish(self, epoch: int) -> Wish:
+        """As its plan has it; `epoch`: that the session has got by this poll."""
         session = self.session
-        return Wish(self.wanted) if session is None else Wish(session.wanted, session, session.epoch)
+        return Wish(self.wanted) if session is None else Wish(session.wanted, session, epoch)
 
 
 Told = list[tuple[RoadTopic, list[FetchedPartition]]]

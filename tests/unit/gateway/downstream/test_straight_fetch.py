@@ -192,6 +192,29 @@ async def test_two_connections_of_one_session_do_not_mistake_each_other(stage: S
     assert repeated.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+async def test_who_is_overtaken_in_its_session_by_another_connection_is_told(stage: Stage) -> None:
+    stage.c1.scripts[ApiKey.FETCH] = brought(b"", end=42)
+    one, other = await stage.connect(), await stage.connect()
+    session = (await one.ask(fetch("apples", epoch=0), 12, FetchResponse)).session_id
+    for epoch in (1, 2):
+        await one.ask(fetch(session=session, epoch=epoch), 12, FetchResponse)
+    gate = asyncio.Event()
+
+    async def later(header: RequestHeader, message: FetchRequest) -> Any:
+        await gate.wait()
+        return brought(b"late")(header, message)
+
+    before = len(stage.c1.requests(ApiKey.FETCH))
+    stage.c1.scripts[ApiKey.FETCH] = later
+    one.send(fetch(session=session, epoch=3), 12)
+    await until(lambda: len(stage.c1.requests(ApiKey.FETCH)) == before + 1)
+    other.send(fetch(session=session, epoch=4), 12)
+    await until(lambda: len(stage.c1.requests(ApiKey.FETCH)) == before + 2)
+    gate.set()
+    assert (await one.answer(FetchResponse)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert seen(await other.answer(FetchResponse)) == [("apples", 0, b"late")]
+
+
 @pytest.mark.parametrize("error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 async def test_an_error_is_told_as_ever(error: ErrorCode, stage: Stage, planned: Planned) -> None:
     client = await warm(stage)
