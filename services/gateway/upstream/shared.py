@@ -28,7 +28,7 @@ CLIENTS_EACH: Final = 25
 """So many clients are worth one more connection."""
 MOST_UNANSWERED: Final = 100
 """On one connection, of all its clients: what a broker works off within some ten milliseconds."""
-SLOW_S: Final = 0.1
+SLOW_S: Final = 0.25
 """Without an answer for so long, somebody's partition is slow: nobody new comes, and who has waited so long leaves."""
 NO_LONGER_NEEDED = "its clients have gone"
 
