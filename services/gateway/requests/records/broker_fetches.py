@@ -8,7 +8,8 @@ Theory of operation
 3. Nothing is lost when an answer is not used, or never comes. A broker's session does not advance by itself: it gives
    the same records again until it is told another position. Marks that were told once are kept here.
 4. Whatever goes wrong (70, 71, a lost connection, an answer that can't be read) ends in a full request.
-5. A session takes one of the broker's slots (1,000 by default), so few partitions are asked for without.
+5. A session takes one of the broker's slots (1,000 by default), so few partitions are asked for without. So are those
+   of a client without one, which names them all anyway, where they lie with one broker: then it may go straight on.
 """
 
 from collections.abc import Mapping
@@ -88,9 +89,11 @@ class BrokerFetches:
     epoch: int = INITIAL_EPOCH
     """Of the next request."""
 
-    def request(self, wanted: Mapping[NamedSlot, Position], limits: Limits) -> FetchRequest:
-        """What to ask, so that the broker knows what is wanted now."""
+    def request(self, wanted: Mapping[NamedSlot, Position], limits: Limits, *, in_session: bool = True) -> FetchRequest:
+        """What to ask, so that the broker knows what is wanted now. Unless `in_session`, a session there ends."""
         assert self.on_its_way is None, "a broker is asked by one request at a time"
+        if not in_session:
+            self.epoch = INITIAL_EPOCH
         if self.epoch == INITIAL_EPOCH:
             changed, forgotten = dict(wanted), []
             self.marks.clear()
@@ -100,7 +103,7 @@ class BrokerFetches:
         self.asked = dict(wanted)
         for slot in forgotten:
             self.marks.pop(slot, None)
-        worth_it = len(wanted) >= SESSION_WORTH_PARTITIONS and self.terms.version >= SESSIONS_SINCE
+        worth_it = in_session and len(wanted) >= SESSION_WORTH_PARTITIONS and self.terms.version >= SESSIONS_SINCE
         self.on_its_way = FetchRequest(
             max_wait_ms=limits.max_wait_ms,
             min_bytes=limits.min_bytes,

@@ -121,6 +121,8 @@ class Poll:
     """Of the client."""
     isolation_level: int
     limits: Limits
+    in_session: bool = True
+    """Of the client's with us, or about to be."""
     found: dict[Slot, Found] = field(default_factory=dict)
     """What has come in."""
     refused: dict[Slot, ErrorCode] = field(default_factory=dict)
@@ -277,7 +279,8 @@ class Poll:
             limits = self.limits
             if len(self._parts) > 1:
                 limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(self._parts)))
-            request = fetches.request(self._parts[place], limits)
+            in_session = self.in_session or len(self._parts) > 1
+            request = fetches.request(self._parts[place], limits, in_session=in_session)
         return Call(
             place.cluster,
             request,

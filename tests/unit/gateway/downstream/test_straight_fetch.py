@@ -192,6 +192,20 @@ async def test_two_connections_of_one_session_do_not_mistake_each_other(stage: S
     assert repeated.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
+async def test_many_partitions_of_a_client_without_a_session_go_straight_on_too(stage: Stage, planned: Planned) -> None:
+    stage.c1.topics = {"apples": 20}
+    stage.c1.scripts[ApiKey.FETCH] = brought()
+    client = await stage.connect()
+    message = fetch("apples")
+    message.topics[0].partitions = [FetchPartition(n, -1, 5, partition_max_bytes=1000) for n in range(20)]
+    await client.ask(message, 12, FetchResponse)
+    before = planned()
+    for _ in range(2):
+        assert len(seen(await client.ask(message, 12, FetchResponse))) == 20
+    assert planned() == before
+    assert {(asked.session_id, asked.session_epoch) for asked in stage.c1.requests(ApiKey.FETCH)} == {(0, -1)}
+
+
 async def test_who_is_overtaken_in_its_session_by_another_connection_is_told(stage: Stage) -> None:
     stage.c1.scripts[ApiKey.FETCH] = brought(b"", end=42)
     one, other = await stage.connect(), await stage.connect()
