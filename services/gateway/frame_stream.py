@@ -137,6 +137,11 @@ class FrameStream(asyncio.BufferedProtocol):
         """Bytes of the large frame that has begun to come; 0 when there is none."""
         return self._missing if self._gathered is None else self._expected - self._filled
 
+    @property
+    def is_gathering(self) -> bool:
+        """Whether an unfinished frame has a buffer of its own."""
+        return self._gathered is not None
+
     def _gather(self, nbytes: int) -> None:
         gathered = cast(bytearray, self._gathered)
         self._filled += nbytes

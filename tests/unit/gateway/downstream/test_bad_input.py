@@ -61,7 +61,7 @@ async def test_a_size_that_never_arrives_costs_no_memory(stage: Stage) -> None:
 
 
 async def test_a_large_request_that_does_not_go_on_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.gateway.downstream.client.STALLED_S", 0.3)
+    monkeypatch.setattr("services.gateway.downstream.reading.STALLED_S", 0.3)
     stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
     client, slow = await stage.connect(), await stage.connect()
     frame = encode_request(produce("apples", bytes(400_000)), 9, 1, "slow")

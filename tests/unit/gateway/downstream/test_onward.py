@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from services.gateway import metrics
-from services.gateway.downstream import client as client_module
 from services.gateway.downstream import hold as hold_module
+from services.gateway.downstream import reading
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -289,7 +289,7 @@ async def test_a_table_in_force_counts_for_the_next_request_alone(stage: Stage) 
 
 
 async def test_a_client_that_stops_in_the_middle_is_cut_off(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "STALLED_S", 0.1)
+    monkeypatch.setattr(reading, "STALLED_S", 0.1)
     client = await warm(stage)
     await half(client)
     await client.closed()
@@ -298,7 +298,7 @@ async def test_a_client_that_stops_in_the_middle_is_cut_off(stage: Stage, monkey
 
 
 async def test_a_broker_that_takes_no_more_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "STALLED_S", 0.3)
+    monkeypatch.setattr(reading, "STALLED_S", 0.3)
     client = await warm(stage)
     gate = asyncio.Event()
     stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)

@@ -182,7 +182,7 @@ async def test_a_request_that_does_not_end_where_it_says_is_not_passed_on_in_par
         assert between.client._gathered is not None
         client = cast(Any, between.client)
         client._gathered, client._passage = None, None
-        client._stop_stall_watch()
+        client._reading.end()
 
 
 def test_a_request_that_is_numbered_keeps_its_numbers() -> None:
@@ -195,7 +195,7 @@ def test_a_request_that_is_numbered_keeps_its_numbers() -> None:
             None, -1, 1000, [TopicProduceData("apples", partition_data=[PartitionProduceData(0, records)])]
         )
         between.feed(between.client, encode_request(message, 9, 2, "raw")[:2000])
-        found = between.client._slots[0].batch_header
+        found = between.client._queue[0].batch_header
         between.client._ended("seen")
         return cast(bytes, found)
 

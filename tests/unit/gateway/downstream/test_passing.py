@@ -64,8 +64,8 @@ class Slot:
 
     def _ended(self, answer: Any) -> None:
         if self._client.is_open:
-            self._client._fill(cast(Any, self), answer)
-            self._client._flush_slots()
+            self._client._slots.fill(cast(Any, self), answer)
+            self._client._slots.flush()
 
     def failed(self, outcome: Unreachable) -> None:
         self.told = f"failed: {outcome}"
@@ -83,7 +83,7 @@ class World:
     def ask(self, clients_id: int, timeout_s: float = 30) -> Slot:
         slot = Slot(self.connection, clients_id, timeout_s)
         slot.source = self.broker
-        self.connection._slots.append(cast(Any, slot))
+        self.connection._queue.append(cast(Any, slot))
         request = memoryview(bytearray(encode_request(HeartbeatRequest(), 0, 0, "me")))
         self.broker.pass_on(request, slot)
         return slot
@@ -127,7 +127,7 @@ async def test_it_leaves_before_its_end_has_come(stage: Stage) -> None:
 async def test_an_answer_whose_turn_has_not_come_is_gathered(stage: Stage) -> None:
     async with world(stage) as here:
         first = Slot(here.connection, 1, 30)
-        here.connection._slots.append(cast(Any, first))
+        here.connection._queue.append(cast(Any, first))
         slot = here.ask(2)
         whole = answer_of(slot)
         here.say(whole[:HALF])

@@ -458,7 +458,7 @@ async def test_a_broker_that_is_lost_in_mid_answer_takes_the_client_along(stage:
     client.send(fetch("apples"), 12)
     await begun.wait()
     (connection,) = stage.gateway.connections
-    await until(lambda: connection._passing is not None)
+    await until(lambda: connection._slots.passing is not None)
     for there in list(stage.c1.connections):
         there.transport.abort()
     await client.closed()

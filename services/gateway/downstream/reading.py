@@ -1,0 +1,139 @@
+"""Whether a client's connection is read from: what makes it wait, and who does not go on.
+
+Reading stops while too many requests or bytes are unanswered, while the client does not take its answers, or while a
+broker does not take what we send on the client's behalf. It goes on when none of that holds any more. A request that
+goes on while it comes (`Onward`) holds no memory, so nothing but the broker and the client's own answers stops it.
+"""
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from services.gateway import metrics
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.onward import Onward
+from services.gateway.downstream.slots import Slots
+
+log = structlog.get_logger(__name__)
+
+STALLED_S = 60.0
+"""A large request that has begun to come must go on within this time: it holds memory that others wait for, or a
+connection to a broker. So must the broker to which it goes on."""
+
+
+class Client(Protocol):
+    """The connection."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def congested(self) -> bool: ...
+
+    @property
+    def still_missing(self) -> int: ...
+
+    @property
+    def is_gathering(self) -> bool: ...
+
+    def who(self) -> dict[str, str | None]: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def abort(self, reason: str) -> None: ...
+
+
+class Reading:
+    """See above."""
+
+    __slots__ = ("_client", "_mesh", "_slots", "_stall", "onward", "paused_for", "upstream_congested")
+
+    def __init__(self, client: Client, slots: Slots, mesh: Mesh) -> None:
+        self._client = client
+        self._slots = slots
+        self._mesh = mesh
+        self._stall: asyncio.TimerHandle | None = None
+        self.onward: Onward | None = None
+        """The request that goes on while it comes."""
+        self.paused_for: str | None = None
+        """Why nothing is read."""
+        self.upstream_congested = False
+
+    def update(self) -> None:
+        """Something has changed that may make it stop or go on."""
+        if not self._client.is_open:
+            return
+        reason = self._why_pause()
+        if reason == "bytes":
+            self._mesh.budget.wait(self, self.update)
+        before, self.paused_for = self.paused_for, reason
+        if (reason is None) == (before is None):
+            return
+        if reason is not None:
+            metrics.paused_connections.labels(reason).inc()
+            self._client.pause_reading()
+        else:
+            self._client.resume_reading()
+
+    def _why_pause(self) -> str | None:
+        if len(self._slots.queue) >= self._mesh.limits.max_requests and self.onward is None:
+            return "requests"
+        if self._client.congested:
+            return "answers"
+        if self.upstream_congested:
+            return "upstream"
+        if self.onward is not None:
+            return None
+        # Somebody must be able to go on: a connection that holds nothing may always read one frame.
+        if self._mesh.budget.exceeded and (self._slots.queue or not self._client.is_gathering):
+            return "bytes"
+        return None
+
+    def gathering(self, delta: int) -> None:
+        """Memory for an unfinished request grew or shrank by so many bytes."""
+        self._mesh.budget.add(delta)
+        if self._stall is None:
+            self._watch_for_stall()
+        elif delta < 0:
+            self._stop_watch()
+        self.update()
+
+    def onward_began(self, onward: Onward) -> None:
+        self.onward = onward
+        self._watch_for_stall()
+        self.update()
+
+    def onward_ended(self) -> None:
+        self.onward = None
+        self._stop_watch()
+        if len(self._slots.queue) >= self._mesh.limits.max_requests:
+            self.update()
+
+    def end(self) -> None:
+        """The connection is gone."""
+        self.onward = None
+        self._stop_watch()
+        self._mesh.budget.leave(self)
+
+    def _watch_for_stall(self) -> None:
+        missing = self._client.still_missing
+        self._stall = asyncio.get_running_loop().call_later(STALLED_S, self._check_for_stall, missing)
+
+    def _stop_watch(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+
+    def _check_for_stall(self, missing: int) -> None:
+        if missing == self._client.still_missing:
+            if self.paused_for is None:
+                said = "a request that does not go on"
+                log.warning(f"closing a connection: {said}", missing=missing, **self._client.who())
+                self._client.abort(said)
+                return
+            if self.paused_for == "upstream" and self.onward is not None:
+                self.onward.stalled()
+        self._watch_for_stall()

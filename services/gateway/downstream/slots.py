@@ -1,0 +1,174 @@
+"""A client's requests between their arrival and their answers, which leave in the order of the requests."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import structlog
+
+from services.gateway import metrics
+from services.gateway.counting import Count
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.passing import Outlet, Passed, Passing, PassingAnswer, Source
+from services.gateway.downstream.straight import StraightProduce
+from services.gateway.downstream.straight_fetch import StraightFetch
+from services.gateway.frame_stream import Passage
+from services.gateway.requests.handler import Handler, Order
+from services.gateway.requests.plan import Answer, Body, Close, NoAnswer, RawResponse, Request, Versioned
+from services.gateway.wire.apis import api_name
+from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_response, response_prefix
+from services.gateway.wire.primitives import Buffer
+from services.gateway.wire.scanner import patch_correlation_id
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A request that goes by its plan."""
+
+    header: RequestHeader
+    handler: Handler | None
+    request: Request | None
+    held_bytes: int
+    exchange: Exchange | None = None
+    done: bool = False
+    answer: list[Buffer] | None = None
+    close: str | None = None
+
+    @property
+    def produces(self) -> bool:
+        return self.handler is not None and self.handler.order is Order.PIPELINED
+
+
+AnySlot = Slot | StraightProduce | StraightFetch
+
+
+class Client(Outlet, Protocol):
+    """The connection whose requests these are."""
+
+    @property
+    def congested(self) -> bool: ...
+
+    def who(self) -> dict[str, str | None]:
+        """For log lines."""
+
+    def close(self, reason: str) -> None: ...
+
+
+class Slots:
+    """See above."""
+
+    __slots__ = ("_client", "draining", "passing", "queue")
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.queue: deque[AnySlot] = deque()
+        """In the order of the requests."""
+        self.passing: PassingAnswer | None = None
+        """The answer, of the first one, that leaves while it comes."""
+        self.draining: str | None = None
+        """Why the connection closes as soon as all answers have left."""
+
+    def fill(self, slot: AnySlot, answer: Answer | Passed) -> None:
+        """What it is answered. It leaves with `flush`, when its turn has come."""
+        slot.done = True
+        header = slot.header
+        is_next = self.queue[0] is slot
+        try:
+            match answer:
+                case NoAnswer() | Passed():
+                    pass
+                case Close(reason):
+                    slot.close = reason
+                case RawResponse(frame):
+                    patch_correlation_id(frame, SIZE_BYTES, header.correlation_id)
+                    slot.answer = [frame if is_next else bytes(frame)]
+                case Body(pieces):
+                    size = sum(map(len, pieces))
+                    prefix = response_prefix(header.api_key, header.api_version, header.correlation_id, size)
+                    # Pieces may lie in a receive buffer: what can't leave at once is copied.
+                    slot.answer = [prefix, *pieces] if is_next else [prefix, b"".join(pieces)]
+                case Versioned(message, version):
+                    slot.answer = [encode_response(message, version, header.correlation_id)]
+                case _:
+                    slot.answer = [encode_response(answer, header.api_version, header.correlation_id)]
+        except Exception:  # as for plans: one answer must not take a connection of others along
+            log.exception("an answer could not be encoded", api=api_name(header.api_key), **self._client.who())
+            slot.close = "internal error, see the log line before"
+
+    def flush(self) -> None:
+        """Let the answers go whose turn has come. The connection may be closed after this."""
+        queue, client = self.queue, self._client
+        while queue and queue[0].done:
+            slot = queue.popleft()
+            if slot.close is not None:
+                name = api_name(slot.header.api_key)
+                log.warning("closing a connection", reason=slot.close, api=name, **client.who())
+                client.close(slot.close)
+                return
+            if slot.answer is not None:
+                bytes_out.total += sum(map(len, slot.answer))
+                client.send(*slot.answer)
+        if self.draining is not None and not queue:
+            client.close(self.draining)
+
+    def is_next(self, slot: object) -> bool:
+        """Whether its answer may leave now."""
+        return self._client.is_open and bool(self.queue) and self.queue[0] is slot
+
+    def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None:
+        """A large answer has begun to come, and these are the first bytes for the client, its size prefix and its
+        correlation id before all. None, if it has to be gathered: others come first, or nobody is there.
+        """
+        if not self.is_next(slot):
+            return None
+        bytes_out.total += sum(map(len, pieces))
+        self._client.send(*pieces)
+        passing = self.passing = PassingAnswer(self._client, cast(Passing, slot), source)
+        passing.hold_back(self._client.congested)
+        return passing
+
+    def abandon(self) -> int:
+        """The client is gone: only what it has produced goes on. How many bytes the others have held."""
+        self.passing = None
+        freed = 0
+        for slot in self.queue:
+            if isinstance(slot, StraightFetch):
+                slot.abandon()
+            elif isinstance(slot, Slot) and not slot.produces:
+                if slot.exchange is not None and not slot.exchange.ended:
+                    slot.exchange.abandon()
+                freed += slot.held_bytes
+                slot.held_bytes = 0
+        left = [slot for slot in self.queue if slot.produces and not slot.done]
+        self.queue.clear()
+        self.queue.extend(left)
+        return freed
+
+
+def count_request(api_key: int, version: int, answer: Answer | Passed, *, is_open: bool) -> None:
+    """A request has ended."""
+    if not is_open:
+        outcome = "abandoned"
+    elif isinstance(answer, NoAnswer):
+        outcome = "no_answer"
+    elif isinstance(answer, Close):
+        outcome = "closed"
+    else:
+        outcome = "answered"
+    answered_requests(api_key, version, outcome).total += 1
+
+
+def answered_requests(api_key: int, version: int, outcome: str = "answered") -> Count:
+    """Of this API, version and outcome."""
+    key = (api_key, version, outcome)
+    counter = _request_counters.get(key)
+    if counter is None:
+        counter = _request_counters[key] = metrics.requests.labels(api_name(api_key), str(version), outcome)
+    return counter
+
+
+bytes_out = metrics.client_bytes.labels("out")
+_request_counters: dict[tuple[int, int, str], Count] = {}
