@@ -226,7 +226,8 @@ class Session:
         its beginning: the earlier one would be refused for ever.
         """
         for other in self.producing:  # no generator: every Produce comes by
-            if other.sole != place and other.sent_to(topic, partition) not in (None, place):
+            sole = other.sole
+            if sole is not place and sole != place and other.sent_to(topic, partition) not in (None, place):
                 return True
         return False
 

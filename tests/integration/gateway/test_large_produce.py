@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
@@ -11,7 +12,9 @@ from services.gateway.requests.plan import Lane
 from services.gateway.wire.frames import encode_request
 from services.gateway.wire.messages import ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
+from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.ports import free_block
 from tests.fixtures.secured_kafka import SecuredKafka
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
@@ -200,3 +203,30 @@ def test_large_records_pass_by_tls_and_across_renewed_logins(
         producer.stop()
     assert not producer.faults
     assert sorted(read_all(secured.bootstrap, apples)) == sorted(producer.acknowledged)
+
+
+def test_large_records_of_clients_that_speak_tls_pass(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    apples: str,
+    tmp_path: Path,
+) -> None:
+    create_topic(kafka_c1, apples, 1)
+    authority, port = Authority(tmp_path / "tls"), free_block(1)
+    signed = authority.sign("gateway", host="IP:127.0.0.1")
+    gateway = start_gateway(
+        rules.to("c1", [apples]),
+        listen=f"tls://127.0.0.1:{port}",
+        tls_certificate=signed.certificate,
+        tls_key=signed.key,
+    )
+    trust = {"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate), "enable.idempotence": True}
+    producer = LargeProducer(f"127.0.0.1:{gateway.gateway.port}", apples, "p", **trust)
+    try:
+        wait_for_more([producer])
+    finally:
+        producer.stop()
+    assert not producer.faults
+    assert sorted(read_all(kafka_c1.bootstrap, apples)) == sorted(producer.acknowledged)
