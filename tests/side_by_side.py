@@ -34,7 +34,7 @@ PARTS = (
     Part(
         (
             "integration/router",
-            *(f"integration/{rest}" for rest in ("contract", "local", "local_clients", "meshctl")),
+            *(f"integration/{rest}" for rest in ("contract", "local", "local_clients", "meshctl", "pipeline_clients")),
         ),
         "20000-22399",
     ),

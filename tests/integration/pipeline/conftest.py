@@ -16,7 +16,7 @@ from services.pipeline.settings import PipelineSettings
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.integration.pipeline.orchard import Orchard
-from tests.integration.pipeline.toolchain import QUICK_JVM, need_spark
+from tests.integration.pipeline.toolchain import QUICK_JVM, QUICK_SPARK, need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,8 @@ def no_client_outlives_its_cluster() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     need_spark()
-    session = start_session(PipelineSettings(master="local[2]", driver_java_options=QUICK_JVM), "tests")
+    settings = PipelineSettings(master="local[2]", driver_java_options=QUICK_JVM, spark_properties=QUICK_SPARK)
+    session = start_session(settings, "tests")
     yield session
     session.stop()
 

@@ -19,7 +19,7 @@ from services.pipeline.copying.replaying import Replaying, Work
 from services.pipeline.copying.tasks import Access, LaneTask, count_lane
 from services.pipeline.orders import Order
 from tests.fixtures.waiting import wait_until
-from tests.integration.pipeline.orchard import Content, Headers
+from tests.integration.pipeline.orchard import Content, Headers, Orchard
 
 TIMEOUT_S = 30.0
 STALL_S = 3.0
@@ -193,3 +193,12 @@ def by_place(copies: Sequence[Copied]) -> dict[bytes, Content]:
     found = {each.header("mesh-replay-source") or b"": each.original for each in copies}
     assert len(found) == len(copies), "copied twice"
     return found
+
+
+def originals(orchard: Orchard, *partitions: int) -> dict[bytes, Content]:
+    """What is in the source, by what copies say of it."""
+    return {
+        f"{SOURCE}/{place.topic}/{place.partition}/{place.offset}".encode(): content
+        for place, content in orchard.records.items()
+        if not partitions or place.partition in partitions
+    }

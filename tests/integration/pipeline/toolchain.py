@@ -10,6 +10,14 @@ from services.pipeline.session import SessionError, check_java
 from tests.fixtures.toolchains import do_without
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for the seconds that a test lasts
+QUICK_SPARK = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+"""For few records: no Java is generated and compiled for each plan, no task for each part of next to nothing."""
 
 
 def need_spark() -> None:

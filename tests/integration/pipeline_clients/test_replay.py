@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
@@ -26,16 +24,13 @@ from tests.integration.pipeline.copies import (
     SOURCE,
     TARGET,
     Copied,
-    Ended,
     Grove,
     InThreads,
     by_place,
     log_ends,
+    originals,
 )
 from tests.integration.pipeline.orchard import MIDNIGHT, TIMEOUT_S, Content, Orchard
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -43,15 +38,6 @@ def grove(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str) -> Iterato
     grove = Grove(kafka_c1.bootstrap, kafka_c2.bootstrap, topic)
     yield grove
     grove.clear()
-
-
-def originals(orchard: Orchard, *partitions: int) -> dict[bytes, Content]:
-    """What is in the source, by what copies say of it."""
-    return {
-        f"{SOURCE}/{place.topic}/{place.partition}/{place.offset}".encode(): content
-        for place, content in orchard.records.items()
-        if not partitions or place.partition in partitions
-    }
 
 
 def offset_of(copy: Copied) -> int:
@@ -307,31 +293,3 @@ def test_what_a_killed_driver_left_open_is_put_away_by_one_that_only_cancels(gro
     ended = grove.run(order)
     assert (ended.state, ended.records) == ("CANCELLED", 0), ended.description
     assert grove.copies() == []
-
-
-def test_cancelled_on_spark_nothing_stays_open_and_the_same_order_goes_on(
-    spark: SparkSession, grove: Grove, orchard: Orchard, unique_name: Callable[[str], str]
-) -> None:
-    from services.pipeline.jobs.replay import SparkWork
-
-    orchard.create()
-    orchard.grow(6_000)
-    grove.create_target()
-    work = SparkWork(lambda: spark, unique_name("replay"))
-    order = grove.order(orchard.topic, rate=1_000.0)
-    stopping = threading.Event()
-
-    def stop_in_its_midst(ended: Ended) -> None:
-        if ended.records:
-            stopping.set()
-
-    cancelled = grove.run(order, work=work, stopping=stopping, tell=stop_in_its_midst)
-    assert cancelled.state == "CANCELLED", cancelled.description
-    assert 0 < cancelled.records < 6_000
-    assert len(grove.copies()) == cancelled.records
-
-    order.replay.spec.rate = 0
-    order.replay.partitions.extend(cancelled.partitions.values())
-    ended = grove.run(order, work=work)
-    assert (ended.state, ended.records) == ("DONE", 6_000), ended.description
-    assert by_place(grove.copies()) == originals(orchard)
