@@ -172,13 +172,15 @@ def pipeline_command(arguments: tuple[str, ...]) -> None:
     """Run a Spark job (needs the extra `pipeline`)."""
     from local.gateway_address import BOOTSTRAP_VARIABLE
     from meshctl.endpoints import EndpointsError, Service, find
+    from meshctl.session import ADDRESS_VARIABLE
 
     try:
         gateway = find(Service.GATEWAY, option=None, variable=BOOTSTRAP_VARIABLE)
+        control = find(Service.CONTROL, option=None, variable=ADDRESS_VARIABLE)
     except EndpointsError as error:
         raise click.UsageError(str(error)) from error
     entry: Any = importlib.import_module("services.pipeline.__main__")
-    entry.main([*arguments], gateway=gateway.address)
+    entry.main([*arguments], gateway=gateway.address, control=control.address)
 
 
 def _add_service(name: str, module: str, help_text: str) -> None:

@@ -7,6 +7,7 @@ import click
 from services.pipeline.commands.archive import archive_command
 from services.pipeline.commands.audit import audit_command
 from services.pipeline.commands.executor import executor_command
+from services.pipeline.commands.foreground import CONTROL_FOUND
 from services.pipeline.commands.prepare import prepare_command
 from services.pipeline.commands.profile import profile_command
 from services.pipeline.commands.replay import replay_command
@@ -36,8 +37,9 @@ run_job.add_command(restore_command)
 run_job.add_command(traffic_command)
 
 
-def main(arguments: list[str] | None = None, *, gateway: str | None = None) -> None:
-    """`gateway` is where the caller found the mesh, for jobs that are told nothing else."""
+def main(arguments: list[str] | None = None, *, gateway: str | None = None, control: str = "") -> None:
+    """`gateway` and `control` are where the caller found the mesh, for jobs that are told nothing else."""
+    CONTROL_FOUND.set(control)
     pipeline.main(args=arguments, prog_name="kafka-mesh pipeline", obj=gateway)
 
 

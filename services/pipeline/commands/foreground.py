@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXTRA = ("confluent_kafka", "pandas", "pyarrow", "pyspark")
+CONTROL_FOUND: ContextVar[str] = ContextVar("control that the caller has found", default="")
+"""Where it is, for who sets no address: beside the gateway of a mesh that runs on this machine."""
 Command = TypeVar("Command", bound=Callable[..., object])
 
 log = structlog.get_logger(__name__)
@@ -52,6 +55,8 @@ def cluster_option(command: Command) -> Command:
 def settings_of(config: Path | None) -> PipelineSettings:
     """The settings; from here on the log speaks as they say."""
     settings = load(PipelineSettings, ["--config", str(config)] if config else [])
+    if "control_address" not in settings.model_fields_set and (found := CONTROL_FOUND.get()):
+        settings = settings.model_copy(update={"control_address": found})
     configure_logging("pipeline", level=settings.log_level)
     return settings
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.pipeline.commands.foreground import stop_signal
+from services.pipeline.commands.foreground import CONTROL_FOUND, settings_of, stop_signal
 
 COMES_S = 30.0
 
@@ -34,3 +34,13 @@ def test_a_signal_that_comes_while_the_job_looks_at_the_event_stops_it_too() -> 
     with stopping._cond:  # type: ignore[attr-defined]  # as `wait` has it for a moment each time
         signal.raise_signal(signal.SIGTERM)
     assert stopping.wait(COMES_S)
+
+
+def test_control_is_where_the_mesh_was_found_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = CONTROL_FOUND.set("127.0.0.1:18002")
+    try:
+        assert settings_of(None).control_address == "127.0.0.1:18002"
+        monkeypatch.setenv("KAFKA_MESH_PIPELINE_CONTROL_ADDRESS", "control:7070")
+        assert settings_of(None).control_address == "control:7070"
+    finally:
+        CONTROL_FOUND.reset(found)
