@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from operator import methodcaller
 
 import pyarrow
 import structlog
@@ -105,7 +106,10 @@ def _fold(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[py
     reports: list[tuple[Report, bool]] = []
     seen: set[str] = set()
     for records in _records(reading, tasks):
-        columns = (records.column(name).to_pylist() for name in ("partition", "offset", "timestamp", "value"))
+        columns = (
+            map(methodcaller("as_py"), records.column(name))  # one by one: values are up to a megabyte each
+            for name in ("partition", "offset", "timestamp", "value")
+        )
         for partition, offset, written, value in zip(*columns, strict=True):
             read = read_report(value, (partition, offset), written, reading.now)
             report = read.report
