@@ -4,11 +4,7 @@ in the table nor in Parquet, by the ends of the logs.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +17,14 @@ from tests.fixtures.databases import PostgresServer
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.toolchain import need_spark
 from tests.soak.pipeline.audit_topics import AuditTopic
+from tests.soak.pipeline.killed_jobs import KilledJob
 
 EVENTS = 30_000
 """In each cluster at first, and some more after each kill."""
 MORE = 2_000
 BATCH_ROWS = 5_000
 KILLS = 5
-START_S = 900.0
-STOP_S = 60.0
+NOTICED_S = 60.0
 WRITING = """
 select count(*) from pg_stat_activity
 where datname = current_database() and application_name = 'kafka-mesh pipeline' and state = 'active'
@@ -36,43 +32,19 @@ where datname = current_database() and application_name = 'kafka-mesh pipeline' 
 """
 
 
-class Job:
-    """`kafka-mesh pipeline run audit` as a process group of its own."""
-
-    def __init__(self, clusters: dict[str, str], topic: str, database: str, folder: Path) -> None:
-        self._log = folder.with_suffix(".log")
-        told = [word for name, servers in clusters.items() for word in ("--cluster", f"{name}={servers}")]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "services.pipeline", "run", "audit", "--to", str(folder), *told],
-                env=os.environ
-                | {
-                    "KAFKA_MESH_PIPELINE_MAX_BATCH_ROWS": str(BATCH_ROWS),
-                    "KAFKA_MESH_PIPELINE_DATABASE_URL": database,
-                    "KAFKA_MESH_PIPELINE_AUDIT_TOPICS": topic,
-                    "KAFKA_MESH_PIPELINE_AUDIT_HOME_TOPICS": f"{topic}-records",
-                    "KAFKA_MESH_PIPELINE_AUDIT_CALLS_TOPIC": f"{topic}-calls",
-                    "KAFKA_MESH_PIPELINE_AUDIT_KEPT_DAYS": "3650",
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def kill_when(self, moment: Callable[[], bool], what: str) -> None:
-        def is_now() -> bool:
-            assert self._process.poll() is None, f"ended by itself:\n{self._log.read_text()[-3000:]}"
-            return moment()
-
-        try:
-            wait_until(is_now, what, START_S)
-        finally:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(STOP_S)
-
-    def finish(self) -> None:
-        assert self._process.wait(START_S + STOP_S) == 0, self._log.read_text()[-3000:]
+def audit_job(clusters: dict[str, str], topic: str, database: str, folder: Path) -> KilledJob:
+    """It ends by itself when it has brought over what is there."""
+    told = [word for name, servers in clusters.items() for word in ("--cluster", f"{name}={servers}")]
+    return KilledJob(
+        folder.with_suffix(".log"),
+        *("audit", "--to", str(folder), *told),
+        MAX_BATCH_ROWS=str(BATCH_ROWS),
+        DATABASE_URL=database,
+        AUDIT_TOPICS=topic,
+        AUDIT_HOME_TOPICS=f"{topic}-records",
+        AUDIT_CALLS_TOPIC=f"{topic}-calls",
+        AUDIT_KEPT_DAYS="3650",
+    )
 
 
 @pytest.fixture
@@ -116,12 +88,12 @@ def test_killed_in_mid_write(
         written_at_kills = []
         for _ in range(KILLS):
             before = batches()
-            Job(clusters, topic, database, folder).kill_when(is_writing, "PostgreSQL takes rows")
-            wait_until(lambda: _count(connection, WRITING) == 0, "PostgreSQL has noticed", STOP_S)
+            audit_job(clusters, topic, database, folder).kill_when(is_writing, "PostgreSQL takes rows")
+            wait_until(lambda: _count(connection, WRITING) == 0, "PostgreSQL has noticed", NOTICED_S)
             written_at_kills.append(_count(connection, "select count(*) from audit_events"))
             for each in topics.values():
                 each.tell(MORE)
-        Job(clusters, topic, database, folder).finish()
+        audit_job(clusters, topic, database, folder).finish()
         in_table: dict[str, tuple[int, int]] = {
             name: (rows, ids)
             for name, rows, ids in connection.execute(
