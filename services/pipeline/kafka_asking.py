@@ -4,6 +4,7 @@ what, where and why. Blocks; every question has a time.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -29,6 +30,10 @@ UNAUTHORIZED = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
+LEADERS_ON_THE_WAY = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+"""Of a partition that was made just now, or whose leader changes."""
+ON_THE_WAY_POLL_S = 0.1
+"""Until it is asked again."""
 Answer = TypeVar("Answer")
 
 
@@ -77,8 +82,7 @@ class Questions:
         if not specs:
             return {}
         asked = {TopicPartition(*place): spec for place, spec in specs.items()}
-        futures = self.admin.list_offsets(asked, isolation_level=isolation, request_timeout=self.timeout_s)
-        answers = self.answers(futures, "offsets of")
+        answers = self._offsets(asked, isolation)
         return {(place.topic, place.partition): found.offset for place, found in answers.items()}
 
     def starts(self, places: Iterable[Place]) -> dict[Place, int]:
@@ -97,15 +101,28 @@ class Questions:
         asked = {TopicPartition(*place): LAST for place in places}
         if not asked:
             return {}
-        futures = self.admin.list_offsets(asked, isolation_level=ALL, request_timeout=self.timeout_s)
-        answers = self.answers(
-            futures, "offsets of", accepted=(KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
-        )
+        answers = self._offsets(asked, ALL, accepted=(KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE))
         return {
             (place.topic, place.partition): Stamp(found.offset, found.timestamp)
             for place, found in answers.items()
             if found.offset >= 0
         }
+
+    def _offsets(
+        self, specs: Mapping[TopicPartition, Any], isolation: Any, accepted: Collection[int] = ()
+    ) -> dict[TopicPartition, Any]:
+        """Partitions whose leader is on the way are asked again, as long as an answer may take."""
+        deadline = time.monotonic() + self.timeout_s
+        found: dict[TopicPartition, Any] = {}
+        remaining = dict(specs)
+        while remaining:
+            passing = LEADERS_ON_THE_WAY if time.monotonic() < deadline else ()
+            futures = self.admin.list_offsets(remaining, isolation_level=isolation, request_timeout=self.timeout_s)
+            found |= self.answers(futures, "offsets of", accepted=(*accepted, *passing))
+            remaining = {about: specs[about] for about, future in futures.items() if _code_of(future) in passing}
+            if remaining:
+                time.sleep(ON_THE_WAY_POLL_S)
+        return found
 
     def answers(
         self, futures: Mapping[Any, Future[Answer]], what: str, accepted: Collection[int] = ()
@@ -162,6 +179,12 @@ def topic_id_of(description: Any) -> str:
     """Empty where the cluster has none."""
     text = str(description.topic_id) if description.topic_id is not None else NO_ID
     return "" if text == NO_ID else text
+
+
+def _code_of(answered: Future[Any]) -> int | None:
+    """Of the error that Kafka has answered."""
+    failure = answered.exception(0)
+    return failure.args[0].code() if isinstance(failure, KafkaException) else None
 
 
 def _name_of(about: Any) -> str:
