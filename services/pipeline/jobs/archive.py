@@ -9,6 +9,9 @@ runs that batch again, with the same records. Each batch has folders of its own,
 (Spark's own file sink is exactly-once only for readers that know its log; others see the files of attempts that were
 killed.) Batch numbers count from the checkpoint, so data without their checkpoint are refused: batch 0 would replace
 batch 0. Days that are finished are compacted, which keeps that promise: archives/compaction.py says how.
+
+Who accepts that Kafka no longer holds some records keeps those that were archived: a batch that was cut off after its
+write is not replaced then, what it lacks is added to it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from services.pipeline.kafka_source import KafkaSource
 
 STOP_POLL_S = 0.5  # how soon an order to stop is seen
 DAY_FOLDERS = "day=*"
+PLACE = ("cluster", "topic", "partition", "offset")
+"""Of a record; archives of one cluster do not name it."""
 COMPACT_EVERY = timedelta(hours=1)  # a continuous job looks for days that have ended
 
 log = structlog.get_logger(__name__)
@@ -82,12 +87,15 @@ def run(
 
     def write(records: DataFrame, batch: int) -> None:
         begun = time.monotonic()
+        standing = files.matching(f"{DAY_FOLDERS}/batch={batch}") if source.accept_loss else []
+        if standing:
+            records = _without(records, session.read.parquet(*(f"{folder}/{each}" for each in standing)))
         observation = Observation()
         counted = records.observe(observation, f.count(f.lit(1)).alias("records"))
         (
             by_day(counted, batch)
             .write.partitionBy("day", "batch")
-            .mode("overwrite")
+            .mode("append" if standing else "overwrite")
             .option("partitionOverwriteMode", "dynamic")
             .option("parquet.block.size", str(ROW_GROUP_BYTES))
             .parquet(folder)
@@ -120,6 +128,12 @@ def run(
         written.days_compacted = compact(session, folder, rules, stopping=stopping)
     written.seconds = time.monotonic() - started
     return written
+
+
+def _without(records: DataFrame, archived: DataFrame) -> DataFrame:
+    """Those that are not among the archived."""
+    place = [name for name in PLACE if name in records.columns]
+    return records.join(archived.select(place), place, "left_anti").select(records.columns)
 
 
 def _check_folder(files: HadoopFolder) -> None:
