@@ -18,7 +18,8 @@ def event_of_call(call: bytes | None) -> bytes | None:
         return None
     try:
         event = admin.AuditEvent.FromString(call)
-    except DecodeError:
+        timestamp = event.time.ToMilliseconds()
+    except (DecodeError, ValueError):  # its time may be one that no calendar has
         return None
     is_well = event.code == "OK"
     shown = {
@@ -30,7 +31,7 @@ def event_of_call(call: bytes | None) -> bytes | None:
         "traceId": event.trace_id,
         "key": event.resource,
         "stacktrace": "" if is_well else f"{event.code} {event.problem}",
-        "timestamp": event.time.ToMilliseconds(),
+        "timestamp": timestamp,
         "actor": event.actor,
         "method": event.method,
     }

@@ -64,7 +64,10 @@ ARROW_SCHEMA = pyarrow.schema(
 UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 AHEAD = timedelta(days=1)
 """How far clocks may be ahead of Kafka's."""
+LAST_TIME_MS = 253_402_300_799_999
+"""The end of the year 9999: a time behind it is none for Python, which would end the job. Kafka takes any."""
 NO_OBJECT = "it is no JSON object"
+TOO_DEEP = "a member is too deep to be shown"
 LONGEST_INT = 2**63 - 1
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 
@@ -77,7 +80,7 @@ class Records:
     partition: int
     offsets: Sequence[int]
     times_ms: Sequence[int | None]
-    """Kafka's; None where the format of messages knows none."""
+    """Kafka's; None where the format of messages knows none. What is behind LAST_TIME_MS is no `source_time`."""
     values: Sequence[bytes | None]
     messages: Sequence[Message]
     """Asked for key and headers of what is no event."""
@@ -91,8 +94,8 @@ def events_of(records: Records, cluster: str, *, calls_topic: str = "") -> pyarr
     read = [_members(value) for value in values]
     problems: list[str | None] = [each if isinstance(each, str) else None for each in read]
     found = [{} if isinstance(each, str) else each for each in read]
-    told = {name: _texts([each.get(theirs) for each in found]) for name, (theirs, _) in TEXTS.items()}
-    ids = _texts([each.get("id") for each in found])
+    told = {name: _texts([each.get(theirs) for each in found], problems) for name, (theirs, _) in TEXTS.items()}
+    ids = _texts([each.get("id") for each in found], problems)
     times = pyarrow.array([_number(each.get("timestamp")) for each in found], pyarrow.int64())
     _judge(problems, ids, told, times, records.times_ms)
     is_well = pyarrow.array([problem is None for problem in problems])
@@ -108,7 +111,7 @@ def events_of(records: Records, cluster: str, *, calls_topic: str = "") -> pyarr
         "source_topic": pyarrow.repeat(records.topic, count),
         "source_partition": pyarrow.repeat(pyarrow.scalar(records.partition, pyarrow.int32()), count),
         "source_offset": pyarrow.array(records.offsets, pyarrow.int64()),
-        "source_time": pyarrow.array(records.times_ms, pyarrow.timestamp("ms", tz="UTC")).cast(TIME),
+        "source_time": _times_of_kafka(records.times_ms),
         "day": time_of_event.cast(pyarrow.timestamp("us")).cast(pyarrow.date32()),
         "problem": pyarrow.array(problems, pyarrow.string()),
     }
@@ -158,15 +161,27 @@ def _judge(
                 problems[number] = reason
 
 
-def _texts(values: list[Any]) -> pyarrow.Array:
-    """Members as texts; what is none is shown as JSON."""
+def _texts(values: list[Any], problems: list[str | None]) -> pyarrow.Array:
+    """Members as texts; what is none is shown as JSON, or said to be a problem where it can't be."""
     try:
         return pyarrow.array(values, pyarrow.string())
     except (pyarrow.ArrowTypeError, pyarrow.ArrowInvalid):
-        return pyarrow.array(
-            [each if each is None or isinstance(each, str) else orjson.dumps(each).decode() for each in values],
-            pyarrow.string(),
-        )
+        return pyarrow.array([_shown(each, number, problems) for number, each in enumerate(values)], pyarrow.string())
+
+
+def _shown(value: object, number: int, problems: list[str | None]) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # it writes 254 levels, and reads four times as many
+        problems[number] = problems[number] or TOO_DEEP
+        return None
+
+
+def _times_of_kafka(times_ms: Sequence[int | None]) -> pyarrow.Array:
+    known = [None if each is None or each > LAST_TIME_MS else each for each in times_ms]
+    return pyarrow.array(known, pyarrow.timestamp("ms", tz="UTC")).cast(TIME)
 
 
 def _number(value: object) -> int | None:

@@ -120,6 +120,30 @@ def test_members_of_other_types_are_shown_as_json_and_numbers_may_be_texts() -> 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("member", ["key", "id", "auditType"])
+def test_a_member_that_is_too_deep_to_be_shown_is_a_problem_of_its_event_alone(member: str) -> None:
+    deep = json.dumps(event(**{member: "X"})).replace('"X"', "[" * 600 + "]" * 600).encode()
+    [before, row, after] = rows(event(), deep, event(key=7))
+    assert (row["problem"], row["raw_value"]) == ("a member is too deep to be shown", deep)
+    assert [(each["problem"], each["key"]) for each in (before, after)] == [(None, None), (None, "7")]
+
+
+@pytest.mark.parametrize("time_ms", [253_402_300_800_000, NOW_MS * 1_000, 2**63 - 1])
+def test_a_time_of_kafkas_that_no_calendar_has_is_none(time_ms: int) -> None:
+    [row, other] = rows(event(), event(), times=[time_ms, NOW_MS])
+    assert (row["source_time"], row["problem"]) == (None, None)
+    assert other["source_time"] == datetime.fromtimestamp(NOW_MS / 1000, UTC)
+
+
+@pytest.mark.parametrize("seconds", [2**62, -(2**62), 253_402_300_800])
+def test_a_call_whose_time_no_calendar_has_is_none(seconds: int) -> None:
+    call = admin.AuditEvent(audit_id=str(uuid.uuid4()), code="OK")
+    call.time.seconds = seconds
+    [row] = rows(call.SerializeToString(), topic=CALLS)
+    assert row["problem"] in ("it is no JSON object", "it is no UTF-8")
+    assert row["raw_value"] == call.SerializeToString()
+
+
 def test_places_that_are_none_are_left_out() -> None:
     found = rows(event(partition=-1, offset=-1), event(partition=2**31, offset=2**63), event(partition=1.5, offset=[]))
     assert [(row["partition"], row["offset"]) for row in found] == [(None, None)] * 3
