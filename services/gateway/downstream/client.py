@@ -318,6 +318,7 @@ class ClientConnection(FrameStream):
                 self._reading.update()
         elif produce in self._queue:
             self._queue.remove(produce)
+            self._pump()  # what has waited for it goes on without its client
             self._close_lanes_when_done()
 
     def straight_fetch_ended(self, fetch: StraightFetch, answer: Answer | Passed) -> None:

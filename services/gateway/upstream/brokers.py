@@ -82,7 +82,10 @@ class Brokers:
         for broker_id in [known for known in self._shared if known not in self._knowledge.brokers]:
             self._shared.pop(broker_id).shut(GONE)
         for broker_id in [known for known in self._pools if known not in self._knowledge.brokers]:
-            self._pools.pop(broker_id).retire(GONE)
+            pool = self._pools[broker_id]
+            pool.retire(GONE)
+            if not pool.clients:  # else it may come back, and they share what others do
+                del self._pools[broker_id]
 
     def any(self) -> int | None:
         """A broker to which a connection can be had, as far as is known."""

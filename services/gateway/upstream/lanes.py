@@ -69,6 +69,9 @@ class Lanes:
         self.connections = {there: each for there, each in self.connections.items() if each.ended is None}
         self.unheard.intersection_update(self.connections.values())
         self.connections[key] = connection
+        seat = self.seats.get(key)
+        if seat is not None:  # by what is on its way there it tells whether a client may go elsewhere
+            seat.own = connection
 
     def _congestion(self, congested: bool) -> None:
         if self.on_congestion is not None and not self.closed:

@@ -109,8 +109,12 @@ class Pool:
     @property
     def connections(self) -> list[SharedConnection]:
         """Those that live."""
-        self._connections = [each for each in self._connections if each.ended is None]
+        self._connections = self.living()
         return self._connections
+
+    def living(self) -> list[SharedConnection]:
+        """The same, from any thread."""
+        return [each for each in self._connections if each.ended is None]
 
     def connection(self, now: float) -> SharedConnection | None:
         """The one for a client that comes now; None: it has to use its own."""
@@ -150,13 +154,13 @@ _pools: "WeakSet[Pool]" = WeakSet()
 
 
 class PoolGauges(Collector):
-    """How much is shared, counted when somebody asks."""
+    """How much is shared, counted when somebody asks: in a thread, so nothing is changed."""
 
     def collect(self) -> Iterator[Metric]:
         clusters: dict[str, tuple[int, int, int]] = {}
         for pool in list(_pools):
             connections, clients, waiting = clusters.get(pool.cluster, (0, 0, 0))
-            living = pool.connections
+            living = pool.living()
             clusters[pool.cluster] = (
                 connections + len(living),
                 clients + sum(each.clients for each in living),
