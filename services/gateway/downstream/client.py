@@ -174,7 +174,7 @@ class ClientConnection(FrameStream):
             return None
         _bytes_in.total += len(beginning)
         self._queue.append(onward.produce)
-        self._reading.onward_began(onward)
+        self._reading.onward_began(onward, missing)
         return onward
 
     def onward_came(self, size: int, missing: int) -> None:

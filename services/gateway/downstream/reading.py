@@ -96,14 +96,14 @@ class Reading:
         """Memory for an unfinished request grew or shrank by so many bytes."""
         self._mesh.budget.add(delta)
         if self._stall is None:
-            self._watch_for_stall()
+            self._watch_for_stall(self._client.still_missing)
         elif delta < 0:
             self._stop_watch()
         self.update()
 
-    def onward_began(self, onward: Onward) -> None:
+    def onward_began(self, onward: Onward, missing: int) -> None:
         self.onward = onward
-        self._watch_for_stall()
+        self._watch_for_stall(missing)
         self.update()
 
     def onward_ended(self) -> None:
@@ -118,8 +118,7 @@ class Reading:
         self._stop_watch()
         self._mesh.budget.leave(self)
 
-    def _watch_for_stall(self) -> None:
-        missing = self._client.still_missing
+    def _watch_for_stall(self, missing: int) -> None:
         self._stall = asyncio.get_running_loop().call_later(STALLED_S, self._check_for_stall, missing)
 
     def _stop_watch(self) -> None:
@@ -128,7 +127,8 @@ class Reading:
             self._stall = None
 
     def _check_for_stall(self, missing: int) -> None:
-        if missing == self._client.still_missing:
+        still_missing = self._client.still_missing
+        if missing == still_missing:
             if self.paused_for is None:
                 said = "a request that does not go on"
                 log.warning(f"closing a connection: {said}", missing=missing, **self._client.who())
@@ -136,4 +136,4 @@ class Reading:
                 return
             if self.paused_for == "upstream" and self.onward is not None:
                 self.onward.stalled()
-        self._watch_for_stall()
+        self._watch_for_stall(still_missing)

@@ -51,6 +51,9 @@ MAX_CORRELATION_ID = 0x7FFF_FFFF
 OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
 LOOK_AGAIN_S: Final = 1.0
 """How often deadlines are looked at while a large answer comes, or nothing is read: who is behind that is not late."""
+STALLED_S: Final = 30.0
+"""A large answer that passes while it comes must go on within this time, as long as we read it: nobody is left among
+those pending who would be late."""
 SEVERED: Final = "a request was broken off in the middle"
 
 
@@ -291,6 +294,7 @@ class BrokerConnection(FrameStream):
             for pending in self._pending:
                 pending.deadline += now - self._held_back_at
             self._held_back_at = None
+            self._missing_before = 0  # it could not go on
             self.resume_reading()
 
     # --- for the login -------------------------------------------------------------------------------------------
@@ -354,11 +358,16 @@ class BrokerConnection(FrameStream):
         self._timer = None
         waiting = (item.pending for item in self._waiting if item.pending is not None)
         first = min(chain(self._pending, waiting), key=lambda pending: pending.deadline, default=None)
-        if first is None:
-            return
         now, before, missing = self._loop.time(), self._missing_before, self.still_missing
         self._missing_before = missing
-        if self._held_back_at is not None or (missing and missing != before):
+        if first is None:
+            if not missing:
+                return
+            if self._held_back_at is None and missing == before:
+                self._fail(f"{self.address} stopped in the middle of an answer", "timeout")
+            else:
+                self._watch(now + STALLED_S)
+        elif self._held_back_at is not None or (missing and missing != before):
             self._watch(max(first.deadline, now + LOOK_AGAIN_S))
         elif first.deadline <= now:
             self._fail(f"{api_name(first.api_key)}: no answer from {self.address} in time", "timeout")
@@ -409,6 +418,7 @@ class BrokerConnection(FrameStream):
         passage = pending.begun(beginning, missing)
         if passage is not None:
             self._pending.popleft()
+            self._missing_before = 0
             self._received_bytes.total += len(beginning) + missing
         return passage
 

@@ -297,6 +297,16 @@ async def test_a_client_that_stops_in_the_middle_is_cut_off(stage: Stage, monkey
     assert not stored_records(stage)
 
 
+async def test_the_first_look_already_tells_who_has_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(reading, "STALLED_S", 0.0)
+    monkeypatch.setattr(reading.Reading, "_check_for_stall", lambda self, missing: looks.append(missing))
+    client = await warm(stage)
+    await half(client)
+    await until(lambda: looks)
+    assert looks[0] > 0, "that is what was missing when it began"
+
+
 async def test_a_broker_that_takes_no_more_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "STALLED_S", 0.3)
     client = await warm(stage)

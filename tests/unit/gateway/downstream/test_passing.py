@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from services.gateway import metrics
+from services.gateway.counting import Count
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.passing import Passed
 from services.gateway.frame_stream import Passage
@@ -91,6 +93,10 @@ class World:
 
 def answer_of(slot: Slot, body: bytes = BODY) -> bytes:
     return (len(body) + 4).to_bytes(4, "big") + slot.correlation_id.to_bytes(4, "big") + body
+
+
+def passed(sent: Count, total: int) -> bool:
+    return sent.total == total
 
 
 @asynccontextmanager
@@ -189,6 +195,52 @@ async def test_a_client_that_does_not_read_makes_the_broker_wait_and_nobody_is_l
         assert await here.client.frame() == (1).to_bytes(4, "big") + body
         assert await here.client.frame() == (2).to_bytes(4, "big") + b"small"
         assert here.broker._held_back_at is None
+
+
+async def test_a_broker_that_does_not_go_on_with_an_answer_is_given_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.gateway.upstream.connection.STALLED_S", 0.2)
+    async with world(stage) as here:
+        slot = here.ask(1, timeout_s=0.1)
+        sent = metrics.client_bytes.labels("out")
+        before = sent.total
+        here.say(answer_of(slot)[:HALF])
+        await until(lambda: sent.total - before == HALF)
+        await here.client.closed()
+        assert here.broker.fault is not None
+        assert "in the middle of an answer" in here.broker.fault
+
+
+async def test_an_answer_that_goes_on_slowly_is_not_given_up(stage: Stage) -> None:
+    async with world(stage) as here:
+        slot, sent = here.ask(1), metrics.client_bytes.labels("out")
+        whole, before, told = answer_of(slot), sent.total, HALF
+        here.say(whole[:told])
+        for _ in range(3):
+            await until(partial(passed, sent, before + told))
+            here.broker._expire()
+            here.say(whole[told : told + 1000])
+            told += 1000
+        assert here.broker.ended is None
+        here.say(whole[told:])
+        assert await here.client.frame() == (1).to_bytes(4, "big") + BODY
+
+
+async def test_who_takes_an_answer_late_is_not_taken_for_a_broker_that_does_not_go_on(stage: Stage) -> None:
+    async with world(stage) as here:
+        body = bytes(20 << 20)
+        slot = here.ask(1)
+        here.client.pause()
+        here.say(answer_of(slot, body))
+        await until(lambda: here.broker._held_back_at)
+        for _ in range(3):
+            here.broker._expire()
+        here.client.resume()
+        await until(lambda: here.broker._held_back_at is None)
+        here.broker._expire()
+        assert await here.client.frame() == (1).to_bytes(4, "big") + body
+        assert here.broker.ended is None
 
 
 async def test_a_connection_that_is_left_waits_for_the_end_of_an_answer(stage: Stage) -> None:
