@@ -68,8 +68,10 @@ class Onward:
         self._way.dropped(self.produce)
 
     def stalled(self) -> None:
-        """The broker has taken nothing of it for too long."""
-        self._connection.give_up("takes no more of a request")
+        """For too long nothing of it was read, for a broker does not take what it is sent: maybe another one, which
+        misses the deadlines of its own."""
+        if self._connection.congested:
+            self._connection.give_up("takes no more of a request")
 
     # --- for others ----------------------------------------------------------------------------------------------
 

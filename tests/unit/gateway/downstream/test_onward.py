@@ -324,6 +324,21 @@ async def test_a_broker_that_takes_no_more_is_given_up(stage: Stage, monkeypatch
     assert not stage.gateway.mesh.producing
 
 
+async def test_a_broker_is_not_given_up_because_another_one_takes_no_more(stage: Stage) -> None:
+    client = await warm(stage)
+    request = await half(client)
+    (connection,) = stage.gateway.connections
+    connection._upstream_congestion(True)  # another one
+    looks = connection._reading
+    assert looks.onward is not None
+    assert looks.paused_for == "upstream"
+    looks._check_for_stall(connection.still_missing)
+    connection._upstream_congestion(False)
+    request.second()
+    assert code_of(await client.answer(ProduceResponse)) == 0
+    assert stored_records(stage)[-1] == batch(LARGE)
+
+
 async def test_a_broker_that_does_not_read_makes_the_client_wait(stage: Stage) -> None:
     client = await warm(stage)
     gate = asyncio.Event()
