@@ -64,6 +64,7 @@ ARROW_SCHEMA = pyarrow.schema(
     ]
 )
 MICROSECONDS_OF_A_MILLISECOND = 1_000
+LAST_TIME_MS = (2**63 - 1) // MICROSECONDS_OF_A_MILLISECOND
 PROPERTY_PREFIX = "kafka."
 CLUSTERS_AT_ONCE = 8  # that are asked while a batch is planned
 
@@ -338,5 +339,8 @@ def milliseconds_of(message: Message) -> int | None:
 
 
 def _microseconds(message: Message) -> int | None:
+    """None also for a time that columns have no room for: Kafka takes any, and it would end each reader."""
     milliseconds = milliseconds_of(message)
-    return None if milliseconds is None else milliseconds * MICROSECONDS_OF_A_MILLISECOND
+    if milliseconds is None or milliseconds > LAST_TIME_MS:
+        return None
+    return milliseconds * MICROSECONDS_OF_A_MILLISECOND

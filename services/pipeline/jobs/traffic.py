@@ -23,6 +23,7 @@ from functools import partial
 from operator import methodcaller
 
 import pyarrow
+import pyarrow.compute as compute
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 
@@ -92,7 +93,7 @@ class Reading:
 def folded(session: SparkSession, reading: Reading) -> DataFrame:
     """The reports of the shares, and what they come to (`traffic/rows.py`)."""
     tasks = max(1, len(reading.shares))
-    return session.range(0, tasks, 1, tasks).mapInArrow(partial(_fold, reading), rows.SCHEMA)
+    return session.range(0, tasks, 1, tasks).mapInArrow(partial(fold_shares, reading), rows.SCHEMA)
 
 
 def in_order(frame: DataFrame) -> DataFrame:
@@ -100,15 +101,20 @@ def in_order(frame: DataFrame) -> DataFrame:
     return frame.repartition(1).sortWithinPartitions(*rows.ORDER)
 
 
-def _fold(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def fold_shares(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     """In a worker of Spark's."""
     fold = Fold(reading.begins)
     reports: list[tuple[Report, bool]] = []
     seen: set[str] = set()
     for records in _records(reading, tasks):
         columns = (
-            map(methodcaller("as_py"), records.column(name))  # one by one: values are up to a megabyte each
-            for name in ("partition", "offset", "timestamp", "value")
+            map(methodcaller("as_py"), column)  # one by one: values are up to a megabyte each
+            for column in (
+                records.column("partition"),
+                records.column("offset"),
+                _of_a_calendar(records.column("timestamp")),
+                records.column("value"),
+            )
         )
         for partition, offset, written, value in zip(*columns, strict=True):
             read = read_report(value, (partition, offset), written, reading.now)
@@ -123,6 +129,12 @@ def _fold(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[py
                 yield from _taken(fold)
     yield from _taken(fold)
     yield rows.of_reports(reports)
+
+
+def _of_a_calendar(times: pyarrow.Array) -> pyarrow.Array:
+    """None for what is behind the year 9999: Kafka takes it, and Python has no such time."""
+    last = pyarrow.scalar(datetime.max.replace(tzinfo=UTC), times.type)
+    return compute.if_else(compute.less_equal(times, last), times, pyarrow.scalar(None, times.type))
 
 
 def _records(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:

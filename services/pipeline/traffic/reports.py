@@ -25,7 +25,7 @@ thousands of them a second."""
 NUMBERS = ("records", "bytes", "calls", "errors")
 FIRST_NUMBER = len(("client", "principal", "topic", "rule", "cluster", "api"))
 LAST_SECOND = 250_000_000_000  # in the year 9892: what comes behind 9999 is no time for Python
-LARGEST_NUMBER = 2**50  # of a counter: a petabyte. Sums of thousands of them still have 64 bits
+LARGEST_NUMBER = 2**50  # of a report: a petabyte. Sums of thousands of them still have 64 bits
 MOST_AHEAD = timedelta(hours=1)
 """How far the clock of a reporter may be ahead of ours. A wrong one would make tables of days that are years away."""
 
@@ -78,7 +78,7 @@ def _impossible(counters: Sequence[Counter], overflowed: int) -> str:
         return f"{overflowed} overflowed"
     columns = zip(*counters, strict=True)
     for name, column in zip(NUMBERS, list(columns)[FIRST_NUMBER:], strict=False):
-        for number in (min(column), max(column)):
+        for number in (min(column), max(column), sum(column)):  # a series may be there many times
             if not 0 <= number <= LARGEST_NUMBER:
                 return f"{number} {name}"
     return ""

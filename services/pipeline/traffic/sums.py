@@ -24,6 +24,7 @@ import datasketches
 
 from mesh.traffic.sketches import ACCURACY
 from services.pipeline.traffic.reports import Counter, Who
+from services.pipeline.traffic.sketch_form import is_whole
 
 LONGEST_NAME = 500
 """Characters; PostgreSQL's indexes take 2,700 bytes."""
@@ -156,11 +157,12 @@ class Fold:
 
 def sound(latency: bytes) -> datasketches.kll_floats_sketch | None:
     """The sketch; None for one that is empty or broken, which counts as none."""
+    if not is_whole(latency):
+        return None
     try:
-        sketch = datasketches.kll_floats_sketch.deserialize(latency)
+        return datasketches.kll_floats_sketch.deserialize(latency)
     except (RuntimeError, ValueError, IndexError):
         return None
-    return None if sketch.is_empty() else sketch
 
 
 def series_of(who: Who, reporter: str) -> tuple[str, Names]:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, date, datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 
 pytest.importorskip("pyarrow", reason="the extra `pipeline` is not installed (make env PIPELINE=1)")
 pytest.importorskip("pyspark", reason="the extra `pipeline` is not installed (make env PIPELINE=1)")
 
+import pyarrow
+
 from mesh.rpc import traffic
+from services.pipeline.jobs.traffic import Reading, fold_shares
+from services.pipeline.kafka_source import to_arrow
+from services.pipeline.positions import Span
 from services.pipeline.traffic.ledger import Keeping
 from services.pipeline.traffic.reports import Read, read_report
+from services.pipeline.traffic.rows import by_kind, to_reports
 from services.pipeline.traffic.sifting import ARRIVAL, Extent, Report, sift, watermark
 from services.pipeline.traffic.sums import Step
 from tests.fixtures.traffic_tables import sketch
@@ -126,6 +133,23 @@ def test_numbers_that_have_no_room_in_a_sum_are_refused(name: str, number: int) 
         None,
     ]
     assert len(found[2].counters) == 1
+
+
+def test_numbers_of_a_report_that_have_no_room_in_a_sum_together_are_refused() -> None:
+    made = a_report(counters=[traffic.TrafficCounter(topic="t", records=2**50)] * 2)
+    assert problems(read(made.SerializeToString())) == [f"report {made.id} has a number that can't be: {2**51} records"]
+
+
+@pytest.mark.parametrize("time_ms", [253_402_300_800_000, 2**62])
+def test_a_report_whose_record_has_a_time_that_no_calendar_has_counts(time_ms: int) -> None:
+    span = Span("mesh.traffic", 0, 7, 8)
+    message = Mock(key=lambda: None, value=a_report().SerializeToString, headers=lambda: None)
+    message.configure_mock(offset=lambda: 7, timestamp=lambda: (1, time_ms))
+    source = Mock(read=lambda _: iter([to_arrow([message], span)]))
+    reading = Reading(source, [[span]], dict.fromkeys(Step, date.min), frozenset(), NOW)
+    (_, part), *_ = by_kind(fold_shares(reading, iter([pyarrow.RecordBatch.from_pydict({"id": [0]})])))
+    ((report, is_folded),) = to_reports(part)
+    assert (report.place, report.written, report.problem, is_folded) == ((0, 7), None, None, True)
 
 
 @pytest.mark.parametrize("seconds", [253_402_300_800, 2**62])
