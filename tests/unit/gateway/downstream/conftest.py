@@ -75,3 +75,13 @@ async def staged(folder: Path, **settings: Any) -> AsyncIterator[Stage]:
         for client in clients:
             client.close()
         await gateway.stop()
+
+
+SLOW = ("services.gateway.upstream.seats.SLOW_S", "services.gateway.upstream.shared.SLOW_S")
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that is busy everybody waits: nobody leaves a shared connection for that."""
+    for name in SLOW:
+        monkeypatch.setattr(name, 60.0)

@@ -26,11 +26,13 @@ from services.gateway.wire.messages import (
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from services.gateway.wire.messages.produce import PartitionProduceData
 from tests.fixtures.waiting import until
-from tests.unit.gateway.downstream.conftest import MAX_REQUESTS, Stage, staged
+from tests.unit.gateway.downstream.conftest import MAX_REQUESTS, SLOW, Stage, staged
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.downstream.test_order import gated, produce, written
 from tests.unit.gateway.downstream.test_straight import code_of, numbered, refused
 from tests.unit.gateway.wire.records import batch
+
+pytestmark = pytest.mark.usefixtures("patience")
 
 
 @pytest.fixture
@@ -338,8 +340,10 @@ async def test_who_is_throttled_goes_alone_and_nobody_follows_to_where_it_was(sh
     assert shared_calls() == before + 1, "a connection that its broker has muted takes nothing from anybody"
 
 
-async def test_nobody_stands_behind_what_is_slow_who_need_not(sharing: Stage) -> None:
+async def test_nobody_stands_behind_what_is_slow_who_need_not(sharing: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     client, other = await seated(sharing, 2)
+    for name in SLOW:
+        monkeypatch.setattr(name, 0.25)
     gate = asyncio.Event()
 
     async def slow(header: RequestHeader, message: ProduceRequest) -> ProduceResponse:

@@ -20,6 +20,8 @@ from tests.unit.gateway.downstream.test_sharing import named, pool_of, seated, s
 from tests.unit.gateway.downstream.test_straight import code_of
 from tests.unit.gateway.wire.records import batch
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 
 @pytest.fixture
 async def sharing(tmp_path: Path) -> AsyncIterator[Stage]:
