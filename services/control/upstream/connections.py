@@ -143,7 +143,8 @@ class Connections:
         self, cluster: UpstreamCluster, topic: str, times: Mapping[int, datetime]
     ) -> dict[int, int]:
         """For each partition the offset of the first record not older than its time; -1 where there is none."""
-        return await self._call(cluster, lambda client, _: groups.offsets_since(client, topic, times))
+        bound = CALL_TIMEOUT - REQUEST_TIMEOUT
+        return await self._call(cluster, lambda client, _: groups.offsets_since(client, topic, times, bound))
 
     async def set_offsets(self, cluster: UpstreamCluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
         """Sets where an empty group goes on; GroupRefusedError when the cluster does not."""

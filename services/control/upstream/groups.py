@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # as in connections
 
-from services.control.upstream.offsets import COORDINATORS_ON_THE_WAY, ON_THE_WAY_POLL, REQUEST_TIMEOUT
+from services.control.upstream.offsets import COORDINATORS_ON_THE_WAY, ON_THE_WAY_POLL, REQUEST_TIMEOUT, listed
 
 NOT_OF_THIS_KIND = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID})
 """Answers about a group that this cluster does not know, or does not keep the offsets of by partition."""
@@ -60,16 +59,14 @@ def members(client: AdminClient, group: str, bound: float) -> tuple[GroupMember,
     return tuple(GroupMember(each.client_id, each.host, each.group_instance_id or "") for each in described.members)
 
 
-def offsets_since(client: AdminClient, topic: str, times: Mapping[int, datetime]) -> dict[int, int]:
+def offsets_since(client: AdminClient, topic: str, times: Mapping[int, datetime], bound: float) -> dict[int, int]:
     """For each partition the offset of the first record not older than its time; -1 where there is none."""
     wanted = {
         TopicPartition(topic, partition): OffsetSpec.for_timestamp(round(since.timestamp() * 1000))
         for partition, since in times.items()
     }
-    if not wanted:
-        return {}
-    asked: dict[TopicPartition, Future[Any]] = client.list_offsets(wanted, request_timeout=REQUEST_TIMEOUT)
-    return {each.partition: int(answer.result(REQUEST_TIMEOUT).offset) for each, answer in asked.items()}
+    found = listed(client, wanted, time.monotonic() + bound)
+    return {each.partition: offset for each, offset in found.items()}
 
 
 def set_offsets(client: AdminClient, group: str, offsets: Mapping[tuple[str, int], int], bound: float) -> None:

@@ -31,29 +31,33 @@ def log_ranges(client: AdminClient, topics: Mapping[str, int], bound: float) -> 
     """First and next offsets of every partition; `topics`: topic -> partitions. Raises KafkaException."""
     deadline = time.monotonic() + bound
     wanted = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
-    first = _ends(client, wanted, OffsetSpec.earliest(), deadline)  # type: ignore[no-untyped-call]
-    following = _ends(client, wanted, OffsetSpec.latest(), deadline)  # type: ignore[no-untyped-call]
+    first, following = (
+        listed(client, dict.fromkeys(wanted, spec), deadline)
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    )
     ranges: dict[str, dict[int, LogRange]] = {topic: {} for topic in topics}
     for each in wanted:
         ranges[each.topic][each.partition] = LogRange(first[each], following[each])
     return ranges
 
 
-def _ends(
-    client: AdminClient, partitions: Sequence[TopicPartition], end: OffsetSpec, deadline: float
+def listed(
+    client: AdminClient, specs: Mapping[TopicPartition, OffsetSpec], deadline: float
 ) -> dict[TopicPartition, int]:
+    """An offset of each partition; those whose leader is on the way are asked again until `deadline` (monotonic
+    seconds). Raises KafkaException."""
     found: dict[TopicPartition, int] = {}
-    remaining = list(partitions)
+    remaining = dict(specs)
     while remaining:
-        asked = client.list_offsets(dict.fromkeys(remaining, end), request_timeout=REQUEST_TIMEOUT)
-        remaining = []
+        asked = client.list_offsets(remaining, request_timeout=REQUEST_TIMEOUT)
+        remaining = {}
         for each, future in asked.items():
             try:
-                found[each] = future.result(REQUEST_TIMEOUT).offset
+                found[each] = int(future.result(REQUEST_TIMEOUT).offset)
             except KafkaException as error:
                 if not _worth_asking_again(error, LEADERS_ON_THE_WAY, deadline):
                     raise
-                remaining.append(each)
+                remaining[each] = specs[each]
         if remaining:
             time.sleep(ON_THE_WAY_POLL)
     return found
