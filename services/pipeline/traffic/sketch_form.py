@@ -2,13 +2,18 @@
 
 `datasketches` checks some of what it reads. Where levels are not what they say, or a latency is no number, it merges
 behind the end of its memory, or for ever: that ends the worker, and each later one that meets the report again.
+
+Most sketches are *plain*: they hold each latency as it is, in one level. Many of them are looked at together (`plain`),
+as columns of words of 32 bits; any other is looked at by itself (`is_whole`).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy
 
@@ -24,6 +29,13 @@ _BEGIN = struct.Struct("<BBBBHBx")
 _NUMBERS = struct.Struct("<QHBx")
 _LEVELS = [struct.Struct(f"<{count}I") for count in range(MOST_LEVELS + 1)]
 _ITEM = 4
+_PLAIN, _SINGLE = (words | version << 8 | FAMILY << 16 for words, version in (LONG, SHORT))
+"""What the first word is, but for its flags."""
+_BEFORE, _BEFORE_SINGLE = 8, 2
+"""Words before the latencies: the smallest and the largest one stand there as well."""
+_EXTREMES = 6
+
+Numbers = numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]
 
 
 def is_whole(sketch: bytes) -> bool:
@@ -36,6 +48,38 @@ def is_whole(sketch: bytes) -> bool:
     if (words, version) == SHORT:
         return bool(flags & IS_SINGLE) and _are_numbers(sketch, _BEGIN.size, 1)
     return (words, version) == LONG and not flags & IS_SINGLE and _has_whole_levels(sketch, accuracy)
+
+
+def plain(sketches: Sequence[bytes]) -> tuple[Numbers, Numbers]:
+    """The latencies of all that are plain, one behind the other, and how many each sketch has: 0 for those that are not
+    plain, or not whole."""
+    whole = [each if not len(each) % _ITEM else b"" for each in sketches]
+    sizes = numpy.fromiter(map(len, whole), numpy.int64, len(whole)) // _ITEM
+    words = numpy.frombuffer(b"".join((*whole, bytes(_BEFORE * _ITEM))), numpy.uint32)
+    ends = sizes.cumsum()
+    begins = ends - sizes
+    form, flags = words[begins] & 0xFFFFFF, words[begins] >> 24
+    accuracy, least = words[begins + 1] & 0xFFFF, words[begins + 1] >> 16 & 0xFF
+    is_ours = (least == LEAST_OF_A_LEVEL) & (accuracy >= LEAST_OF_A_LEVEL) & (flags & IS_EMPTY == 0)
+    is_single = is_ours & (sizes == _BEFORE_SINGLE + 1) & (form == _SINGLE) & (flags & IS_SINGLE != 0)
+    is_plain = is_ours & (sizes > _BEFORE) & (form == _PLAIN) & (flags & IS_SINGLE == 0)
+    counts = sizes - _BEFORE
+    is_plain &= (words[begins + 2] == counts) & (words[begins + 3] == 0)
+    lowest, levels = words[begins + 4] & 0xFFFF, words[begins + 4] >> 16 & 0xFF
+    is_plain &= (levels == 1) & (lowest >= LEAST_OF_A_LEVEL) & (lowest <= accuracy)
+    is_plain &= words[begins + 5] + counts == accuracy  # where its only level begins, which ends with its room
+    numbers = words.view(numpy.float32)
+    is_none = numpy.isnan(numbers)
+    if is_none.any():
+        none_until = numpy.concatenate(([0], is_none.cumsum()))
+        is_plain &= none_until[ends] == none_until[numpy.minimum(begins + _EXTREMES, ends)]
+        is_single &= none_until[ends] == none_until[numpy.minimum(begins + _BEFORE_SINGLE, ends)]
+    is_latency = numpy.zeros(len(words), numpy.int8)
+    is_latency[begins[is_plain] + _BEFORE] = 1
+    is_latency[begins[is_single] + _BEFORE_SINGLE] = 1
+    is_latency[ends[is_plain | is_single]] = -1  # no latency of the next one: it begins with what is none
+    latencies = numbers[is_latency.cumsum(dtype=numpy.int8).view(numpy.bool_)]
+    return latencies, numpy.where(is_plain, counts, is_single)
 
 
 def _has_whole_levels(sketch: bytes, accuracy: int) -> bool:

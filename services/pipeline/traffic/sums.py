@@ -6,7 +6,8 @@ Theory of operation
 2. Hours are made of the minutes of the same fold, and days of its hours. None is made of rows of a table.
 3. A fold is bounded by who takes it often enough (`len`). Rows of the same key then come several times, from one task
    or from several, and are joined by whoever has them all, in the order of their keys (`joined`).
-4. Latencies are KLL sketches. Each merge keeps the bound of a single one: 1.3 % of rank with `ACCURACY`.
+4. Latencies are KLL sketches, which wait to be settled together (`latencies.py`). Each merge keeps the bound of a
+   single one: 1.3 % of rank with `ACCURACY`.
 5. A series is one combination of names, known by a digest of them.
 """
 
@@ -20,14 +21,13 @@ from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
 
-import datasketches
-
-from mesh.traffic.sketches import ACCURACY
+from services.pipeline.traffic.latencies import Latencies, settle, sound
 from services.pipeline.traffic.reports import Counter, Who
-from services.pipeline.traffic.sketch_form import is_whole
 
 LONGEST_NAME = 500
 """Characters; PostgreSQL's indexes take 2,700 bytes."""
+MOST_WAITING = 16_000_000
+"""Bytes of sketches that a fold holds until it settles them; a report is less than a megabyte."""
 EPOCH = date(1970, 1, 1)
 DAY_S = 86_400
 
@@ -48,26 +48,17 @@ Names = tuple[str, ...]
 _key = itemgetter(0, 1, 2)
 
 
-class Sum:
+class Sum(Latencies):
     """What counters of one series and time come to."""
 
-    __slots__ = ("bytes", "calls", "errors", "records", "sketch")
+    __slots__ = ("bytes", "calls", "errors", "records")
 
     def __init__(self) -> None:
+        super().__init__()
         self.records = 0
         self.bytes = 0
         self.calls = 0
         self.errors = 0
-        self.sketch: datasketches.kll_floats_sketch | None = None
-
-    def merge(self, sketch: datasketches.kll_floats_sketch) -> None:
-        """Adds latencies. The sketch is ours from now on: the first one is what the others are merged into."""
-        if self.sketch is None and sketch.k == ACCURACY:
-            self.sketch = sketch
-            return
-        if self.sketch is None:
-            self.sketch = datasketches.kll_floats_sketch(ACCURACY)
-        self.sketch.merge(sketch)
 
     def add(self, other: Sum) -> None:
         """All of another one, which is not used any more."""
@@ -77,10 +68,6 @@ class Sum:
         self.errors += other.errors
         if other.sketch is not None:
             self.merge(other.sketch)
-
-    def written(self) -> bytes | None:
-        """The latencies; None for none."""
-        return None if self.sketch is None else bytes(self.sketch.serialize())
 
 
 Sums = dict[tuple[int, str], dict[Who, Sum]]
@@ -95,6 +82,7 @@ class Fold:
         self._begins = {step: (day - EPOCH).days * DAY_S for step, day in begins.items()}
         self._minutes: Sums = {}
         self._size = 0
+        self._waiting = 0
 
     def __len__(self) -> int:
         """Sums that are held: each has some 3 kB."""
@@ -104,6 +92,7 @@ class Fold:
         """Counters of a report whose interval began at `start`, in seconds since 1970: they count in that minute."""
         sums = self._minutes.setdefault((start - start % SECONDS[Step.MINUTE], reporter), {})
         before = len(sums)
+        waiting = 0
         for counter in counters:
             client, principal, topic, rule, cluster, api, records, size, calls, errors, latency = counter
             who = (client, principal, topic, rule, cluster, api)
@@ -114,16 +103,25 @@ class Fold:
             found.bytes += size
             found.calls += calls
             found.errors += errors
-            if latency and (sketch := sound(latency)) is not None:
-                found.merge(sketch)
+            if latency:
+                found.waiting.append(latency)
+                waiting += len(latency)
         self._size += len(sums) - before
+        self._waiting += waiting
+        if self._waiting > MOST_WAITING:
+            self._settle()
 
     def take(self) -> tuple[Iterator[Row], dict[str, Names]]:
         """The rows so far, and the names of their series, which are complete when all rows are taken. What is added
         from now on comes to others."""
+        self._settle()
         series: dict[str, Names] = {}
         minutes, self._minutes, self._size = self._minutes, {}, 0
         return self._rows(minutes, series), series
+
+    def _settle(self) -> None:
+        self._waiting = 0
+        settle(each for of_time in self._minutes.values() for each in of_time.values())
 
     def _rows(self, finest: Sums, series: dict[str, Names]) -> Iterator[Row]:
         ids: dict[tuple[Who, str], str] = {}
@@ -153,16 +151,6 @@ class Fold:
                     else:
                         found.add(each)
             sums = coarser
-
-
-def sound(latency: bytes) -> datasketches.kll_floats_sketch | None:
-    """The sketch; None for one that is empty or broken, which counts as none."""
-    if not is_whole(latency):
-        return None
-    try:
-        return datasketches.kll_floats_sketch.deserialize(latency)
-    except (RuntimeError, ValueError, IndexError):
-        return None
 
 
 def series_of(who: Who, reporter: str) -> tuple[str, Names]:

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pipeline.traffic import rows
+from services.pipeline.traffic.latencies import sound
 from services.pipeline.traffic.reports import Counter, Who
 from services.pipeline.traffic.sifting import Report
 from services.pipeline.traffic.sums import (
@@ -28,7 +29,6 @@ from services.pipeline.traffic.sums import (
     Step,
     joined,
     series_of,
-    sound,
     together,
 )
 from tests.fixtures.traffic_tables import sketch
