@@ -7,9 +7,9 @@
    is killed, and there is no checkpoint to lose, and no state: memory holds one batch.
 2. A batch adds to whatever minute, hour and day its reports are about. So nothing is too late to count; the watermark
    (`traffic/sifting.py`) says up to when the tables are complete, and what comes behind it is counted as late.
-3. A task folds what it reads (`traffic/sums.py`), so Spark gets a row where six counters were: it brings rows together
-   in the order of their keys, in bounded memory, and looks into none of them. One task writes: one transaction has one
-   connection.
+3. A task folds what it reads (`traffic/sums.py`), and gives on pieces of hundreds of sums (`traffic/rows.py`): Spark
+   brings them together in the order of their keys, in bounded memory, and looks into none of them. One task writes: one
+   transaction has one connection.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from operator import methodcaller
 
 import pyarrow
-import pyarrow.compute as compute
 import structlog
+from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 
 from services.pipeline import job_reports
-from services.pipeline.kafka_source import KafkaSource
+from services.pipeline.kafka_source import KafkaSource, milliseconds_of
 from services.pipeline.positions import Position, Span, TopicLog, TopicReplacedError, advance, spans
 from services.pipeline.ranges import shares
 from services.pipeline.tables import Database
@@ -46,6 +45,9 @@ MOST_SUMS = 20_000
 MOST_ANEW = 3
 """Times in a row that a batch is made anew: what a driver that was killed had begun may still arrive."""
 CLEAN_EVERY_S = 3_600.0
+FETCHED_AHEAD = {"queued.max.messages.kbytes": "8192"}
+"""By a task: some 80 reports. What is fetched beyond the end of its spans is thrown away."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OVERTAKEN = "another pipeline rolls up traffic into this database: one is enough, stop this one or the other"
 
 JOB = "traffic"
@@ -106,42 +108,39 @@ def fold_shares(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Itera
     fold = Fold(reading.begins)
     reports: list[tuple[Report, bool]] = []
     seen: set[str] = set()
-    for records in _records(reading, tasks):
-        columns = (
-            map(methodcaller("as_py"), column)  # one by one: values are up to a megabyte each
-            for column in (
-                records.column("partition"),
-                records.column("offset"),
-                _of_a_calendar(records.column("timestamp")),
-                records.column("value"),
-            )
-        )
-        for partition, offset, written, value in zip(*columns, strict=True):
-            read = read_report(value, (partition, offset), written, reading.now)
-            report = read.report
-            counts = report.id is not None and report.id not in seen and report.place not in reading.left_out
-            reports.append((report, counts))
-            if not counts or report.id is None or report.start is None:
-                continue
-            seen.add(report.id)
-            fold.add(int(report.start.timestamp()), read.reporter, read.counters)
-            if len(fold) >= MOST_SUMS:
-                yield from _taken(fold)
+    for partition, message in _messages(reading, tasks):
+        place = partition, message.offset() or 0
+        read = read_report(message.value(), place, _written(message), reading.now)
+        report = read.report
+        counts = report.id is not None and report.id not in seen and report.place not in reading.left_out
+        reports.append((report, counts))
+        if not counts or report.id is None or report.start is None:
+            continue
+        seen.add(report.id)
+        fold.add(int(report.start.timestamp()), read.reporter, read.counters)
+        if len(fold) >= MOST_SUMS:
+            yield from _taken(fold)
     yield from _taken(fold)
     yield rows.of_reports(reports)
 
 
-def _of_a_calendar(times: pyarrow.Array) -> pyarrow.Array:
-    """None for what is behind the year 9999: Kafka takes it, and Python has no such time."""
-    last = pyarrow.scalar(datetime.max.replace(tzinfo=UTC), times.type)
-    return compute.if_else(compute.less_equal(times, last), times, pyarrow.scalar(None, times.type))
-
-
-def _records(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def _messages(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[int, Message]]:
+    """With their partitions."""
     for batch in tasks:
         for task in batch.column("id").to_pylist():
             for span in reading.shares[task] if reading.shares else ():
-                yield from reading.source.read(span)
+                for messages in reading.source.messages(span):
+                    for message in messages:
+                        yield span.partition, message
+
+
+def _written(message: Message) -> datetime | None:
+    """Kafka's time. None also for what is behind the year 9999: Kafka takes it, and Python has no such time."""
+    milliseconds = milliseconds_of(message)
+    try:
+        return None if milliseconds is None else EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
 
 
 def _taken(fold: Fold) -> Iterator[pyarrow.RecordBatch]:
@@ -171,6 +170,8 @@ class _Run:
     ) -> None:
         self._session = session
         self._source = source
+        clusters = {name: FETCHED_AHEAD | dict(properties) for name, properties in source.clusters.items()}
+        self._read = replace(source, clusters=clusters)
         self._ledger = ledger
         self._keeping = keeping
         self._stopping = stopping
@@ -256,7 +257,7 @@ class _Run:
 
     def _attempt(self, plan: Plan, planned: Sequence[Span]) -> Outcome:
         reading = Reading(
-            source=self._source,
+            source=self._read,
             shares=shares(planned, self._session.sparkContext.defaultParallelism),
             begins=plan.begins,
             left_out=plan.left_out,

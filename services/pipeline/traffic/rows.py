@@ -1,14 +1,22 @@
 """What goes from the tasks that read to the one that writes, in one frame: reports, sums, names of series.
 
-A row's `kind` says which of them it is. In the order of kinds reports come first: who writes knows which of them count
-before it sees the first sum.
+Theory of operation
+1. A row of the frame is a *piece*: some hundreds of sums, or all reports of a task, as Arrow writes them. Spark brings
+   pieces into order and looks into none: a row for each sum cost it as much as all else that it did.
+2. A piece's `kind` says what is in it. In the order of kinds reports come first: who writes knows which of them count
+   before it sees the first sum.
+3. The sums of a piece are in the order of their keys, and its own `key` is that of the first one. So pieces of several
+   tasks are merged as they pass: what is before the first key of a piece, no later piece has.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import islice
+from heapq import heappop, heappush, heapreplace
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import pyarrow
@@ -19,7 +27,7 @@ from services.pipeline.traffic.sums import Names, Row, Step
 
 
 class Kind(IntEnum):
-    """Of a row. Those of sums are their steps."""
+    """Of a piece. Those of sums are their steps."""
 
     REPORT = 0
     MINUTE = Step.MINUTE
@@ -28,87 +36,72 @@ class Kind(IntEnum):
     SERIES = 4
 
 
-ORDER = ("kind", "time", "series")
+ORDER = ("kind", "key")
 """Columns by which whoever writes gets them."""
-SCHEMA = """
-    kind tinyint, time bigint, series string, records bigint, bytes bigint, calls bigint, errors bigint, latency binary,
-    names array<string>,
-    report struct<
-        partition: int, offset: bigint, written: timestamp, id: string, start: timestamp, end: timestamp,
-        counters: bigint, overflowed: bigint, problem: string, is_folded: boolean
-    >
-"""
-ARROW_TIME = pyarrow.timestamp("us", tz="UTC")
-ARROW_NAMES = pyarrow.list_(pyarrow.string())
-ARROW_REPORT = pyarrow.struct(
+SCHEMA = "kind tinyint, key binary, value binary"
+PIECES = pyarrow.schema([("kind", pyarrow.int8()), ("key", pyarrow.binary()), ("value", pyarrow.binary())])
+TIME = pyarrow.timestamp("us", tz="UTC")
+REPORTS = pyarrow.schema(
     [
         ("partition", pyarrow.int32()),
         ("offset", pyarrow.int64()),
-        ("written", ARROW_TIME),
+        ("written", TIME),
         ("id", pyarrow.string()),
-        ("start", ARROW_TIME),
-        ("end", ARROW_TIME),
+        ("start", TIME),
+        ("end", TIME),
         ("counters", pyarrow.int64()),
         ("overflowed", pyarrow.int64()),
         ("problem", pyarrow.string()),
         ("is_folded", pyarrow.bool_()),
     ]
 )
-ARROW_ROW = [
-    ("kind", pyarrow.int8()),
-    ("time", pyarrow.int64()),
-    ("series", pyarrow.string()),
-    *((name, pyarrow.int64()) for name in NUMBERS),
-    ("latency", pyarrow.binary()),
-]
-ARROW_SCHEMA = pyarrow.schema([*ARROW_ROW, ("names", ARROW_NAMES), ("report", ARROW_REPORT)])
-ROWS_AT_ONCE = 2_000
-"""In an Arrow batch: some 3 MB."""
+SUMS = pyarrow.schema(
+    [
+        ("time", pyarrow.int64()),
+        ("series", pyarrow.string()),
+        *((name, pyarrow.int64()) for name in NUMBERS),
+        ("latency", pyarrow.binary()),
+    ]
+)
+SERIES = pyarrow.schema([("series", pyarrow.string()), ("names", pyarrow.list_(pyarrow.string()))])
+SUMS_OF_A_PIECE = 250
+"""Some 300 kB."""
+SORTED_AT_ONCE = 5_000
+"""Sums that are brought into order together: 20 pieces, and 15 MB at most."""
+SERIES_OF_A_PIECE = 2_000
+KEY = struct.Struct(">q16s")
+"""Of a sum: bytes that are in the order of times and series. Times are behind 1970."""
 
 Some = TypeVar("Some")
+Key = tuple[int, str]
+_key = itemgetter(0, 1, 2)
+_step = itemgetter(0)
 
 
 def of_sums(rows: Iterable[Row]) -> Iterator[pyarrow.RecordBatch]:
-    """Sums, as tasks give them on."""
-    for some in in_parts(rows, ROWS_AT_ONCE):
-        columns = zip(*some, strict=True)
-        yield _batch(
-            {name: pyarrow.array(column, kind) for column, (name, kind) in zip(columns, ARROW_ROW, strict=True)},
-            len(some),
+    """Sums, as tasks give them on; they may come in any order."""
+    for some in in_parts(rows, SORTED_AT_ONCE):
+        some.sort(key=_key)
+        yield _pieces(
+            (step, _key_of(piece[0]), _written([each[1:] for each in piece], SUMS))
+            for step, same in groupby(some, _step)
+            for piece in in_parts(same, SUMS_OF_A_PIECE)
         )
 
 
 def of_series(series: Mapping[str, Names]) -> Iterator[pyarrow.RecordBatch]:
     """Names of series, as tasks give them on."""
-    for some in in_parts(series.items(), ROWS_AT_ONCE):
-        ids, names = zip(*some, strict=True)
-        columns = {
-            "kind": pyarrow.array([Kind.SERIES] * len(some), pyarrow.int8()),
-            "series": pyarrow.array(ids, pyarrow.string()),
-            "names": pyarrow.array(names, ARROW_NAMES),
-        }
-        yield _batch(columns, len(some))
+    for some in in_parts(series.items(), SERIES_OF_A_PIECE):
+        yield _pieces([(Kind.SERIES, b"", _written(some, SERIES))])
 
 
 def of_reports(reports: Sequence[tuple[Report, bool]]) -> pyarrow.RecordBatch:
-    """Reports, as tasks give them on, and whether each is in the sums. Without any it is one row that says nothing: a
-    frame without rows may be no task to Spark, and there is a position to write.
+    """Reports, as tasks give them on, and whether each is in the sums. It is one piece also without any: a frame
+    without rows may be no task to Spark, and there is a position to write.
     """
-    told: list[dict[str, Any] | None] = [
-        {
-            "partition": report.place[0],
-            "offset": report.place[1],
-            **{name: getattr(report, name) for name in ("written", "id", "start", "end", "counters", "overflowed")},
-            "problem": report.problem,
-            "is_folded": is_folded,
-        }
-        for report, is_folded in reports
-    ] or [None]
-    columns = {
-        "kind": pyarrow.array([Kind.REPORT] * len(told), pyarrow.int8()),
-        "report": pyarrow.array(told, ARROW_REPORT),
-    }
-    return _batch(columns, len(told))
+    names = REPORTS.names[2:-1]
+    told = [(*each.place, *(getattr(each, name) for name in names), is_folded) for each, is_folded in reports]
+    return _pieces([(Kind.REPORT, b"", _written(told, REPORTS))])
 
 
 def in_parts(many: Iterable[Some], size: int) -> Iterator[list[Some]]:
@@ -116,13 +109,6 @@ def in_parts(many: Iterable[Some], size: int) -> Iterator[list[Some]]:
     waiting = iter(many)
     while some := list(islice(waiting, size)):
         yield some
-
-
-def _batch(columns: Mapping[str, pyarrow.Array], size: int) -> pyarrow.RecordBatch:
-    arrays = [
-        columns[field.name] if field.name in columns else pyarrow.nulls(size, field.type) for field in ARROW_SCHEMA
-    ]
-    return pyarrow.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
 def by_kind(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[tuple[Kind, pyarrow.RecordBatch]]:
@@ -137,18 +123,65 @@ def by_kind(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[tuple[Kind, pyar
 
 def to_reports(batch: pyarrow.RecordBatch) -> Iterator[tuple[Report, bool]]:
     """What `of_reports` was given."""
-    for told in batch.column("report").to_pylist():
-        if told is not None:
-            place, is_folded = (told.pop("partition"), told.pop("offset")), told.pop("is_folded")
-            yield Report(place, **told), is_folded
+    for told in _told(batch, REPORTS):
+        for partition, offset, *rest, is_folded in told:
+            yield Report((partition, offset), *rest), is_folded
 
 
-def to_sums(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[Row]:
-    """What `of_sums` was given."""
-    for batch in batches:
-        yield from zip(*(batch.column(name).to_pylist() for name, _ in ARROW_ROW), strict=True)
+def to_sums(step: Step, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[Row]:
+    """What `of_sums` was given of a step, in the order of keys."""
+    heads: list[tuple[Key, int, Row, Iterator[Row]]] = []
+    """The first row of each piece that is not used up, by its key; the number tells apart what has the same one."""
+    told = (piece for batch in batches for piece in _told(batch, SUMS))
+    for number, piece in enumerate(told):
+        rows = ((step, *each) for each in piece)
+        first = next(rows)
+        while heads and heads[0][0] < first[1:3]:
+            yield _passed(heads)
+        heappush(heads, (first[1:3], number, first, rows))
+    while heads:
+        yield _passed(heads)
 
 
 def to_series(batch: pyarrow.RecordBatch) -> tuple[list[str], list[Names]]:
     """Digests and names of what `of_series` was given."""
-    return batch.column("series").to_pylist(), list(map(tuple, batch.column("names").to_pylist()))
+    told = [each for piece in _told(batch, SERIES) for each in piece]
+    return [series for series, _ in told], [tuple(names) for _, names in told]
+
+
+def _passed(heads: list[tuple[Key, int, Row, Iterator[Row]]]) -> Row:
+    """The next row, which is not among them any more."""
+    _, number, row, rest = heads[0]
+    following = next(rest, None)
+    if following is None:
+        heappop(heads)
+    else:
+        heapreplace(heads, (following[1:3], number, following, rest))
+    return row
+
+
+def _key_of(row: Row) -> bytes:
+    _, time, series, *_ = row
+    return KEY.pack(time, bytes.fromhex(series))
+
+
+def _pieces(pieces: Iterable[tuple[int, bytes, bytes]]) -> pyarrow.RecordBatch:
+    return _batch(list(pieces), PIECES)
+
+
+def _written(rows: Sequence[tuple[Any, ...]], schema: pyarrow.Schema) -> bytes:
+    written: bytes = _batch(rows, schema).serialize().to_pybytes()
+    return written
+
+
+def _batch(rows: Sequence[tuple[Any, ...]], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _told(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> Iterator[Iterator[tuple[Any, ...]]]:
+    """The rows of each piece."""
+    for value in batch.column("value"):
+        piece = pyarrow.ipc.read_record_batch(value.as_buffer(), schema)
+        yield zip(*(column.to_pylist() for column in piece.columns), strict=True)

@@ -26,7 +26,7 @@ from services.pipeline.traffic.reports import Counter, Who
 
 LONGEST_NAME = 500
 """Characters; PostgreSQL's indexes take 2,700 bytes."""
-MOST_WAITING = 16_000_000
+MOST_WAITING = 4_000_000
 """Bytes of sketches that a fold holds until it settles them; a report is less than a megabyte."""
 EPOCH = date(1970, 1, 1)
 DAY_S = 86_400

@@ -7,7 +7,7 @@ Theory of operation
 2. Only now it is known which reports came before. When a task has folded one that does not count (or left out one that
    does), nothing is written either, and the batch is made anew without those (`Outcome.leave_out`). That is rare:
    repeats within what one task reads it finds by itself.
-3. Rows come in the order of their keys, so rows of one key, of several tasks, are joined as they pass. They go in
+3. Rows are taken in the order of their keys, so those of one key, of several tasks, are joined as they pass. They go in
    parts, by way of a temporary table that PostgreSQL keeps in memory. Of the rows of a part that have latencies, those
    that stand are looked up, and their sketches merged here; numbers are added by PostgreSQL.
 4. Names of series go in the same transaction: rows without them would be lost to readers.
@@ -199,8 +199,9 @@ def _add_rows(cursor: psycopg.Cursor[Any], parts: Iterator[tuple[Kind, pyarrow.R
             for batch in batches:
                 _add_series(cursor, *to_series(batch))
             continue
-        for rows in in_parts(joined(to_sums(batches)), ROWS_AT_ONCE):
-            _add_sums(cursor, TABLES[Step(kind)], rows)
+        step = Step(kind)
+        for rows in in_parts(joined(to_sums(step, batches)), ROWS_AT_ONCE):
+            _add_sums(cursor, TABLES[step], rows)
 
 
 def _add_series(cursor: psycopg.Cursor[Any], ids: Sequence[str], names: Sequence[Names]) -> None:

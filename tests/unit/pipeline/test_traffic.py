@@ -15,7 +15,6 @@ import pyarrow
 
 from mesh.rpc import traffic
 from services.pipeline.jobs.traffic import Reading, fold_shares
-from services.pipeline.kafka_source import to_arrow
 from services.pipeline.positions import Span
 from services.pipeline.traffic.ledger import Keeping
 from services.pipeline.traffic.reports import Read, read_report
@@ -143,9 +142,9 @@ def test_numbers_of_a_report_that_have_no_room_in_a_sum_together_are_refused() -
 @pytest.mark.parametrize("time_ms", [253_402_300_800_000, 2**62])
 def test_a_report_whose_record_has_a_time_that_no_calendar_has_counts(time_ms: int) -> None:
     span = Span("mesh.traffic", 0, 7, 8)
-    message = Mock(key=lambda: None, value=a_report().SerializeToString, headers=lambda: None)
+    message = Mock(value=a_report().SerializeToString)
     message.configure_mock(offset=lambda: 7, timestamp=lambda: (1, time_ms))
-    source = Mock(read=lambda _: iter([to_arrow([message], span)]))
+    source = Mock(messages=lambda _: iter([[message]]))
     reading = Reading(source, [[span]], dict.fromkeys(Step, date.min), frozenset(), NOW)
     (_, part), *_ = by_kind(fold_shares(reading, iter([pyarrow.RecordBatch.from_pydict({"id": [0]})])))
     ((report, is_folded),) = to_reports(part)

@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow", reason="the extra `pipeline` is not installed (ma
 
 import datasketches
 import numpy
+import pyarrow
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,16 +168,36 @@ def test_steps_that_are_not_kept_so_long_have_no_rows() -> None:
     assert [row[0] for row in folded([(NOON, "g1", [counter()])], begins)[0]] == [Step.HOUR, Step.DAY]
 
 
+def in_order(*batches: pyarrow.RecordBatch) -> list[tuple[rows.Kind, pyarrow.RecordBatch]]:
+    """What Spark does with pieces, which come one by one here."""
+    order = [(name, "ascending") for name in rows.ORDER]
+    return list(rows.by_kind(pyarrow.Table.from_batches(batches).sort_by(order).to_batches(max_chunksize=1)))
+
+
 def test_rows_come_back_as_they_were_given_in_the_order_of_their_kinds() -> None:
     taken, series = folded([(NOON, "g1", [counter(), counter(("", "", "", "", "", "x"), ())])])
     moment = datetime(2026, 11, 22, 12, 0, 1, 5, tzinfo=UTC)
     told = [(Report((1, 7), moment, "ab", moment, moment, 2, 1), True), (Report((2, 0), None, problem="none"), False)]
-    batches = [rows.of_reports(told), *rows.of_sums(taken), *rows.of_series(series)]
-    kinds = list(rows.by_kind(batches))
+    kinds = in_order(rows.of_reports(told), *rows.of_sums(reversed(taken)), *rows.of_series(series))
     assert [kind for kind, _ in kinds] == list(rows.Kind)
     assert list(rows.to_reports(kinds[0][1])) == told
-    assert list(rows.to_sums(batch for kind, batch in kinds if 0 < kind < rows.Kind.SERIES)) == taken
+    assert [row for step in Step for row in rows.to_sums(step, [kinds[step][1]])] == taken
     assert dict(zip(*rows.to_series(kinds[-1][1]), strict=True)) == series
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=9), max_size=5))
+def test_pieces_of_several_tasks_pass_in_the_order_of_keys(tasks: list[list[tuple[int, int]]]) -> None:
+    sums: list[list[Row]] = [
+        [(step, NOON + time, f"{series:032x}", 1, 2, 3, 4, None) for step in Step for time, series in task]
+        for task in tasks
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "SUMS_OF_A_PIECE", 2)
+        patch.setattr(rows, "SORTED_AT_ONCE", 5)
+        kinds = in_order(rows.of_reports([]), *(batch for task in sums for batch in rows.of_sums(task)))
+    for step in Step:
+        passed = list(rows.to_sums(step, (batch for kind, batch in kinds if kind == int(step))))
+        assert passed == sorted(row for task in sums for row in task if row[0] is step)
 
 
 def test_a_task_without_reports_has_a_row_that_says_nothing() -> None:
