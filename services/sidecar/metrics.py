@@ -83,6 +83,10 @@ untold_headers = Counter(
     "kafka_mesh_sidecar_untold_headers_total", "Records whose headers Kafka's client could not tell."
 )
 rebalances = Counter("kafka_mesh_sidecar_rebalances_total", "Partitions given to or taken from an instance.", ["kind"])
+starts_asked_again = Counter(
+    "kafka_mesh_sidecar_starts_asked_again_total",
+    "Times that Kafka could not say where a group goes on, and was asked again.",
+)
 commit_failures = Counter("kafka_mesh_sidecar_commit_failures_total", "Commits that Kafka refused.")
 client_errors = Counter("kafka_mesh_sidecar_client_errors_total", "Errors that Kafka clients reported.", ["client"])
 

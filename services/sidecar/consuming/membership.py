@@ -21,6 +21,17 @@ METADATA_SECONDS = 2.0
 
 log = structlog.get_logger(__name__)
 
+ASK_AGAIN_SECONDS = 0.1
+"""How soon Kafka is asked once more where the group goes on, when it could not say; each further time twice as late,"""
+ASK_AGAIN_AT_MOST_SECONDS = 2.0
+"""up to this."""
+
+_ON_THE_WAY = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+"""A group's coordinator changes, or has just come: nothing that a backend should hear of."""
 _NOT_YET = {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._IN_PROGRESS}
 Changed = Callable[[set[Partition]], None]
 Committed = Callable[[list[Commit]], None]
@@ -58,6 +69,9 @@ class Membership:
         """Assigned by hand, and not known to be there: the client says nothing about a partition that is not."""
         self._fault: Fault | None = None
         self._complaints = Complaints("consumer")
+        self._ask_again_at: float | None = None
+        """When Kafka is to be asked again where fresh partitions begin, on the monotonic clock."""
+        self._ask_again_after = ASK_AGAIN_SECONDS
         self._is_broken = False
         self._is_incremental = options.group_protocol is GroupProtocol.CONSUMER or "cooperative" in str(
             properties.get("partition.assignment.strategy", "")
@@ -96,11 +110,13 @@ class Membership:
 
     def poll(self, timeout: float) -> Message | None:
         """A message, if there is one in time. Serves the group."""
+        self._ask_again_in_time()
         message = self.client.poll(timeout)
         return message if message is not None and self._is_good(message) else None
 
     def consume(self, count: int, timeout: float) -> list[Message]:
         """As many messages as there are in time."""
+        self._ask_again_in_time()
         return [message for message in self.client.consume(count, timeout=timeout) if self._is_good(message)]
 
     def rest(self) -> None:
@@ -226,6 +242,7 @@ class Membership:
         self.starts.clear()
         self._missing_topics.clear()
         self._may_be_missing.clear()
+        self._ask_again_at, self._ask_again_after = None, ASK_AGAIN_SECONDS
         if not self._is_broken:
             self._fault = None
 
@@ -256,9 +273,40 @@ class Membership:
             self._missing_topics[message.topic() or ""] = error.str()
         elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED):
             log.warning("consumer instance reports an error", error=error.str(), code=error.name())
-            if not error.retriable():
+            if not message.topic() and not error.fatal():
+                self._ask_again_later()
+            if not error.retriable() and error.code() not in _ON_THE_WAY:
                 self._fail(error)
         return False
+
+    def _ask_again_later(self) -> None:
+        if self._ask_again_at is None:
+            self._ask_again_at = time.monotonic() + self._ask_again_after
+            self._ask_again_after = min(2 * self._ask_again_after, ASK_AGAIN_AT_MOST_SECONDS)
+
+    def _ask_again_in_time(self) -> None:
+        """Fresh partitions are given to the client anew when Kafka could not say where the group goes on in them.
+
+        The client would wait for that answer without end (librdkafka 2.16: what an OffsetFetch asked for stays "being
+        queried" when its answer is an error of the whole group), and never read them.
+        """
+        if self._ask_again_at is None or time.monotonic() < self._ask_again_at:
+            return
+        self._ask_again_at = None
+        positions = self.client.position(self.client.assignment())
+        fresh = [TopicPartition(one.topic, one.partition) for one in positions if one.offset < 0]
+        if not fresh:
+            self._ask_again_after = ASK_AGAIN_SECONDS
+            return
+        metrics.starts_asked_again.inc()
+        if self._is_incremental or not self.interest.is_shared:
+            self.client.incremental_unassign(fresh)
+            self.client.incremental_assign(fresh)
+        else:
+            begun = [one for one in positions if one.offset >= 0]
+            self.client.assign(fresh + begun)
+        if self.rests:
+            self.client.pause(fresh)
 
     def _fail(self, error: KafkaError) -> None:
         """The next read says it; after a fatal error, each one."""
