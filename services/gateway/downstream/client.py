@@ -20,6 +20,7 @@ import structlog
 
 from services.gateway import metrics
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.fanned_fetch import FannedFetch, FanWay
 from services.gateway.downstream.hold import Hold, Started
 from services.gateway.downstream.listening import AskedNode
 from services.gateway.downstream.mesh import Mesh
@@ -38,6 +39,7 @@ from services.gateway.requests.memory import Session
 from services.gateway.requests.mesh.api_versions import unsupported_version
 from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Answer, MeshView, RawResponse, Request
+from services.gateway.requests.records.fetch_fan import FetchFan
 from services.gateway.requests.records.fetch_road import FetchRoad
 from services.gateway.requests.table import HANDLERS
 from services.gateway.upstream.lanes import Lanes
@@ -80,9 +82,10 @@ class ClientConnection(FrameStream):
         self._queue = self._slots.queue
         self._reading = Reading(self, self._slots, mesh)
         self._fetches = FetchWay(self, mesh, self.session, self._follower, self._lanes)
+        self._fans = FanWay(self, mesh, self.session, self._follower, self._lanes)
         self._serial: deque[Slot] = deque()
         """ONE_BY_ONE requests that have not started."""
-        self._serial_running: Slot | StraightFetch | None = None
+        self._serial_running: Slot | StraightFetch | FannedFetch | None = None
         self._pipelined: deque[Slot] = deque()
         """PIPELINED requests that have not started."""
         self._pipelined_asking: Slot | None = None
@@ -149,15 +152,20 @@ class ClientConnection(FrameStream):
             self._reading.update()
         return True
 
-    def _polls_straight(self, frame: memoryview, road: FetchRoad) -> bool:
+    def _polls_straight(self, frame: memoryview, road: FetchRoad | FetchFan) -> bool:
         """Whether this is a Fetch like the last one, and on its way."""
         if self._serial_running is not None or self._serial or self.congested:
             return False
-        fetch = self._fetches.begun(frame, road, self._now())
+        fetch: StraightFetch | FannedFetch | None
+        if isinstance(road, FetchRoad):
+            fetch = self._fetches.begun(frame, road, self._now())
+        else:
+            fetch = self._fans.begun(frame, road, self._now())
         if fetch is None:
             return False
         self._serial_running = fetch
         self._queue.append(fetch)
+        fetch.go_on()
         if len(self._queue) >= self._mesh.limits.max_requests:
             self._reading.update()
         return True
@@ -321,7 +329,7 @@ class ClientConnection(FrameStream):
             self._pump()  # what has waited for it goes on without its client
             self._close_lanes_when_done()
 
-    def straight_fetch_ended(self, fetch: StraightFetch, answer: Answer | Passed) -> None:
+    def straight_fetch_ended(self, fetch: StraightFetch | FannedFetch, answer: Answer | Passed) -> None:
         self._count(ApiKey.FETCH, fetch.road.version, answer)
         self._serial_running = None
         if self.is_open:

@@ -39,9 +39,6 @@ from services.gateway.wire.schema import Kind, Struct, message_of
 
 log = structlog.get_logger(__name__)
 
-LEFT_BEHIND_S = 30.0
-"""How long an answer that its plan did not wait for is kept while its client goes on asking elsewhere."""
-
 NO_NAMES: Mapping[str, TopicNames] = MappingProxyType({})
 
 OnEnd = Callable[["Exchange", Answer], None]
@@ -243,7 +240,7 @@ class Exchange:
                 left.taker = take
                 self._left.append(left)
             return
-        _drop_old(waiting)
+        self._lanes.drop_old_left_behind()
         mine = waiting[place] = LeftBehind(key, taker=take)
         self._left.append(mine)
 
@@ -291,13 +288,6 @@ class Exchange:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _drop_old(waiting: dict[object, LeftBehind]) -> None:
-    """What nobody has come back for: its partitions are read from another broker by now, or not at all."""
-    oldest = monotonic() - LEFT_BEHIND_S
-    for place in [place for place, left in waiting.items() if left.outcome is not None and left.arrived < oldest]:
-        del waiting[place]
 
 
 def _kept(call: Call, outcome: Outcome, owned: bool, now: bool) -> Outcome:

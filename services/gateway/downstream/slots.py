@@ -10,6 +10,7 @@ import structlog
 from services.gateway import metrics
 from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.fanned_fetch import FannedFetch
 from services.gateway.downstream.passing import Outlet, Passed, Passing, PassingAnswer, Source
 from services.gateway.downstream.straight import StraightProduce
 from services.gateway.downstream.straight_fetch import StraightFetch
@@ -42,7 +43,7 @@ class Slot:
         return self.handler is not None and self.handler.order is Order.PIPELINED
 
 
-AnySlot = Slot | StraightProduce | StraightFetch
+AnySlot = Slot | StraightProduce | StraightFetch | FannedFetch
 
 
 class Client(Outlet, Protocol):
@@ -135,7 +136,7 @@ class Slots:
         self.passing = None
         freed = 0
         for slot in self.queue:
-            if isinstance(slot, StraightFetch):
+            if isinstance(slot, (StraightFetch, FannedFetch)):
                 slot.abandon()
             elif isinstance(slot, Slot) and not slot.produces:
                 if slot.exchange is not None and not slot.exchange.ended:

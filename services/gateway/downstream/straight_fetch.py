@@ -115,6 +115,9 @@ class StraightFetch:
         road = self.road
         return RequestHeader(ApiKey.FETCH, road.version, self.clients_id, road.client_id, 0)
 
+    def go_on(self) -> None:
+        """It stands among its client's slots; it is on its way already."""
+
     def abandon(self) -> None:
         """The client is gone."""
         if self.exchange is not None:

@@ -27,6 +27,7 @@ from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SP
 from services.gateway.requests.uses import Uses
 
 if TYPE_CHECKING:
+    from services.gateway.requests.records.fetch_fan import FetchFan
     from services.gateway.requests.records.fetch_road import FetchRoad
 
 K = TypeVar("K")
@@ -208,7 +209,7 @@ class Session:
     producing: list[OnItsWay] = field(default_factory=list)
     """In the order in which they came."""
     roads: Roads = field(default_factory=Roads)
-    fetch_road: "FetchRoad | None" = None
+    fetch_road: "FetchRoad | FetchFan | None" = None
     """Where its last Fetch went, if the next one may go straight on."""
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)

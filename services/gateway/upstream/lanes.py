@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from time import monotonic
+from typing import Final, NamedTuple
 
 from services.gateway.requests.plan import Lane, Outcome
 from services.gateway.upstream.connection import BrokerConnection
@@ -16,6 +17,9 @@ class LaneKey(NamedTuple):
     broker_id: int
     lane: Lane
 
+
+LEFT_BEHIND_S: Final = 30.0
+"""How long an answer that its poll did not wait for is kept while its client goes on asking elsewhere."""
 
 Taker = Callable[[Outcome, bool], None]
 """Takes an outcome, and whether the buffer behind it is the taker's own."""
@@ -46,6 +50,13 @@ class Lanes:
     seats: dict[LaneKey, Seat] = field(default_factory=dict)
     """Of straight Produce, by the lane that the others take."""
     closed: bool = False
+
+    def drop_old_left_behind(self) -> None:
+        """What nobody has come back for: its partitions are read from another broker by now, or not at all."""
+        oldest = monotonic() - LEFT_BEHIND_S
+        waiting = self.left_behind
+        for place in [place for place, left in waiting.items() if left.outcome is not None and left.arrived < oldest]:
+            del waiting[place]
 
     def get(self, key: LaneKey) -> BrokerConnection | None:
         """The connection of a lane, if it still lives."""

@@ -19,7 +19,8 @@ from typing import Any
 
 from services.gateway.requests.plan import Answer, Body, Command, MeshView, Outcome, Plan, RawResponse, Request
 from services.gateway.requests.records.broker_fetches import limits_of
-from services.gateway.requests.records.fetch_poll import Found, Poll
+from services.gateway.requests.records.fetch_fan import FanPoll, fan_of
+from services.gateway.requests.records.fetch_poll import Found, Poll, fitting
 from services.gateway.requests.records.fetch_road import Asking, FetchRoad, road_of
 from services.gateway.requests.records.fetch_sessions import (
     NOTHING_NEW,
@@ -46,6 +47,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     counted = begun(request, mesh)
     session = mesh.session
     road, session.fetch_road = session.fetch_road, None
+    before = road if isinstance(road, FetchRoad) else None
     message = request.decode(FetchRequest)
     by_ids = request.version >= IDS_SINCE
     asked = yield from _asked(message, by_ids, mesh)
@@ -56,7 +58,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     limits = limits_of(message.max_wait_ms, message.min_bytes, message.max_bytes, message.rack_id)
     poll = Poll(mesh, wish.wanted, request.version, message.isolation_level, limits, not wish.alone)
     answer = yield from _polled(mesh, wish, poll, counted)
-    session.fetch_road = road_of(request, mesh, wish, poll, road)
+    session.fetch_road = road_of(request, mesh, wish, poll, before) or fan_of(request, mesh, wish, poll)
     return answer
 
 
@@ -76,9 +78,22 @@ def ended_astray(
     return (yield from _polled(mesh, wish, poll, counted))
 
 
+def ended_in_doubt(request: Request, mesh: MeshView, doubted: FanPoll, began: float | None) -> Plan:
+    """The same, if several brokers were asked: what they have said is taken up as from an earlier poll."""
+    counted = begun(request, mesh)
+    if counted is not None and began is not None:
+        counted.since(began)
+    mesh.session.fetch_road = None
+    fan, asking = doubted.fan, doubted.asking
+    wish = Wish(asking.wanted, asking.session, fan.epoch)
+    poll = Poll(mesh, wish.wanted, request.version, fan.isolation_level, asking.limits, not wish.alone)
+    poll.found.update(doubted.found)
+    return (yield from _polled(mesh, wish, poll, counted))
+
+
 def _polled(mesh: MeshView, wish: Wish, poll: Poll, counted: CountedCall | None) -> Plan:
     yield from poll.run()
-    found = _that_fit(wish, poll, poll.limits.max_bytes)
+    found = poll.found if poll.brokers == 1 else fitting(wish.wanted, poll.found, poll.limits.max_bytes)
     if counted is not None:
         counted.fetched(found, poll.refused)
     return _answer(poll.version, mesh, wish, poll, found)
@@ -140,20 +155,6 @@ def _answer(version: int, mesh: MeshView, wish: Wish, poll: Poll, found: Mapping
     )
     pieces = join_fetch_response(version, entries, throttle_time_ms=poll.throttle_time_ms, session_id=told.session_id)
     return Body(tuple(pieces))
-
-
-def _that_fit(wish: Wish, poll: Poll, max_bytes: int) -> Mapping[Slot, Found]:
-    """What the answer has room for, in the client's order. What is left out has not been read: it will come again."""
-    if poll.brokers == 1 or poll.record_bytes <= max_bytes:
-        return poll.found
-    fitting: dict[Slot, Found] = {}
-    room = max_bytes
-    for slot in wish.wanted:
-        each = poll.found.get(slot)
-        if each is not None and (each.part.record_bytes <= room or room == max_bytes):
-            fitting[slot] = each
-            room -= each.part.record_bytes
-    return fitting
 
 
 def _entry(version: int, slot: Slot, found: Mapping[Slot, Found], results: Mapping[Slot, Result]) -> Entry:

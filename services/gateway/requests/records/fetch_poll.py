@@ -10,7 +10,7 @@ Theory of operation
    never shown, its leader is asked instead.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -56,6 +56,20 @@ class Found(NamedTuple):
         return Marks(self.part.high_watermark, self.part.last_stable_offset, self.part.log_start_offset)
 
 
+def fitting(wanted: Iterable[Slot], found: Mapping[Slot, Found], max_bytes: int) -> Mapping[Slot, Found]:
+    """What an answer has room for, in the client's order. What is left out has not been read: it will come again."""
+    if sum(each.part.record_bytes for each in found.values()) <= max_bytes:
+        return found
+    fitted: dict[Slot, Found] = {}
+    room = max_bytes
+    for slot in wanted:
+        each = found.get(slot)
+        if each is not None and (each.part.record_bytes <= room or room == max_bytes):
+            fitted[slot] = each
+            room -= each.part.record_bytes
+    return fitted
+
+
 @dataclass(slots=True)
 class _Question:
     """To one broker, in one round."""
@@ -70,11 +84,11 @@ class _Question:
 
     def read(self, outcome: Outcome) -> FetchResponseScan | None:
         if outcome is not self.outcome:
-            self.outcome, self.scan = outcome, _scan(outcome)
+            self.outcome, self.scan = outcome, scan_of(outcome)
         return self.scan
 
 
-def _scan(outcome: Outcome) -> FetchResponseScan | None:
+def scan_of(outcome: Outcome) -> FetchResponseScan | None:
     if not isinstance(outcome, RawResponse):
         return None
     try:
@@ -101,13 +115,13 @@ class _Enough:
                 return True
             scan = question.read(outcome)
             if scan is not None:
-                if scan.error_code or any(_is_pressing(part) for topic in scan.topics for part in topic.partitions):
+                if scan.error_code or any(is_pressing(part) for topic in scan.topics for part in topic.partitions):
                     return True
                 record_bytes += scan.record_bytes
         return None not in outcomes or record_bytes >= self.min_bytes
 
 
-def _is_pressing(part: FetchedPartition) -> bool:
+def is_pressing(part: FetchedPartition) -> bool:
     return bool(part.error_code) or part.preferred_read_replica != -1
 
 
@@ -135,7 +149,7 @@ class Poll:
     """That broker, if it leads all of them and has no session for us."""
     came: tuple[Place, Outcome] | None = None
     """What a broker has said to the first question already, which was asked without a session."""
-    _parts: dict[Place, dict[NamedSlot, Position]] = field(default_factory=dict)
+    parts: dict[Place, dict[NamedSlot, Position]] = field(default_factory=dict)
     """What is wanted of each broker."""
     _followed: dict[NamedSlot, Place] = field(default_factory=dict)
     """Leaders of the partitions that are read from a follower."""
@@ -151,7 +165,7 @@ class Poll:
     def run(self) -> Generator[Command, Any, None]:
         for turn in range(ROUNDS):
             yield from self._place()
-            questions = [self._question(place) for place in self._parts if place not in self._done]
+            questions = [self._question(place) for place in self.parts if place not in self._done]
             if not questions:
                 break
             outcomes, in_time = yield from self._ask(questions, turn)
@@ -160,15 +174,15 @@ class Poll:
                     yield from self._take(question, outcome)
             if turn == 0 and len(questions) == 1:
                 self._look_at_whole(questions[0])
-            if not in_time or self._is_enough() or (self._done >= self._parts.keys() and not self._goes_on):
+            if not in_time or self._is_enough() or (self._done >= self.parts.keys() and not self._goes_on):
                 break
             self._own()
         else:  # brokers that contradict each other: a client that is answered at once asks again at once
-            self._silent.update(self._parts)
-        if self._silent >= self._parts.keys() and self.wanted and not self.found:
+            self._silent.update(self.parts)
+        if self._silent >= self.parts.keys() and self.wanted and not self.found:
             yield Gather((), lambda _: False, self.limits.wait_s, since=self.mesh.now)
         for place in self._silent:
-            for slot in self._parts.get(place, ()):
+            for slot in self.parts.get(place, ()):
                 if slot not in self.found:
                     self.refused[slot] = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -177,7 +191,7 @@ class Poll:
         known = self.mesh.session.broker_fetches
         return {
             slot: marks
-            for place, part in self._parts.items()
+            for place, part in self.parts.items()
             if place in known  # unless its broker has just left the cluster
             for slot in part
             if slot not in self.found and (marks := known[place].marks.get(slot)) is not None
@@ -186,7 +200,7 @@ class Poll:
     @property
     def brokers(self) -> int:
         """How many the partitions lie on."""
-        return len(self._parts)
+        return len(self.parts)
 
     @property
     def record_bytes(self) -> int:
@@ -212,16 +226,16 @@ class Poll:
         places, errors = yield from homes(self.mesh, list(named))
         for slot, error in errors.items():
             self.refused[slot] = error
-        self._parts.clear()
+        self.parts.clear()
         self._followed.clear()
         for slot, leader in places.items():
             place = self._nearest(slot, leader) if self.limits.rack_id else leader
-            part = self._parts.get(place)
+            part = self.parts.get(place)
             if part is None:
-                part = self._parts[place] = {}
+                part = self.parts[place] = {}
             part[slot] = named[slot]
         for broker, fetches in self.mesh.session.broker_fetches.items():
-            if broker not in self._parts and fetches.table is not self.mesh.table:
+            if broker not in self.parts and fetches.table is not self.mesh.table:
                 fetches.lost()  # its topics may have gone elsewhere; should they come back, it has to tell all
 
     def _nearest(self, slot: NamedSlot, leader: Place) -> Place:
@@ -277,10 +291,10 @@ class Poll:
         request = fetches.on_its_way
         if request is None:
             limits = self.limits
-            if len(self._parts) > 1:
-                limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(self._parts)))
-            in_session = self.in_session or len(self._parts) > 1
-            request = fetches.request(self._parts[place], limits, in_session=in_session)
+            if len(self.parts) > 1:
+                limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(self.parts)))
+            in_session = self.in_session or len(self.parts) > 1
+            request = fetches.request(self.parts[place], limits, in_session=in_session)
         return Call(
             place.cluster,
             request,
@@ -305,7 +319,7 @@ class Poll:
             return
         stale: set[str] = set()
         if scan.error_code:
-            stale.update(topic for topic, _ in self._parts[place])
+            stale.update(topic for topic, _ in self.parts[place])
             self._cannot_be_asked(place)
         served = False
         for topic in scan.topics:
@@ -319,14 +333,14 @@ class Poll:
                     served = served or part.record_bytes > 0
         if served or not question.taken_up:
             self._done.add(place)
-        if len(self._parts) == 1:
+        if len(self.parts) == 1:
             self.throttle_time_ms = scan.throttle_time_ms
         if stale:
             yield Stale(place.cluster, tuple(sorted(stale)))
 
     def _is_wanted(self, slot: NamedSlot, question: _Question) -> bool:
         """Whether what this broker says of the partition is about what the client wants of it now."""
-        position = self._parts[question.place].get(slot)
+        position = self.parts[question.place].get(slot)
         asked = question.fetches.asked.get(slot)
         return position is not None and asked is not None and position.offset == asked.offset
 
@@ -348,7 +362,7 @@ class Poll:
     def _cannot_be_asked(self, place: Place) -> None:
         self._done.add(place)
         self._silent.add(place)
-        for slot in self._parts[place]:
+        for slot in self.parts[place]:
             leader = self._followed.get(slot)
             if leader is not None:
                 self.mesh.session.read_replicas.drop((place.cluster, *slot))
@@ -360,7 +374,7 @@ class Poll:
 
     def _look_at_whole(self, question: _Question) -> None:
         scan, outcome = question.scan, question.outcome
-        alone = len(self._parts) == 1 and not self.refused and not question.taken_up
+        alone = len(self.parts) == 1 and not self.refused and not question.taken_up
         if alone and scan is not None and scan.untouched and question.fetches.session_id == NO_SESSION:
             self.whole = outcome if isinstance(outcome, RawResponse) else None
             if self.whole is not None and not self._followed:

@@ -183,9 +183,7 @@ class FetchRoad:
         session = self.session
         if session is None:
             return epoch == FINAL_EPOCH
-        if not epoch == session.epoch == self.epoch or sessions.get(session.session_id) is not session:
-            return False
-        if not sessions.update(session, changed, (), now):
+        if not sessions.goes_on(session, self.epoch, epoch, changed, now):
             return False
         self.epoch = session.epoch
         return True

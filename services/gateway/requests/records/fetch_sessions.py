@@ -175,6 +175,15 @@ class FetchSessions:
         self.end(session.session_id)
         return False
 
+    def goes_on(
+        self, session: FetchSession, known_epoch: int, epoch: int, changed: Mapping[Slot, Position], now: float
+    ) -> bool:
+        """Take over a request that may go straight on, if it is the next one of its session for those who know the
+        session as of `known_epoch`."""
+        if not epoch == session.epoch == known_epoch or self.get(session.session_id) is not session:
+            return False
+        return self.update(session, changed, (), now)
+
     def _make_room(
         self, partitions: int, size: int, sessions: int, now: float, spare: FetchSession | None = None
     ) -> bool:

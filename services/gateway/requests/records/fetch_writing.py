@@ -1,4 +1,4 @@
-"""Fetch requests to one broker without a session, as bytes: what `BrokerFetches` says in a message."""
+"""Fetch requests to one broker as bytes: what `BrokerFetches` says in a message."""
 
 from collections.abc import Mapping, Sequence
 from struct import Struct as Packing
@@ -17,7 +17,7 @@ from services.gateway.wire.primitives import (
 _FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
 _HEAD: Final = Packing(">iiiib")
 """Replica, longest wait, least bytes, most bytes, isolation level ..."""
-_SESSION: Final = Packing(">ii").pack(NO_SESSION, FINAL_EPOCH)
+_SESSION: Final = Packing(">ii")
 """... and session (7 on)."""
 _NO_REPLICA: Final = -1
 _NO_TAGS: Final = 0
@@ -50,14 +50,19 @@ def name_of(version: int, topic: str) -> bytes:
 
 
 def written_fetch(
-    version: int, limits: Limits, isolation_level: int, entries: Mapping[bytes, Sequence[bytes]]
+    version: int,
+    limits: Limits,
+    isolation_level: int,
+    entries: Mapping[bytes, Sequence[bytes]],
+    session_id: int = NO_SESSION,
+    epoch: int = FINAL_EPOCH,
 ) -> bytes:
-    """The body of a request; `entries` by the names of topics, written by `name_of`."""
+    """The body of a request that forgets no partition; `entries` by the names of topics, written by `name_of`."""
     flexible = version >= _FLEXIBLE
     count_to = write_compact_count if flexible else write_count
     out = bytearray(_HEAD.pack(_NO_REPLICA, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, isolation_level))
     if version >= 7:
-        out += _SESSION
+        out += _SESSION.pack(session_id, epoch)
     count_to(out, len(entries), "Fetch.topics")
     for name, parts in entries.items():
         out += name

@@ -25,6 +25,7 @@ from services.gateway.wire.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     from services.gateway.requests.groups.share_sessions import Slot as ShareSlot
+    from services.gateway.requests.records.fetch_fan import FanTopic, FetchFan
     from services.gateway.requests.records.fetch_poll import Found
     from services.gateway.requests.records.fetch_road import FetchRoad, RoadTopic
     from services.gateway.requests.records.fetch_sessions import Slot
@@ -174,10 +175,29 @@ def count_passed_fetch(
     traffic.counts.count(_key_of(session, road, topic), (traffic.clock() - began) * 1000, records, size, 0)
 
 
-def _key_of(session: Session, road: "FetchRoad", topic: "RoadTopic") -> Key:
+def count_fanned_fetch(
+    traffic: ClientTraffic, session: Session, fan: "FetchFan", began: float, found: "Mapping[Slot, Found]"
+) -> None:
+    """The same, of what several brokers have brought."""
+    ms = (traffic.clock() - began) * 1000
+    sums: dict[str, list[int]] = {}
+    for (topic, _), (buffer, _, part) in found.items():
+        if part.record_bytes and isinstance(topic, str):
+            of_topic = sums.setdefault(topic, [0, 0])
+            of_topic[0] += count_records(buffer, part.records_start, part.records_end)
+            of_topic[1] += part.record_bytes
+    for topic, (records, size) in sums.items():
+        traffic.counts.count(_key_of(session, fan, fan.topics[topic]), ms, records, size, 0)
+    if not sums:
+        if fan.counted_idle_as is None:
+            fan.counted_idle_as = _key(session, fan.client_id, "", "", "")
+        traffic.counts.count(fan.counted_idle_as, ms, 0, 0, 0)
+
+
+def _key_of(session: Session, road: "FetchRoad | FetchFan", topic: "RoadTopic | FanTopic") -> Key:
     if topic.counted_as is None:
         rule = f"rules/{topic.route.rule.rule_id}"
-        topic.counted_as = _key(session, road.client_id, topic.name, rule, road.place.cluster)
+        topic.counted_as = _key(session, road.client_id, topic.name, rule, topic.route.cluster)
     return topic.counted_as
 
 

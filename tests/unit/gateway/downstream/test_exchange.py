@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from services.gateway.downstream import exchange
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.plan import Answer, Ask, Call, Close, Gather, NoAnswer, Outcome, Plan, RawResponse
@@ -129,7 +128,7 @@ async def test_a_wait_may_have_begun_before() -> None:
 
 
 async def test_what_nobody_comes_back_for_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "LEFT_BEHIND_S", -1.0)
+    monkeypatch.setattr("services.gateway.upstream.lanes.LEFT_BEHIND_S", -1.0)
     got: list[tuple[Outcome | None, ...]] = []
     upstream, lanes = Upstream(), Lanes()
     await ended(start(gathering(got, "c1", enough=False), upstream, lanes))

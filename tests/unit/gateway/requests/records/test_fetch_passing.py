@@ -7,7 +7,7 @@ import pytest
 
 from mesh.routing import ExactName, ForwardingRule
 from services.gateway.requests.plan import Body, MeshView, RawResponse
-from services.gateway.requests.records.fetch_road import Asking, FetchRoad
+from services.gateway.requests.records.fetch_road import FetchRoad
 from services.gateway.requests.topic_names import RenamedKnowledge, TopicNames
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, encode_response, response_prefix
@@ -58,12 +58,12 @@ class Stage:
             book.answered(raw(first, version=self.sent_version))
             self.session_id = answer(book, version).session_id
         road = self.world.session.fetch_road
-        assert road is not None
+        assert isinstance(road, FetchRoad)
         frame = memoryview(bytearray(encode_request(self._request(2 if session else -1, 43), version, 7, "test")))
         asking = road.take(frame, self.world.memory.fetch_sessions, 0)
         assert asking is not None
-        self.road: FetchRoad = road
-        self.asking: Asking = asking
+        self.road = road
+        self.asking = asking
 
     def _request(self, epoch: int, offset: int = 42) -> FetchRequest:
         topic = FetchTopic("", topic_id(self.name)) if self.version >= 13 else FetchTopic(self.name)

@@ -11,6 +11,7 @@ import pytest
 from services.gateway.requests.plan import Answer, Gather, Outcome, Plan, RawResponse, Request, Unreachable
 from services.gateway.requests.records import fetch
 from services.gateway.requests.records.broker_fetches import NamedSlot
+from services.gateway.requests.records.fetch_road import FetchRoad
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.codec import decode
 from services.gateway.wire.errors import ErrorCode
@@ -115,7 +116,7 @@ class StraightPlay(Play):
 
     def _straight(self, frame: memoryview, request: Request, fate: Callable[[], str]) -> Answer | None:
         road = self.world.session.fetch_road
-        if road is None or road.table is not self.world.table:
+        if not isinstance(road, FetchRoad) or road.table is not self.world.table:
             return None
         asking = road.take(frame, self.world.memory.fetch_sessions, self.world.now)
         if asking is None:

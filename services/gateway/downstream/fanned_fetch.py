@@ -1,0 +1,375 @@
+"""Fetches that go straight on to several brokers, or in a broker's session: see `requests.records.fetch_fan`.
+
+A `FannedFetch` stands for such a poll among the slots of its client's connection, a `_Question` for what a broker is
+asked, among what that broker's connection has sent. What a broker has not said when the poll is answered is left behind
+in the client's lanes, as plans do; whoever asks that broker next takes it up.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import NamedTuple, Protocol
+
+from services.gateway import metrics
+from services.gateway.counting import Count
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.mesh import Mesh
+from services.gateway.downstream.passing import Passed
+from services.gateway.downstream.tables import Follower
+from services.gateway.frame_stream import Passage
+from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.memory import Session
+from services.gateway.requests.plan import (
+    CALL_TIMEOUT_S,
+    Answer,
+    Broker,
+    Lane,
+    MeshView,
+    Outcome,
+    RawResponse,
+    Request,
+    Unreachable,
+)
+from services.gateway.requests.records.fetch import ended_in_doubt
+from services.gateway.requests.records.fetch_fan import FanPoll, FanQuestion, FetchFan, Part, Step
+from services.gateway.requests.records.fetch_poll import GRACE_S
+from services.gateway.requests.traffic.calls import count_fanned_fetch
+from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.lanes import LaneKey, Lanes, LeftBehind
+from services.gateway.wire.apis import ApiKey, api_name
+from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
+from services.gateway.wire.primitives import INT32, Buffer
+
+CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
+_NOTHING = memoryview(b"")
+
+
+class Client(Protocol):
+    """The connection of the client whose polls these are."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def view(self, header: RequestHeader) -> MeshView: ...
+
+    def straight_fetch_ended(self, fetch: "FannedFetch", answer: Answer | Passed) -> None:
+        """An answer in bytes may lie in a receive buffer."""
+
+
+class Way(NamedTuple):
+    """To one broker."""
+
+    connection: BrokerConnection
+    place: tuple[int, Broker, Lane]
+    """Where its answers are left behind."""
+    calls: Count
+
+
+class Look(NamedTuple):
+    """What a look at a road has found; it counts as long as tables and clusters are these."""
+
+    edition: int
+    """Of the tables."""
+    known: Mapping[str, ClusterKnowledge]
+    """All clusters."""
+    ways: Mapping[Part, Way]
+
+
+class _Question:
+    """What a broker is asked, until it answers: longer than the poll that has asked, maybe."""
+
+    __slots__ = ("_lanes", "_left", "_place", "_version", "correlation_id", "deadline")
+    api_key = ApiKey.FETCH
+
+    def __init__(self, lanes: Lanes, way: Way, left: LeftBehind, version: int, deadline: float) -> None:
+        self._lanes = lanes
+        self._place = way.place
+        self._left = left
+        self._version = version
+        self.correlation_id = 0
+        self.deadline = deadline
+
+    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        return None
+
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.FETCH, self._version)
+        self._settled(RawResponse(frame, header.body_offset, self._version), owned)
+
+    def failed(self, outcome: Unreachable) -> None:
+        self._settled(outcome, True)
+
+    def _settled(self, outcome: RawResponse | Unreachable, owned: bool) -> None:
+        waiting, left = self._lanes.left_behind, self._left
+        is_there = waiting.get(self._place) is left
+        if left.taker is not None:
+            if is_there:
+                del waiting[self._place]
+            left.taker(outcome, owned)
+        elif is_there:
+            left.outcome, left.arrived = outcome if owned else _kept(outcome), monotonic()
+
+
+def _kept(outcome: Outcome) -> Outcome:
+    """The same, not in a receive buffer."""
+    if not isinstance(outcome, RawResponse):
+        return outcome
+    return replace(outcome, frame=memoryview(bytearray(outcome.frame)))
+
+
+class FannedFetch:
+    """See above."""
+
+    __slots__ = (
+        "_way",
+        "answer",
+        "arrived",
+        "began",
+        "clients_id",
+        "close",
+        "clusters",
+        "done",
+        "ended",
+        "exchange",
+        "poll",
+        "road",
+        "ways",
+    )
+    api_key = ApiKey.FETCH
+    produces = False
+
+    def __init__(self, way: "FanWay", poll: FanPoll, look: Look, clients_id: int, arrived: float) -> None:
+        self._way = way
+        self.poll = poll
+        self.road = poll.fan
+        self.clusters = look.known
+        self.ways = look.ways
+        self.clients_id = clients_id
+        """The correlation id that the client waits for."""
+        self.arrived = arrived
+        self.began = 0.0
+        """By the clock of traffic."""
+        self.ended = False
+        """Nothing that comes now is for this poll; its plan may still go on."""
+        self.exchange: Exchange | None = None
+        """Of its plan, if it has come to need one."""
+        self.done = False
+        self.answer: list[Buffer] | None = None
+        self.close: str | None = None
+
+    @property
+    def header(self) -> RequestHeader:
+        return RequestHeader(ApiKey.FETCH, self.road.version, self.clients_id, self.road.client_id, 0)
+
+    @property
+    def is_over_at(self) -> float:
+        """The client gets what has come by then."""
+        return self.arrived + self.poll.asking.limits.wait_s + GRACE_S
+
+    def go_on(self) -> None:
+        """It stands among its client's slots: ask."""
+        self._way.ask_all(self)
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        self.ended = True
+        self._way.abandoned()
+        if self.exchange is not None:
+            self.exchange.abandon()
+
+
+class FanWay:
+    """Of one client connection."""
+
+    __slots__ = ("_client", "_current", "_follower", "_lanes", "_loop", "_mesh", "_session", "_timer", "_timer_at")
+
+    def __init__(self, client: Client, mesh: Mesh, session: Session, follower: Follower, lanes: Lanes) -> None:
+        self._client = client
+        self._mesh = mesh
+        self._session = session
+        self._follower = follower
+        self._lanes = lanes
+        self._loop = asyncio.get_running_loop()
+        self._current: FannedFetch | None = None
+        """That waits for several brokers."""
+        self._timer: asyncio.TimerHandle | None = None
+        """One for all polls: it looks at the one that is there when it fires."""
+        self._timer_at = 0.0
+
+    def begun(self, frame: memoryview, fan: FetchFan, now: float) -> FannedFetch | None:
+        """The poll, if it may go straight on: `go_on` sends it on its way. None: its plan has to look at it."""
+        mesh = self._mesh
+        look: Look | None = fan.look
+        if look is None or look.edition != mesh.tables.edition or look.known is not mesh.clusters.known:
+            look = fan.look = self._look(fan)
+            if look is None:
+                return None
+        waiting = self._lanes.left_behind
+        for part, way in look.ways.items():
+            if not way.connection.takes_more:
+                fan.look = None  # it may have ended: then another one is in its place
+                return None
+            if part.fetches.on_its_way is not None:
+                left = waiting.get(way.place)
+                if left is None or left.key != (part.key, None):
+                    return None
+        asking = fan.take(frame, mesh.memory.fetch_sessions, now)
+        if asking is None:
+            return None
+        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
+        questions = [FanQuestion(part, part.fetches.on_its_way is not None) for part in asking.parts]
+        fetch = FannedFetch(self, FanPoll(fan, asking, questions), look, clients_id, now)
+        if mesh.memory.traffic is not None:
+            fetch.began = mesh.memory.traffic.clock()
+        return fetch
+
+    def _look(self, fan: FetchFan) -> Look | None:
+        """Whether the road is one by what is in force now, and where it leads."""
+        clusters, tables = self._mesh.clusters, self._mesh.tables
+        if (
+            self._follower.view(fan.client_id).table is not fan.table
+            or fan.version not in clusters.served.get(ApiKey.FETCH, ())
+            or tables.trial is not None  # while a table is tried, every answer is looked at
+        ):
+            return None
+        ways: dict[Part, Way] = {}
+        for part in fan.parts:
+            (cluster, broker_id), knowledge = part.place, part.knowledge
+            if clusters.known.get(cluster) is not knowledge:
+                return None
+            if part.fetches.terms.version not in knowledge.versions.get(ApiKey.FETCH, ()):
+                return None
+            incarnation = clusters.incarnation(cluster)
+            connection = self._lanes.get(LaneKey(incarnation, broker_id, Lane.FETCH))
+            if connection is None:
+                return None
+            calls = metrics.upstream_calls.labels(cluster, api_name(ApiKey.FETCH))
+            ways[part] = Way(connection, (incarnation, Broker(broker_id), Lane.FETCH), calls)
+        return Look(tables.edition, clusters.known, ways)
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def ask_all(self, fetch: FannedFetch) -> None:
+        questions = fetch.poll.questions
+        for question in questions:
+            if not question.taken_up and not fetch.ended:
+                self._ask(fetch, question)
+        if len(questions) > 1 and not fetch.ended:
+            self._current = fetch
+            self._watch(fetch.is_over_at)
+        for question in questions:
+            if question.taken_up and not fetch.ended:
+                self._take_up(fetch, question)
+
+    def _ask(self, fetch: FannedFetch, question: FanQuestion) -> None:
+        lanes, part, way = self._lanes, question.part, fetch.ways[question.part]
+        lanes.drop_old_left_behind()
+        request = fetch.road.request(part, fetch.poll.asking)
+        left = LeftBehind((part.key, None), taker=partial(self._came, fetch, question))
+        lanes.left_behind[way.place] = left
+        version = part.fetches.terms.version
+        deadline = self._loop.time() + fetch.poll.asking.limits.wait_s + CALL_TIMEOUT_S
+        way.calls.total += 1
+        way.connection.pass_on_written(ApiKey.FETCH, version, request, _Question(lanes, way, left, version, deadline))
+
+    def _take_up(self, fetch: FannedFetch, question: FanQuestion) -> None:
+        """What an earlier poll has asked."""
+        waiting, place = self._lanes.left_behind, fetch.ways[question.part].place
+        left = waiting[place]
+        left.taker = partial(self._came, fetch, question)
+        outcome = left.outcome
+        if outcome is not None:
+            del waiting[place]
+            left.taker(outcome, True)
+
+    def _watch(self, over_at: float) -> None:
+        if self._timer is not None:
+            if self._timer_at <= over_at:
+                return
+            self._timer.cancel()
+        self._timer_at = over_at
+        self._timer = self._loop.call_at(over_at, self._look_at_the_time)
+
+    def _look_at_the_time(self) -> None:
+        self._timer = None
+        fetch = self._current
+        if fetch is None or fetch.ended:
+            return
+        if fetch.is_over_at <= self._timer_at:
+            self._answer(fetch)
+        else:
+            self._watch(fetch.is_over_at)
+
+    def abandoned(self) -> None:
+        self._current = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- answers -------------------------------------------------------------------------------------------------
+
+    def _came(self, fetch: FannedFetch, question: FanQuestion, outcome: Outcome, owned: bool) -> None:
+        if fetch.ended:
+            return
+        step = fetch.poll.come(question, outcome)
+        if step is Step.ASK and not fetch.ways[question.part].connection.takes_more:
+            step = Step.DOUBT
+        match step:
+            case Step.ANSWER:
+                self._answer(fetch)
+            case Step.ASK:
+                self._ask(fetch, question)
+            case Step.WAIT | Step.DOUBT:
+                if not owned and question.outcome is not None:
+                    question.outcome = _kept(outcome)
+                if step is Step.DOUBT:
+                    self._doubt(fetch)
+
+    def _answer(self, fetch: FannedFetch) -> None:
+        """With what has come."""
+        self._end(fetch)
+        answer = fetch.poll.answer()
+        traffic = self._mesh.memory.traffic
+        if traffic is not None:
+            count_fanned_fetch(traffic, self._session, fetch.road, fetch.began, fetch.poll.found)
+        self._client.straight_fetch_ended(fetch, answer)
+
+    def _end(self, fetch: FannedFetch) -> None:
+        """What has not come is left behind."""
+        fetch.ended = True
+        self._current = None
+        waiting = self._lanes.left_behind
+        for question in fetch.poll.questions:
+            if question.outcome is None:
+                left = waiting.get(fetch.ways[question.part].place)
+                if left is not None:
+                    left.taker = None
+
+    def _doubt(self, fetch: FannedFetch) -> None:
+        """A plan says what the client hears, by the table that the request started with. What has come is left behind
+        for it, too."""
+        self._end(fetch)
+        waiting = self._lanes.left_behind
+        for question in fetch.poll.questions:
+            if question.outcome is not None:
+                left = LeftBehind((question.part.key, None), question.outcome, monotonic())
+                waiting[fetch.ways[question.part].place] = left
+        if not self._client.is_open:
+            return
+        header, fan = fetch.header, fetch.road
+        seen = self._mesh.tables.view_of(fan.table)
+        clusters = seen.clusters(fetch.clusters)
+        mesh = replace(self._client.view(header), table=fan.table, clusters=clusters, now=fetch.arrived)
+        began = None if self._mesh.memory.traffic is None else fetch.began
+        fetch.exchange = Exchange(
+            ended_in_doubt(Request(header, _NOTHING), mesh, fetch.poll, began),
+            self._mesh.clusters,
+            self._mesh.conversions,
+            self._lanes,
+            header.client_id,
+            lambda _, answer: self._client.straight_fetch_ended(fetch, answer),
+            seen.names,
+        )
+        fetch.exchange.start()

@@ -1,0 +1,415 @@
+"""The straight road of a Fetch that several brokers have something of, or one that keeps a session for us.
+
+Theory of operation
+1. It begins where a plan has ended that all brokers have answered in order, and keeps the same books as plans do: what
+   each broker was told and has not answered yet (`BrokerFetches`). So polls go this way or by their plan in turns, and
+   what one has left behind the other takes up.
+2. A poll takes it while nothing has changed that its plan would look at. Of the request only what is new is read; each
+   broker is asked as by `fetch_poll`, and the answer is complete when it would be there.
+3. Only answers without errors and hints are put together here. When another one comes, all that have come are left to
+   the poll's plan as if an earlier poll had asked (`fetch.ended_in_doubt`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any, Final, cast
+
+from mesh.routing import Route, RoutingTable
+from mesh.traffic.counting import Key
+from services.gateway.requests.knowledge import ClusterKnowledge
+from services.gateway.requests.placement import Place
+from services.gateway.requests.plan import Body, MeshView, Outcome, RawResponse, Request
+from services.gateway.requests.records.broker_fetches import BrokerFetches, Limits, NamedSlot, limits_of
+from services.gateway.requests.records.fetch_poll import Found, Poll, fitting, is_pressing, scan_of
+from services.gateway.requests.records.fetch_road import TOPICS_REMEMBERED, Said
+from services.gateway.requests.records.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    UNKNOWN_MARKS,
+    FetchSession,
+    FetchSessions,
+    Position,
+    Result,
+    Slot,
+    Wish,
+)
+from services.gateway.requests.records.fetch_writing import entry_of, name_of, written_fetch
+from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.frames import (
+    REQUEST_START_BYTES,
+    SIZE_BYTES,
+    encode_request,
+    parse_request_header,
+    request_prefix,
+)
+from services.gateway.wire.messages.fetch import FetchRequest
+from services.gateway.wire.primitives import INT32, WireError
+from services.gateway.wire.scanner import (
+    FetchResponseScan,
+    cut_entry,
+    join_fetch_response,
+    own_entry,
+    scan_fetch_request,
+)
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+from services.gateway.wire.scanner.fetch_join import Entry, by_topic
+from services.gateway.wire.schema import NO_UUID
+
+OLDEST: Final = 4
+"""The first version that is written here."""
+SESSIONS_SINCE: Final = 7
+_BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
+_EPOCH_AT: Final = 17
+"""The session's epoch in a request, counted from its wait."""
+
+
+@dataclass(slots=True, eq=False)
+class FanTopic:
+    """One topic; it has the same name everywhere."""
+
+    name: str
+    topic_id: bytes
+    """The mesh's own."""
+    route: Route
+    written: dict[int, bytes] = field(default_factory=dict)
+    """Its name as it stands in requests, by version."""
+    counted_as: Key | None = None
+    """In the traffic of clients."""
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """What is read from one broker."""
+
+    place: Place
+    fetches: BrokerFetches
+    knowledge: ClusterKnowledge
+    header: bytes
+    """Of requests to it, behind the correlation id."""
+    slots: tuple[NamedSlot, ...]
+    """What it leads ..."""
+    wanted: dict[Slot, Position]
+    """... and what of it is wanted now, in the order in which it may take up answers."""
+    checked: int
+    """The edition of leaders by which it was seen to lead them."""
+
+    @property
+    def key(self) -> tuple[BrokerFetches, int]:
+        """Tells the question on its way from others (`Call.resume_key`)."""
+        return self.fetches, self.fetches.requests
+
+    def is_led_from_there(self) -> bool:
+        knowledge, broker_id = self.knowledge, self.place.broker_id
+        for topic, partition in self.slots:
+            leaders = knowledge.leaders(topic)
+            if partition >= len(leaders) or leaders[partition] != broker_id:
+                return False
+        self.checked = knowledge.leaders_edition
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FanAsking:
+    """What a poll wants."""
+
+    wanted: Mapping[Slot, Position]
+    session: FetchSession | None
+    parts: Sequence[Part]
+    """Those that it wants something of."""
+    limits: Limits
+    each: Limits
+    """For each of the brokers."""
+
+    @property
+    def in_session(self) -> bool:
+        """Whether brokers are asked for sessions, if these are worth it."""
+        return self.session is not None or len(self.parts) > 1
+
+
+@dataclass(slots=True, eq=False)
+class FetchFan:
+    """Of one client connection."""
+
+    version: int
+    client_id: str | None
+    table: RoutingTable
+    isolation_level: int
+    session: FetchSession | None
+    """The client's, if it has one ..."""
+    epoch: int
+    """... and that of its next poll. Has it another one by then, somebody else has used it."""
+    parts: tuple[Part, ...]
+    homes: dict[Slot, Part]
+    topics: dict[str, FanTopic]
+    by_id: dict[bytes, FanTopic]
+    said: Said | None = None
+    """The last poll, in the client's own bytes ..."""
+    last: FanAsking | None = None
+    """... and what it meant."""
+    counted_idle_as: Key | None = None
+    look: Any = None
+    """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def take(self, frame: memoryview, sessions: FetchSessions, now: float) -> FanAsking | None:
+        """The poll in `frame`, if it goes on here: then it counts as asked. None: its plan has to look at it."""
+        (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
+        if key_and_version != ApiKey.FETCH << 16 | self.version:
+            return None
+        for part in self.parts:
+            knowledge = part.knowledge
+            if knowledge.down is not None:
+                return None
+            if part.checked != knowledge.leaders_edition and not part.is_led_from_there():
+                return None
+        said = self.said
+        if said is not None and bytes(frame[_BEHIND_ID : said.epoch_at]) == said.before:
+            behind = said.epoch_at + INT32.size
+            if bytes(frame[behind:]) == said.after:
+                (epoch,) = INT32.unpack_from(frame, said.epoch_at)
+                return self.last if self._goes_on(epoch, {}, sessions, now) else None
+        try:
+            return self._read(frame, sessions, now)
+        except WireError:  # bytes after its end, among others: plans let them be
+            return None
+
+    def _goes_on(self, epoch: int, changed: Mapping[Slot, Position], sessions: FetchSessions, now: float) -> bool:
+        """Whether a poll with this epoch is the next one of its session, which knows the partitions in it."""
+        if self.session is None:
+            return epoch == FINAL_EPOCH
+        if not sessions.goes_on(self.session, self.epoch, epoch, changed, now):
+            return False
+        self.epoch = self.session.epoch
+        return True
+
+    def _read(self, frame: memoryview, sessions: FetchSessions, now: float) -> FanAsking | None:
+        version, session, end = self.version, self.session, len(frame)
+        header = parse_request_header(frame, SIZE_BYTES, end)
+        if header.client_id != self.client_id:
+            return None
+        scan = scan_fetch_request(frame, version, header.body_offset, end)
+        if scan.forgotten_topics or scan.session_id != (NO_SESSION if session is None else session.session_id):
+            return None
+        if scan.isolation_level != self.isolation_level:
+            return None
+        named: dict[Slot, Position] = {}
+        for topic in scan.topics:
+            known = self.by_id.get(topic.topic_id) if version >= IDS_SINCE else self.topics.get(topic.name)
+            if known is None:
+                return None
+            for each in topic.partitions:
+                named[known.name, each.partition] = Position(each.fetch_offset, each.max_bytes)
+        if not named.keys() <= self.homes.keys() or (session is None and not named):
+            return None
+        if not self._goes_on(scan.session_epoch, named, sessions, now):
+            return None
+        if session is None:
+            for part in self.parts:
+                part.wanted.clear()
+        for slot, position in named.items():
+            self.homes[slot].wanted[slot] = position
+        parts = self.parts if session is not None else tuple(part for part in self.parts if part.wanted)
+        limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
+        each_limits = limits
+        if len(parts) > 1:
+            each_limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(parts)))
+        wanted = named if session is None else session.wanted
+        self.last = FanAsking(wanted, session, parts, limits, each_limits)
+        self.said = None
+        if version >= SESSIONS_SINCE:
+            at = scan.waits_at + _EPOCH_AT
+            self.said = Said(at, bytes(frame[_BEHIND_ID:at]), bytes(frame[at + INT32.size :]))
+        return self.last
+
+    def request(self, part: Part, asking: FanAsking) -> bytes:
+        """The next request to a broker, behind its correlation id."""
+        message = part.fetches.request(
+            cast(Mapping[NamedSlot, Position], part.wanted), asking.each, in_session=asking.in_session
+        )
+        version = part.fetches.terms.version
+        if message.forgotten_topics_data:
+            return encode_request(message, version, 0, self.client_id)[_BEHIND_ID:]
+        return part.header + self._written(message, version, asking.each)
+
+    def _written(self, message: FetchRequest, version: int, limits: Limits) -> bytes:
+        entries: dict[bytes, list[bytes]] = {}
+        for topic in message.topics:
+            known = self.topics[topic.topic]
+            name = known.written.get(version)
+            if name is None:
+                name = known.written[version] = name_of(version, known.name)
+            entries[name] = [
+                entry_of(version, each.partition, each.fetch_offset, each.partition_max_bytes)
+                for each in topic.partitions
+            ]
+        return written_fetch(
+            version, limits, message.isolation_level, entries, message.session_id, message.session_epoch
+        )
+
+
+class Step(Enum):
+    """What follows when a broker has answered."""
+
+    WAIT = auto()
+    ANSWER = auto()
+    """The client gets what has come."""
+    ASK = auto()
+    """This broker has answered what an earlier poll wanted: ask it again."""
+    DOUBT = auto()
+    """A plan has to see what has come."""
+
+
+@dataclass(slots=True, eq=False)
+class FanQuestion:
+    """To one broker."""
+
+    part: Part
+    taken_up: bool
+    """Asked by an earlier poll, which has left it behind."""
+    outcome: Outcome | None = None
+    scan: FetchResponseScan | None = None
+
+
+@dataclass(slots=True, eq=False)
+class FanPoll:
+    """One poll on its way: what came of it."""
+
+    fan: FetchFan
+    asking: FanAsking
+    questions: Sequence[FanQuestion]
+    found: dict[Slot, Found] = field(default_factory=dict)
+    record_bytes: int = 0
+
+    def come(self, question: FanQuestion, outcome: Outcome) -> Step:
+        """What a broker says, which may lie in a receive buffer."""
+        question.outcome, scan = outcome, scan_of(outcome)
+        if scan is None or scan.error_code or not isinstance(outcome, RawResponse):
+            return Step.DOUBT
+        if any(is_pressing(part) for topic in scan.topics for part in topic.partitions):
+            return Step.DOUBT
+        if self.asking.session is not None and self.asking.session.epoch != self.fan.epoch:
+            return Step.DOUBT  # another connection has used it meanwhile
+        if question.taken_up and not self._serves(question.part, scan):
+            self._take(question, replace(outcome, frame=memoryview(bytes(outcome.frame))), scan)
+            question.outcome = None
+            question.taken_up = False
+            return Step.ASK
+        question.scan = scan
+        self.record_bytes += scan.record_bytes
+        missing = any(each.outcome is None for each in self.questions)
+        return Step.WAIT if missing and self.record_bytes < self.asking.limits.least_bytes else Step.ANSWER
+
+    def _serves(self, part: Part, scan: FetchResponseScan) -> bool:
+        """Whether there are records in it that are wanted now."""
+        return any(
+            each.record_bytes and _is_wanted(part, (topic.name, each.partition))
+            for topic in scan.topics
+            for each in topic.partitions
+        )
+
+    def _take(self, question: FanQuestion, outcome: RawResponse, scan: FetchResponseScan) -> None:
+        part, found = question.part, self.found
+        part.fetches.answered(scan)
+        for topic in scan.topics:
+            for each in topic.partitions:
+                slot = (topic.name, each.partition)
+                if _is_wanted(part, slot):
+                    found[slot] = Found(outcome.frame, outcome.version, each)
+
+    def answer(self) -> Body:
+        """What the client hears: from here on it counts as told."""
+        throttle_time_ms = 0
+        for question in self.questions:
+            if question.scan is not None and isinstance(question.outcome, RawResponse):
+                self._take(question, question.outcome, question.scan)
+                throttle_time_ms = question.scan.throttle_time_ms
+        fan, asking, session = self.fan, self.asking, self.asking.session
+        alone = len(self.questions) == 1
+        if not alone:
+            throttle_time_ms = 0
+            self.found = dict(fitting(asking.wanted, self.found, asking.limits.max_bytes))
+        found = self.found
+        entries: list[tuple[str, bytes, Entry]] = []
+        if session is None:
+            entries = [self._entry(slot) for slot in asking.wanted]
+        else:
+            for slot, each in found.items():
+                if session.must_tell(slot, Result(each.marks, 0, each.part.record_bytes)):
+                    entries.append(self._entry(slot))
+                if each.part.record_bytes:  # it goes to the end
+                    wanted = fan.homes[slot].wanted
+                    wanted[slot] = wanted.pop(slot)
+        session_id = NO_SESSION if session is None else session.session_id
+        pieces = join_fetch_response(
+            fan.version, by_topic(entries), throttle_time_ms=throttle_time_ms, session_id=session_id
+        )
+        return Body(tuple(pieces))
+
+    def _entry(self, slot: Slot) -> tuple[str, bytes, Entry]:
+        name, partition = slot
+        assert isinstance(name, str), "a topic that nobody knows is on no road"
+        fan, each = self.fan, self.found.get(slot)
+        if each is not None:
+            entry = cut_entry(each.buffer, each.part, each.version, fan.version)
+        else:
+            marks = fan.homes[slot].fetches.marks.get((name, partition), UNKNOWN_MARKS)
+            entry = own_entry(fan.version, partition, 0, *marks)
+        return name, fan.topics[name].topic_id, entry
+
+
+def _is_wanted(part: Part, slot: NamedSlot) -> bool:
+    """Whether what a broker says of the partition is about what the client wants of it now."""
+    position, asked = part.wanted.get(slot), part.fetches.asked.get(slot)
+    return position is not None and asked is not None and position.offset == asked.offset
+
+
+def fan_of(request: Request, mesh: MeshView, wish: Wish, poll: Poll) -> FetchFan | None:
+    """The road that later polls of the connection may take, as far as this one tells."""
+    known = mesh.session.broker_fetches
+    if wish.begins or poll.refused or len(mesh.session.read_replicas) or (wish.session is not None and wish.untold):
+        return None
+    if any(found.part.error_code for found in poll.found.values()) or any(place not in known for place in poll.parts):
+        return None
+    if poll.brokers == 0 or (poll.brokers == 1 and known[next(iter(poll.parts))].session_id == NO_SESSION):
+        return None
+    topics: dict[str, FanTopic] = {}
+    by_id: dict[bytes, FanTopic] = {}
+    for name in dict.fromkeys(name for name, _ in wish.wanted):
+        route = mesh.table.route(name) if isinstance(name, str) else None
+        if route is None or not isinstance(name, str) or len(topics) == TOPICS_REMEMBERED:
+            return None
+        topic_id = mesh_topic_id(mesh.mesh_id, name) if request.version >= IDS_SINCE else NO_UUID
+        topics[name] = by_id[topic_id] = FanTopic(name, topic_id, route)
+    parts: list[Part] = []
+    homes: dict[Slot, Part] = {}
+    for place, wanted in poll.parts.items():
+        found = mesh.clusters[place.cluster]
+        fetches, client_id = known[place], request.header.client_id
+        if found.naming or fetches.terms.version < OLDEST:
+            return None
+        header = bytes(request_prefix(ApiKey.FETCH, fetches.terms.version, 0, client_id, 0)[_BEHIND_ID:])
+        knowledge = found.by_own_names
+        part = Part(
+            place, fetches, knowledge, header, tuple(wanted), dict(wanted.items()), knowledge.leaders_edition - 1
+        )
+        parts.append(part)
+        for slot in wanted:
+            homes[slot] = part
+    if homes.keys() != wish.wanted.keys():
+        return None
+    epoch = FINAL_EPOCH if wish.session is None else wish.session.epoch
+    return FetchFan(
+        request.version,
+        request.header.client_id,
+        mesh.table,
+        poll.isolation_level,
+        wish.session,
+        epoch,
+        tuple(parts),
+        homes,
+        topics,
+        by_id,
+    )

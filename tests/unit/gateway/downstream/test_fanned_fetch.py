@@ -1,0 +1,341 @@
+"""A Fetch of several brokers, or in a broker's session, goes straight on: nobody can tell it from one by its plan."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from mesh.traffic.counting import Counts
+from mesh.traffic.sketches import LatencySketch
+from services.gateway import metrics
+from services.gateway.downstream import client as client_module
+from services.gateway.downstream import fanned_fetch
+from services.gateway.downstream.exchange import Exchange
+from services.gateway.requests.topic_ids import mesh_topic_id
+from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.frames import RequestHeader
+from services.gateway.wire.messages import FetchRequest, FetchResponse
+from services.gateway.wire.messages.fetch import FetchPartition
+from tests.fixtures.waiting import until
+from tests.unit.gateway.downstream.conftest import Stage
+from tests.unit.gateway.downstream.raw_client import RawClient
+from tests.unit.gateway.downstream.test_straight_fetch import MESH, brought, fetch, seen
+from tests.unit.gateway.scripted_broker import ScriptedBroker
+from tests.unit.gateway.wire.records import batch
+
+Planned = Callable[[], int]
+BOTH = ("apples", "bananas")
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Planned:
+    """How many requests went by a plan so far."""
+    plans = 0
+
+    class Counted(Exchange):
+        def start(self) -> None:
+            nonlocal plans
+            plans += 1
+            super().start()
+
+    for module in (client_module, fanned_fetch):
+        monkeypatch.setattr(module, "Exchange", Counted)
+    return lambda: plans
+
+
+class Log:
+    """What a broker has: it answers when there is something behind the offset that it is asked for."""
+
+    def __init__(self, broker: ScriptedBroker) -> None:
+        self.end = 42
+        self.error = 0
+        self._came = asyncio.Event()
+        broker.scripts[ApiKey.FETCH] = self.answer
+
+    async def answer(self, header: RequestHeader, message: FetchRequest) -> FetchResponse:
+        offset = message.topics[0].partitions[0].fetch_offset
+        while offset >= self.end and not self.error:
+            self._came.clear()
+            await self._came.wait()
+        records = b"" if self.error else b"%d" % offset
+        return brought(records, end=self.end, error=self.error)(header, message)  # type: ignore[no-any-return]
+
+    def write(self) -> None:
+        self.end += 1
+        self._came.set()
+
+    def fail(self, error: ErrorCode) -> None:
+        self.error = error
+        self._came.set()
+
+
+class Reader:
+    """A client without a session, of both topics."""
+
+    def __init__(self, client: RawClient, version: int = 12) -> None:
+        self.client = client
+        self.version = version
+        self.offsets = dict.fromkeys(BOTH, 42)
+
+    def ask(self, wait_ms: int = 30_000) -> None:
+        message = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1_000_000, session_epoch=-1)
+        for topic, offset in self.offsets.items():
+            message.topics += fetch(topic, offset=offset, version=self.version).topics
+        self.client.send(message, self.version)
+
+    async def heard(self) -> list[tuple[str, int, bytes]]:
+        """What it is told; where there are records, it goes on behind them."""
+        told = sorted(seen(await self.client.answer(FetchResponse)))
+        assert [topic for topic, *_ in told] == list(BOTH)
+        for topic, _, records in told:
+            if records:
+                assert int(records) == self.offsets[topic]
+                self.offsets[topic] += 1
+        return told
+
+    async def read(self, wait_ms: int = 30_000) -> list[tuple[str, int, bytes]]:
+        self.ask(wait_ms)
+        return await self.heard()
+
+
+async def reading(stage: Stage, version: int = 12) -> tuple[Reader, Log, Log]:
+    """A client whose polls go straight on to both clusters, and what these have."""
+    apples, bananas = Log(stage.c1), Log(stage.c2)
+    apples.write()
+    bananas.write()
+    reader = Reader(await stage.connect(), version)
+    while reader.offsets != {"apples": 43, "bananas": 43}:
+        await reader.read()
+    return reader, apples, bananas
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+async def test_who_has_something_is_heard_and_the_other_one_is_left_behind(
+    version: int, stage: Stage, planned: Planned
+) -> None:
+    reader, apples, bananas = await reading(stage, version)
+    before, asked = planned(), len(stage.c2.requests(ApiKey.FETCH))
+    for offset in range(43, 48):
+        reader.ask()
+        apples.write()
+        assert await reader.heard() == [("apples", 0, b"%d" % offset), ("bananas", 0, b"")]
+    assert len(stage.c2.requests(ApiKey.FETCH)) <= asked + 1, "it has been asked already"
+    bananas.write()
+    assert await reader.read() == [("apples", 0, b""), ("bananas", 0, b"43")]
+    assert planned() == before
+    for message in (*stage.c1.requests(ApiKey.FETCH), *stage.c2.requests(ApiKey.FETCH)):
+        assert (len(message.topics), message.max_bytes) == (1, 500_000)
+
+
+async def test_a_poll_ends_with_its_wait(stage: Stage, planned: Planned) -> None:
+    reader, apples, _ = await reading(stage)
+    before = planned()
+    assert await reader.read(wait_ms=20) == [("apples", 0, b""), ("bananas", 0, b"")]
+    assert await reader.read(wait_ms=20) == [("apples", 0, b""), ("bananas", 0, b"")]
+    apples.write()
+    assert await reader.read() == [("apples", 0, b"43"), ("bananas", 0, b"")]
+    assert planned() == before
+
+
+async def test_who_is_left_behind_at_a_position_that_is_not_wanted_any_more_is_asked_again(stage: Stage) -> None:
+    reader, apples, bananas = await reading(stage)
+    reader.ask()
+    apples.write()
+    await reader.heard()
+    reader.offsets["bananas"] = 42
+    reader.ask()
+    bananas.write()
+    assert await reader.heard() == [("apples", 0, b""), ("bananas", 0, b"42")]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+async def test_an_error_of_one_is_told_as_ever(error: ErrorCode, stage: Stage, planned: Planned) -> None:
+    reader, apples, bananas = await reading(stage)
+    before = planned()
+    reader.ask()
+    await until(lambda: len(stage.c1.requests(ApiKey.FETCH)) > 1)
+    bananas.fail(error)
+    assert await reader.heard() == [("apples", 0, b""), ("bananas", error, b"")]
+    assert planned() == before + 1
+    bananas.error = 0
+    bananas.write()
+    while reader.offsets["bananas"] == 43:
+        await reader.read()
+    apples.write()
+    while reader.offsets["apples"] == 43:
+        await reader.read()
+
+
+async def test_a_broker_that_is_lost_is_asked_again_and_the_other_one_read_on(stage: Stage) -> None:
+    reader, apples, bananas = await reading(stage)
+    reader.ask(wait_ms=100)
+    for there in list(stage.c2.connections):
+        there.transport.abort()
+    await reader.heard()
+    apples.write()
+    while reader.offsets["apples"] == 43:
+        await reader.read()
+    bananas.write()
+    async with asyncio.timeout(10):
+        while reader.offsets["bananas"] == 43:
+            await reader.read(wait_ms=100)
+
+
+async def test_a_topic_that_moves_is_read_where_it_is(stage: Stage, planned: Planned) -> None:
+    reader, _, _ = await reading(stage)
+
+    def all_of_it(header: RequestHeader, message: FetchRequest) -> FetchResponse:
+        answer: FetchResponse = brought()(header, message)
+        for asked, told in zip(message.topics, answer.responses, strict=True):
+            told.partitions[0].records = b"%d" % asked.partitions[0].fetch_offset
+        return answer
+
+    before = planned()
+    stage.gateway.mesh.run_table(stage.table(2, apples="c2", bananas="c2"))
+    stage.c2.scripts[ApiKey.FETCH] = all_of_it
+    for there in list(stage.c2.connections):  # what was asked there hangs
+        there.transport.abort()
+    async with asyncio.timeout(10):
+        while min(reader.offsets.values()) < 45:
+            await reader.read(wait_ms=100)
+    assert planned() > before
+
+
+async def test_a_client_that_is_gone_takes_its_poll_along(stage: Stage) -> None:
+    reader, _, _ = await reading(stage)
+    reader.ask()
+    (connection,) = stage.gateway.connections
+    await until(lambda: connection.unanswered == 1)
+    reader.client.abort()
+    await until(lambda: not stage.gateway.connections)
+    await until(lambda: connection._fans._timer is None)
+
+
+async def test_it_is_counted_as_ever(stage: Stage, planned: Planned) -> None:
+    counts = Counts(LatencySketch, datetime.now(UTC))
+    stage.gateway.mesh.memory.traffic = ClientTraffic(counts, time.monotonic)
+    records = bytes(batch(b"x"))
+    for there in (stage.c1, stage.c2):
+        there.scripts[ApiKey.FETCH] = brought(records)
+    client = await stage.connect()
+    for _ in range(3):
+        await client.ask(fetch(*BOTH), 12, FetchResponse)
+    counts.take(datetime.now(UTC))
+    calls = (metrics.upstream_calls.labels("c1", "Fetch"), metrics.upstream_calls.labels("c2", "Fetch"))
+    before, asked = planned(), sum(count.total for count in calls)
+    heard = [seen(await client.ask(fetch(*BOTH), 12, FetchResponse)) for _ in range(4)]
+    brought_by = {topic: sum(bool(r) for told in heard for name, _, r in told if name == topic) for topic in BOTH}
+    tallies = counts.take(datetime.now(UTC)).tallies
+    found = {who[2]: (who[4], tally.records, tally.bytes) for who, tally in tallies.items() if who[5] == "Fetch"}
+    assert found == {
+        topic: (cluster, times, times * len(records))
+        for (topic, times), cluster in zip(brought_by.items(), ("c1", "c2"), strict=True)
+        if times
+    }
+    assert planned() == before
+    assert sum(count.total for count in calls) - asked <= 8
+
+
+class InSession:
+    """A broker that keeps a session: it has all partitions of apples, and tells what is new."""
+
+    def __init__(self, partitions: int) -> None:
+        self.ends = dict.fromkeys(range(partitions), 42)
+        self.wanted: dict[int, int] = {}
+        self.told: dict[int, int] = {}
+        self.epoch = 0
+        self.sessions = 0
+
+    def answer(self, header: RequestHeader, message: FetchRequest) -> FetchResponse:
+        if message.session_epoch == 0:
+            self.sessions += 1
+            self.epoch, self.wanted, self.told = 0, {}, {}
+        elif (message.session_id, message.session_epoch) != (self.sessions, self.epoch):
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        self.epoch += 1
+        self.wanted |= {p.partition: p.fetch_offset for topic in message.topics for p in topic.partitions}
+        news = [n for n, at in self.wanted.items() if at < self.ends[n] or self.told.get(n) != self.ends[n]]
+        answer: FetchResponse = brought()(header, fetch("apples"))
+        (part,) = answer.responses[0].partitions
+        answer.session_id = self.sessions
+        answer.responses[0].partitions = []
+        for number in news:
+            end = self.told[number] = self.ends[number]
+            records = b"new" if self.wanted[number] < end else b""
+            made = type(part)(number, 0, end, end, 0, records=records)
+            answer.responses[0].partitions.append(made)
+        if not news:
+            answer.responses = []
+        return answer
+
+
+@pytest.mark.parametrize("version", [11, 12, 17])
+async def test_many_partitions_of_a_session_go_straight_on_in_a_session_of_the_broker(
+    version: int, stage: Stage, planned: Planned
+) -> None:
+    stage.c1.topics = {"apples": 20}
+    there = InSession(20)
+    stage.c1.scripts[ApiKey.FETCH] = there.answer
+    client = await stage.connect()
+    message = fetch("apples", epoch=0, version=version)
+    message.topics[0].partitions = [FetchPartition(n, -1, 42, partition_max_bytes=1000) for n in range(20)]
+    session = (await client.ask(message, version, FetchResponse)).session_id
+    assert seen(await client.ask(fetch(session=session, epoch=1), version, FetchResponse)) == []
+    before, begun = planned(), len(stage.c1.received)
+    for epoch in (2, 3):
+        answer = await client.ask(fetch(session=session, epoch=epoch), version, FetchResponse)
+        assert (answer.session_id, answer.throttle_time_ms, seen(answer)) == (session, 7, [])
+    there.ends[7] = 43
+    answer = await client.ask(fetch(session=session, epoch=4), version, FetchResponse)
+    assert seen(answer) == [("apples", 0, b"new")]
+    assert answer.responses[0].partitions[0].partition_index == 7
+    moved = fetch("apples", session=session, epoch=5, version=version)
+    moved.topics[0].partitions = [FetchPartition(7, -1, 43, partition_max_bytes=1000)]
+    assert seen(await client.ask(moved, version, FetchResponse)) == []
+    assert planned() == before
+    asked = [message for _, message in stage.c1.received[begun:]]
+    assert [[p.fetch_offset for t in m.topics for p in t.partitions] for m in asked] == [[], [], [], [43]]
+    there.sessions += 1  # it has forgotten the session
+    there.ends[3] = 43
+    answer = await client.ask(fetch(session=session, epoch=6), version, FetchResponse)
+    assert (answer.session_id, answer.error_code, seen(answer)) == (session, 0, [("apples", 0, b"new")])
+    assert planned() == before + 1
+    assert mesh_topic_id(MESH, "apples") == answer.responses[0].topic_id or version < 13
+    wrong = await client.ask(fetch(session=session, epoch=6), version, FetchResponse)
+    assert wrong.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+async def test_two_connections_of_one_session_do_not_mistake_each_other(stage: Stage) -> None:
+    for there in (stage.c1, stage.c2):
+        there.scripts[ApiKey.FETCH] = brought(b"", end=42)
+    one, other = await stage.connect(), await stage.connect()
+    session = (await one.ask(fetch(*BOTH, epoch=0), 12, FetchResponse)).session_id
+    for epoch in (1, 2, 3):
+        assert (await one.ask(fetch(session=session, epoch=epoch), 12, FetchResponse)).error_code == 0
+    asked = fetch("apples", offset=50, session=session, epoch=4)
+    assert (await other.ask(asked, 12, FetchResponse)).error_code == 0
+    for client, epoch in ((one, 5), (other, 6), (other, 7), (one, 8)):
+        before = len(stage.c1.requests(ApiKey.FETCH))
+        assert (await client.ask(fetch(session=session, epoch=epoch), 12, FetchResponse)).error_code == 0
+        if len(stage.c1.requests(ApiKey.FETCH)) > before:
+            assert stage.c1.requests(ApiKey.FETCH)[-1].topics[0].partitions[0].fetch_offset == 50
+    repeated = await one.ask(fetch(session=session, epoch=8), 12, FetchResponse)
+    assert repeated.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+async def test_what_has_no_room_comes_with_the_next_poll(stage: Stage, planned: Planned) -> None:
+    for there in (stage.c1, stage.c2):
+        there.scripts[ApiKey.FETCH] = brought(bytes(600))
+    client = await stage.connect()
+    message = fetch(*BOTH)
+    message.min_bytes, message.max_bytes = 1200, 1000
+    for _ in range(3):
+        told: list[tuple[str, int, bytes]] = seen(await client.ask(message, 12, FetchResponse))
+        assert [len(records) for _, _, records in told] == [600, 0]
+    before = planned()
+    assert [len(r) for _, _, r in seen(await client.ask(message, 12, FetchResponse))] == [600, 0]
+    assert planned() == before
