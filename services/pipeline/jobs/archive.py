@@ -26,6 +26,7 @@ import structlog
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
+from services.pipeline import job_reports
 from services.pipeline.archives.background import BackgroundCompaction
 from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
 from services.pipeline.archives.hadoop import HadoopFolder
@@ -36,6 +37,9 @@ STOP_POLL_S = 0.5  # how soon an order to stop is seen
 DAY_FOLDERS = "day=*"
 PLACE = ("cluster", "topic", "partition", "offset")
 """Of a record; archives of one cluster do not name it."""
+JOB = "archive"
+SIGN_OF_LIFE_S = 10.0
+"""How often serve is told how much was archived: without any word it takes the job for one that hangs."""
 COMPACT_EVERY = timedelta(hours=1)  # a continuous job looks for days that have ended
 
 log = structlog.get_logger(__name__)
@@ -113,12 +117,14 @@ def run(
         .trigger(**trigger)
         .start()
     )
+    told = _Told()
     beside = BackgroundCompaction(session, folder, rules, compact_every) if rules and every else None
     try:
         with beside or nullcontext():
             while not (ended := query.awaitTermination(STOP_POLL_S)) and not stopping.is_set():
                 if beside:
                     beside.turn()
+                told.turn(written.records)
         written.is_cut_short = every is None and not ended
     finally:
         query.stop()
@@ -128,6 +134,22 @@ def run(
         written.days_compacted = compact(session, folder, rules, stopping=stopping)
     written.seconds = time.monotonic() - started
     return written
+
+
+class _Told:
+    """What serve has heard of a run."""
+
+    def __init__(self) -> None:
+        self._records = 0
+        self._at = float("-inf")
+
+    def turn(self, records: int) -> None:
+        """Tells it, when it is time."""
+        if time.monotonic() - self._at < SIGN_OF_LIFE_S:
+            return
+        self._at = time.monotonic()
+        job_reports.tell(job_reports.JobReport(JOB, records=records - self._records))
+        self._records = records
 
 
 def _without(records: DataFrame, archived: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -57,6 +58,8 @@ class Command:
     secrets: frozenset[str] = frozenset()
     """What must not be seen in what it says."""
     program: Sequence[str] = PROGRAM
+    silence_s: float = math.inf
+    """How long it may report nothing; then it hangs, and is killed."""
 
 
 class Driver:
@@ -69,6 +72,8 @@ class Driver:
         self._hiding = Hiding(command.secrets)
         self._log = DriverLog(command.name, self._hiding)
         self._is_over = False
+        self._heard_at = asyncio.get_running_loop().time()
+        """When its last report came."""
 
     @classmethod
     async def started(cls, command: Command) -> Driver:
@@ -86,12 +91,15 @@ class Driver:
         return cls(command, process)
 
     async def run(self, on_report: Callable[[replays.ReportReplayRequest], None] = lambda _: None) -> Ending:
-        """Returns when it has ended, and what it said is heard. Whatever ends this kills it."""
+        """Returns when it has ended, and what it said is heard. Whatever ends this kills it; so does a silence that is
+        longer than the command allows.
+        """
         running = metrics.drivers.labels(self._command.kind)
         running.inc()
         talk = (self._give_order(), self._reports(on_report), self._log_lines())
         hearing = [asyncio.create_task(each, name=self._command.name) for each in talk]
         try:
+            hung = await self._hang_or_exit()
             code = await self._exit()
             self.kill()  # what it left of its group; that holds the pipes open
             await asyncio.wait(hearing, timeout=LAST_WORDS_S)
@@ -103,7 +111,7 @@ class Driver:
             await asyncio.wait(hearing)
             await self._put_away()
             self._is_over = True
-        ending = Ending(code, self._log.last_word)
+        ending = Ending(code, hung or self._log.last_word)
         log.info("driver ended", job=self._command.name, how=str(ending))
         return ending
 
@@ -137,6 +145,18 @@ class Driver:
             await asyncio.sleep(EXIT_POLL_S)
         return self._process.returncode
 
+    async def _hang_or_exit(self) -> str:
+        """Returns when it has ended, or hangs and is killed for it: then what is to be said of that."""
+        loop = asyncio.get_running_loop()
+        while self._process.returncode is None:
+            if loop.time() - self._heard_at > self._command.silence_s:
+                metrics.driver_hangs.labels(self._command.kind).inc()
+                log.warning("driver killed, for it hangs", job=self._command.name, silent_s=self._command.silence_s)
+                self.kill()
+                return f"it reported nothing for {self._command.silence_s:g} s"
+            await asyncio.sleep(EXIT_POLL_S)
+        return ""
+
     async def _give_order(self) -> None:
         """Its stdin stays open: that it closes is how a driver knows that we are gone."""
         assert self._process.stdin is not None
@@ -148,6 +168,7 @@ class Driver:
     async def _reports(self, on_report: Callable[[replays.ReportReplayRequest], None]) -> None:
         assert self._process.stdout is not None
         async for line in _lines(self._process.stdout):
+            self._heard_at = asyncio.get_running_loop().time()
             if (of_job := job_reports.of_line(line)) is not None:
                 metrics.note(of_job)
                 continue

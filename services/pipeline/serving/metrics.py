@@ -11,6 +11,7 @@ _PREFIX = "kafka_mesh_pipeline_"
 drivers = Gauge(f"{_PREFIX}drivers", "Drivers that run.", ["job"])
 driver_starts = Counter(f"{_PREFIX}driver_starts", "Drivers that were started.", ["job"])
 driver_deaths = Counter(f"{_PREFIX}driver_deaths", "Drivers that ended without having been told to, undone.", ["job"])
+driver_hangs = Counter(f"{_PREFIX}driver_hangs", "Drivers that were killed, for they reported nothing.", ["job"])
 job_up = Gauge(f"{_PREFIX}job_up", "1 while a continuous job runs, 0 while it waits to be started again.", ["job"])
 replays = Gauge(f"{_PREFIX}replays", "Replays that this member has, by what they do.", ["state"])
 following = Gauge(f"{_PREFIX}following", "1 while control can tell this member what to carry out.")

@@ -47,7 +47,14 @@ def continuous_command(job: ContinuousJob, settings: PipelineSettings, gateway: 
         servers = ",".join(settings.bootstrap_servers) or gateway
         what = (*settings.archive_topics, "--to", settings.archive_folder, "--bootstrap", servers)
     arguments = ("run", job.value, *what, "--continuous")
-    return Command(job.value, job.value, arguments, secrets=secrets_of(settings))
+    between_looks_s = max(settings.trigger_interval_s, settings.audit_heartbeat_s)
+    return Command(
+        job.value,
+        job.value,
+        arguments,
+        secrets=secrets_of(settings),
+        silence_s=settings.driver_silence_s + between_looks_s,
+    )
 
 
 class Member:

@@ -38,6 +38,10 @@ class ServingSettings(BaseModel):
     """How often in a row a driver may die without having come further, before its replay has failed."""
     driver_stop_s: PositiveFloat = 20.0
     """How long a driver that is told to stop may take to put everything in order, before it is killed."""
+    driver_silence_s: PositiveFloat = 300.0
+    """How long the driver of a continuous job may report nothing, beside the time between two looks for records; then
+    it hangs, is killed, and another one is started.
+    """
 
     @model_validator(mode="after")
     def _archive_goes_somewhere(self) -> ServingSettings:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from services.pipeline import job_reports
+from services.pipeline.job_reports import JobReport
 from services.pipeline.session import our_sentence
 from tests.integration.pipeline.orchard import Orchard
 
@@ -84,10 +86,12 @@ def test_what_is_gone_or_another_is_an_error_and_no_record_is_touched(archive: A
 
 
 def test_what_was_stopped_goes_on_compacts_beside_what_comes_and_refuses_a_topic_that_is_created_again(
-    archive: Archive, orchard: Orchard
+    archive: Archive, orchard: Orchard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from services.pipeline.archives.compaction import CompactionRules
 
+    told: list[JobReport] = []
+    monkeypatch.setattr(job_reports, "tell", told.append)
     orchard.create()
     orchard.grow(300)
     assert archive.run_until(lambda: True, orchard.topic, every=None).is_cut_short
@@ -110,6 +114,7 @@ def test_what_was_stopped_goes_on_compacts_beside_what_comes_and_refuses_a_topic
     all_is_finished = CompactionRules(after=timedelta(days=-1))
     written = archive.run_until(holds_all, orchard.topic, rules=all_is_finished)
     assert written.days_compacted >= 2
+    assert {each.job for each in told} == {"archive"}, "serve takes what says nothing for one that hangs"
     before = archive.records()
     assert before == orchard.records
 

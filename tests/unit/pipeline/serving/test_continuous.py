@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from services.pipeline.serving import continuous
 from services.pipeline.serving.continuous import FAILURES_TO_TELL, ContinuousDriver
@@ -14,14 +16,24 @@ from services.pipeline.serving.driver import Command, Driver
 
 COMES_S = 30.0
 DIES = "import sys; open(sys.argv[3], 'a').write('x'); sys.exit('the cluster is away')"
+TELLS = """
+import sys, time
+while True:
+    print('{"job_report": {"job": "audit"}}', flush=True)
+    open(sys.argv[3], 'a').write('x')
+    time.sleep(0.01)
+"""
 RUNS = "import sys, signal; open(sys.argv[3], 'a').write('x'); signal.pause()"
 
 
-def job(file: Path, program: str) -> ContinuousDriver:
+def job(file: Path, program: str, silence_s: float = math.inf) -> ContinuousDriver:
     file.touch()
-    return ContinuousDriver(
-        Command("audit", "audit", ("run", "audit", str(file)), program=(sys.executable, "-c", program))
-    )
+    arguments, start = ("run", "audit", str(file)), (sys.executable, "-c", program)
+    return ContinuousDriver(Command("audit", "audit", arguments, program=start, silence_s=silence_s))
+
+
+def hangs() -> float:
+    return REGISTRY.get_sample_value("kafka_mesh_pipeline_driver_hangs_total", {"job": "audit"}) or 0.0
 
 
 async def until_started(file: Path, times: int) -> None:
@@ -43,6 +55,32 @@ async def test_it_is_started_again_and_says_when_that_does_not_help(
     await driver.stop(COMES_S)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_driver_that_hangs_is_killed_and_another_one_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuous, "FIRST_PAUSE_S", 0.01)
+    driver = job(tmp_path / "starts", RUNS, silence_s=0.01)
+    before = hangs()
+    task = asyncio.create_task(driver.run())
+    async with asyncio.timeout(COMES_S):
+        while not driver.trouble:  # it is started again and again
+            await asyncio.sleep(0.01)
+    assert driver.trouble.startswith("job audit: its driver was ended by SIGKILL: it reported nothing for 0.01 s (")
+    assert hangs() >= before + FAILURES_TO_TELL
+    await driver.stop(COMES_S)
+    await asyncio.wait_for(task, COMES_S)
+
+
+async def test_a_driver_that_reports_is_left_alone(tmp_path: Path) -> None:
+    driver = job(tmp_path / "starts", TELLS, silence_s=COMES_S)
+    task = asyncio.create_task(driver.run())
+    await until_started(tmp_path / "starts", 3)
+    assert driver.has_driver
+    assert driver.trouble == ""
+    await driver.stop(COMES_S)
+    await asyncio.wait_for(task, COMES_S)
 
 
 async def test_stopped_it_is_not_started_again(tmp_path: Path) -> None:
