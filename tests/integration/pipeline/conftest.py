@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -26,19 +29,31 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_client_outlives_its_cluster() -> Iterator[None]:
-    """Errors that tests expect hold frames with clients of Kafka; those would complain when the brokers are gone."""
+def no_client_outlives_its_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Errors hold frames with clients of Kafka, and so does pytest with what it gave to the last test; those would
+    complain when the brokers are gone, hundreds of times, behind whatever else there is to read.
+    """
     yield
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.path == request.path and item.funcargs:
+            item.funcargs.clear()
+    for name in ("last_exc", "last_type", "last_value", "last_traceback"):  # of the last test, where it has failed
+        if hasattr(sys, name):
+            delattr(sys, name)
     gc.collect()
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """What else the tests need starts beside it, and ends behind it."""
     need_spark()
     settings = PipelineSettings(master="local[2]", driver_java_options=QUICK_JVM, spark_properties=QUICK_SPARK)
-    session = start_session(settings, "tests")
-    yield session
-    session.stop()
+    with ThreadPoolExecutor(1, "session") as beside, ExitStack() as started:
+        starting = beside.submit(start_session, settings, "tests")
+        started.callback(lambda: starting.result().stop())
+        for name in ("kafka_c1", "kafka_c2", "postgres"):
+            request.getfixturevalue(name)
+        yield starting.result()
 
 
 @pytest.fixture
