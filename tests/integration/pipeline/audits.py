@@ -167,6 +167,20 @@ class AuditRuns:
         rows: list[dict[str, Any]] = found.to_table().to_pylist()
         return rows
 
+    def read_as_before(self, cluster: str) -> None:
+        """A batch of a job of before there was a source of audit events: of records, with the checkpoint of today."""
+        topics = (self.records, self.own, self.calls)
+        properties = {"bootstrap.servers": self.bootstraps[cluster]}
+        reading = replace(SOURCE, topics=topics, clusters={cluster: properties}, skip_absent=True, accept_replaced=True)
+        query = (
+            reading.stream(self._session)
+            .writeStream.foreachBatch(lambda records, _batch: records.count())
+            .option("checkpointLocation", str(self.folder / f"cluster={cluster}" / "_checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(int(TIMEOUT_S))
+
     def forget_last_commit(self, cluster: str) -> None:
         """As if the driver had been killed when all was written and nothing was noted."""
         commits = self.folder / f"cluster={cluster}" / "_checkpoint" / "commits"

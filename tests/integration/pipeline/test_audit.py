@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.integration.pipeline.audits import AuditRuns
 
 WITHIN_S = 60.0
+DAY_MS = 86_400_000
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
@@ -148,15 +149,17 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
     from services.pipeline.day_partitions import DayPartitions
     from services.pipeline.jobs.audit import AuditSinks
     from services.pipeline.tables import Database
-    from tests.integration.pipeline.audits import event, events_of
+    from tests.integration.pipeline.audits import NOW, event, events_of
 
     def sinks(database: Database) -> AuditSinks:
         letters = DeadLetters("c1", {"bootstrap.servers": kafka_c1.bootstrap}, ".malformed", WITHIN_S)
         days = DayPartitions(database, "audit_events", unique=("event_id",))
         return AuditSinks(database, days, 30, str(audits.folder), letters)
 
-    once = event()
-    told = [once, {**once, "timestamp": once["timestamp"] - 1}, event()]
+    noon = NOW.replace(hour=12, minute=0, second=0) - timedelta(days=1)
+    once = event(noon)
+    # its writer set the time anew with each attempt: the first one is counted, and one on each side of a midnight
+    told = [once, *({**once, "timestamp": once["timestamp"] - earlier} for earlier in (1, DAY_MS)), event(noon)]
     values = [b"boom", *(json.dumps(each).encode() for each in told)]
     events = spark.createDataFrame(pyarrow.Table.from_batches([events_of(audits.records, values)]))
     audits.make("c1", audits.records)
@@ -164,7 +167,26 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
         with pytest.raises(psycopg.OperationalError):
             sinks(Database("postgresql://mesh@127.0.0.1:1/mesh")).write(events, 0)
     written = sinks(audits.database).write(events, 0)
-    assert (written.records, written.stored, written.malformed) == (4, 2, 1)
+    assert (written.records, written.stored, written.malformed) == (5, 3, 1)
+    assert sorted(audits.ids()) == sorted([once["id"], once["id"], told[-1]["id"]])
     assert sinks(audits.database).write(events.where("problem is null"), 0).stored == 0
     assert len(audits.malformed("c1", audits.records)) == 1
-    assert len(audits.files()) == 3
+    assert len(audits.files()) == 4
+
+
+def test_a_checkpoint_of_before_events_were_made_where_kafka_is_read_goes_on_where_it_stood(
+    audits: AuditRuns, spark: SparkSession
+) -> None:
+    from tests.integration.pipeline.audits import event
+
+    before, again, since = event(), event(), event()
+    audits.make("c1", audits.records)
+    del audits.bootstraps["c2"]
+    for told in (before, again):
+        audits.tell("c1", audits.records, told)
+        audits.read_as_before("c1")
+    audits.forget_last_commit("c1")
+    audits.tell("c1", audits.records, since)
+    done = audits.run()["c1"]
+    assert (done.problem, done.records, done.batches) == ("", 2, 2)
+    assert sorted(audits.ids()) == sorted([again["id"], since["id"]])
