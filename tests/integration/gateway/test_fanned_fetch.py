@@ -1,0 +1,129 @@
+"""Consumers of several kinds read a topic that three real brokers lead, at one address: nearly all of their polls go
+straight on to all three, and each reads every record once. So do those of many partitions in a broker's session.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from services.gateway.downstream.fanned_fetch import FanWay
+from services.gateway.requests.records import fetch
+from tests.clients.console.driver import ConsoleTools, Tool
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.three_brokers import ThreeBrokers
+from tests.integration.gateway.conftest import CreateTopic, StartGateway
+from tests.integration.gateway.records import produce, read_all
+from tests.integration.gateway.running import Rules, RunningGateway
+
+COUNT = 6_000
+VALUES = [f"{number:06} {'x' * 1000}" for number in range(COUNT)]
+PARTITIONS = 6
+MANY_PARTITIONS = 24
+"""Enough for a broker to be asked for a session."""
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass(slots=True)
+class Ways:
+    """How polls went."""
+
+    straight: int = 0
+    doubted: int = 0
+    most: int = 0
+    """Brokers of one of them."""
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
+    counted = Ways()
+    begun, doubted = FanWay.begun, fetch.ended_in_doubt
+
+    def begins(self: FanWay, *arguments: Any) -> Any:
+        found = begun(self, *arguments)
+        if found is not None:
+            counted.straight += 1
+            counted.most = max(counted.most, len(found.poll.questions))
+        return found
+
+    def is_doubted(*arguments: Any) -> Any:
+        counted.doubted += 1
+        return doubted(*arguments)
+
+    monkeypatch.setattr(FanWay, "begun", begins)
+    monkeypatch.setattr("services.gateway.downstream.fanned_fetch.ended_in_doubt", is_doubted)
+    return counted
+
+
+@pytest.fixture
+def topic(unique_name: Callable[[str], str]) -> str:
+    return unique_name("fans")
+
+
+@pytest.fixture
+def gateway(three_brokers: ThreeBrokers, start_gateway: StartGateway, topic: str) -> RunningGateway:
+    admin = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    started = start_gateway(Rules({"wide": three_brokers.bootstrap}).to("wide", [topic]))
+    produce(started.address, topic, VALUES)
+    return started
+
+
+def test_librdkafka(gateway: RunningGateway, ways: Ways, topic: str) -> None:
+    assert sorted(read_all(gateway.address, topic, **{"fetch.message.max.bytes": 50_000})) == VALUES
+    assert ways.most == 3
+    assert ways.straight > ways.doubted, ways
+
+
+async def test_aiokafka(gateway: RunningGateway, ways: Ways, topic: str) -> None:
+    consumer = AIOKafkaConsumer(bootstrap_servers=gateway.address, max_partition_fetch_bytes=50_000)
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
+        await consumer.seek_to_beginning()
+        found: list[str] = []
+        async with asyncio.timeout(60):
+            while len(found) < COUNT:
+                for records in (await consumer.getmany(timeout_ms=500)).values():
+                    found += [(record.value or b"").decode() for record in records]
+    finally:
+        await consumer.stop()
+    assert sorted(found) == VALUES
+    assert ways.most == 3
+    assert ways.straight > ways.doubted, ways
+
+
+async def test_kafkas_own(gateway: RunningGateway, ways: Ways, topic: str) -> None:
+    assert await printed_by_kafkas_own(gateway, topic) == VALUES
+    assert ways.most == 3
+    assert ways.straight > ways.doubted, ways
+
+
+async def test_kafkas_own_in_a_brokers_session(
+    start_gateway: StartGateway,
+    rules: Rules,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    ways: Ways,
+    topic: str,
+) -> None:
+    create_topic(kafka_c1, topic, MANY_PARTITIONS)
+    gateway = start_gateway(rules.to("c1", [topic]))
+    produce(gateway.address, topic, VALUES)
+    assert await printed_by_kafkas_own(gateway, topic) == VALUES
+    assert ways.most == 1
+    assert ways.straight > ways.doubted, ways
+
+
+async def printed_by_kafkas_own(gateway: RunningGateway, topic: str) -> list[str]:
+    small = ("--command-property", "max.partition.fetch.bytes=50000")
+    options = ("--topic", topic, "--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "60000", *small)
+    printed = await ConsoleTools(gateway.address).run(Tool.CONSOLE_CONSUMER, *options)
+    return sorted(line for line in printed.splitlines() if line)
