@@ -31,6 +31,7 @@ from services.gateway.downstream.slots import Slot, Slots, answered_requests, by
 from services.gateway.downstream.straight import StraightProduce, StraightWay
 from services.gateway.downstream.straight_fetch import FetchWay, StraightFetch
 from services.gateway.downstream.tables import Follower
+from services.gateway.downstream.wide import WideWay
 from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.requests.failures import is_failure
 from services.gateway.requests.handler import Order
@@ -69,7 +70,7 @@ class ClientConnection(FrameStream):
     ) -> None:
         super().__init__(mesh.limits.max_frame_bytes)
         self.session = Session()
-        self._roads = self.session.roads
+        self._roads, self._wide_roads = self.session.roads, self.session.wide_roads
         self._follower = Follower(mesh.tables, self.session)
         self._mesh = mesh
         self._connections = connections
@@ -77,6 +78,7 @@ class ClientConnection(FrameStream):
         self._asked_node = asked_node
         self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._straight = StraightWay(self, mesh, self.session, self._follower, self._lanes)
+        self._wide = WideWay(self, mesh, self.session, self._follower, self._lanes)
         self._now = asyncio.get_running_loop().time
         self._slots = Slots(self)
         self._queue = self._slots.queue
@@ -113,7 +115,7 @@ class ClientConnection(FrameStream):
         _bytes_in.total += len(frame)
         if self._slots.draining is not None:
             return
-        if self._roads.ends and self._goes_straight(frame):
+        if (self._roads.ends or self._wide_roads.ends) and self._goes_straight(frame):
             return
         if self.session.fetch_road is not None and self._polls_straight(frame, self.session.fetch_road):
             return
@@ -141,10 +143,11 @@ class ClientConnection(FrameStream):
         self._reading.update()
 
     def _goes_straight(self, frame: memoryview) -> bool:
-        """Whether this is a Produce like an earlier one, and on its way."""
+        """Whether this is a Produce like earlier ones, and on its way."""
         if not self._is_free():
             return False
-        produce = self._straight.begun(frame, self._now())
+        now = self._now()
+        produce = self._straight.begun(frame, now) or self._wide.begun(frame, now)
         if produce is None:
             return False
         self._queue.append(produce)

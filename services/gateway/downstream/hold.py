@@ -29,8 +29,8 @@ NameOf = Callable[[bytes, RoutingTable], str | None]
 class Started(NamedTuple):
     """A Produce, and who sent it."""
 
-    what: Request | str
-    """The request, or the one topic that it names."""
+    what: Request | tuple[str, ...]
+    """The request, or the topics that it names."""
     client: ClientIdentity
     break_off: Callable[[], None] | None = None
     """Gives up what has not come as a whole yet; nothing happens if it has."""
@@ -60,10 +60,11 @@ class Hold:
         names = (topic.name or self._name_of(topic.topic_id, before) for topic in scan.topics)
         return any(name is None or _moves(name, before, after) for name in names)
 
-    def _moves_some(self, what: Request | str, client: ClientIdentity) -> bool:
+    def _moves_some(self, what: Request | tuple[str, ...], client: ClientIdentity) -> bool:
         if isinstance(what, Request):
             return self.concerns(what, client)
-        return _moves(what, self.before.for_client(client), self.after.for_client(client))
+        before, after = self.before.for_client(client), self.after.for_client(client)
+        return any(_moves(topic, before, after) for topic in what)
 
     def drain(self, started: Mapping[object, Started]) -> None:
         """Begin: these Produce requests are on their way."""

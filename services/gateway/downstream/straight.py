@@ -16,6 +16,7 @@ from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.onward import Onward
 from services.gateway.downstream.tables import Follower
 from services.gateway.frame_stream import Passage
+from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import (
     CALL_TIMEOUT_S,
@@ -24,13 +25,17 @@ from services.gateway.requests.plan import (
     Lane,
     MeshView,
     NoAnswer,
+    Plan,
     RawResponse,
     Request,
     Unreachable,
 )
 from services.gateway.requests.records.produce import ended_astray
-from services.gateway.requests.records.roads import Road
+from services.gateway.requests.records.roads import FLEXIBLE, Road, throttle_ms
+from services.gateway.requests.records.straight_road import kept_batch
+from services.gateway.requests.records.wide_roads import WideRoad
 from services.gateway.requests.traffic.calls import count_straight, is_taken
+from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.upstream.seats import Seat
 from services.gateway.upstream.shared import SharedConnection
@@ -66,12 +71,10 @@ class Client(Protocol):
 
 
 class StraightProduce:
-    """See above."""
+    """See above. What is the same whatever road it takes; its kinds say the rest."""
 
     __slots__ = (
-        "_way",
         "answer",
-        "batch_header",
         "began",
         "clients_id",
         "close",
@@ -79,30 +82,29 @@ class StraightProduce:
         "deadline",
         "done",
         "midway",
-        "records",
         "road",
         "seat",
         "sent_at",
-        "size",
         "sole",
+        "way",
     )
     api_key = ApiKey.PRODUCE
     produces = True
 
-    def __init__(self, way: "StraightWay", road: Road, clients_id: int, batch_header: bytes, deadline: float) -> None:
-        self._way = way
+    def __init__(
+        self, way: "StraightWay", road: Road | WideRoad, place: tuple[str, int], clients_id: int, deadline: float
+    ) -> None:
+        self.way = way
         self.road = road
-        self.sole: tuple[str, int] = road.place
+        self.sole = place
+        """Cluster and broker id: where it goes."""
         self.clients_id = clients_id
         """The correlation id that the client waits for ..."""
         self.correlation_id: int
         """... and that of the request to the broker, once it has been sent."""
-        self.batch_header = batch_header
         self.deadline = deadline
-        self.records: int
-        self.size: int
         self.began: float
-        """These three where traffic is told."""
+        """Where traffic is told."""
         self.seat: Seat | None = None
         """Where it waits among those of other clients, if it does ..."""
         self.sent_at: float
@@ -121,21 +123,19 @@ class StraightProduce:
     # --- for the broker's connection -----------------------------------------------------------------------------
 
     def answered(self, frame: memoryview, owned: bool) -> None:
-        road = self.road
+        raise NotImplementedError
+
+    def _is_heard(self, frame: memoryview) -> None:
+        """Its broker has answered."""
         if self.seat is not None:
-            self.seat.answered(self.sent_at, road.throttle_ms(frame))
+            self.seat.answered(self.sent_at, throttle_ms(frame, flexible=self.road.version >= FLEXIBLE))
             self.seat = None
-        if road.is_stored(frame):
-            named = road.named
-            if named is None:
-                self._way.stored(self, frame)
-            else:
-                self._way.ended(self, Body((named.topic_with_id, frame[named.goes_on_at :])), failed=False)
-            return
-        version = road.sent_version
+
+    def _went_astray(self, frame: memoryview, owned: bool, version: int) -> None:
+        """This answer does not say that all of it is stored."""
         header = parse_response_header(frame, SIZE_BYTES, len(frame), ApiKey.PRODUCE, version)
         kept = frame if owned else memoryview(bytearray(frame))
-        self._way.astray(self, RawResponse(kept, header.body_offset, version))
+        self.way.astray(self, RawResponse(kept, header.body_offset, version))
 
     def begun(self, beginning: memoryview, missing: int) -> Passage | None:
         return None  # longer than it should be: it is not simply stored
@@ -147,13 +147,63 @@ class StraightProduce:
         if self.midway is not None:
             self.midway.failed(outcome)
         else:
-            self._way.astray(self, outcome)
+            self.way.astray(self, outcome)
 
     # --- for other Produce requests of the client ----------------------------------------------------------------
 
     def sent_to(self, topic: str, partition: int) -> tuple[str, int] | None:
+        raise NotImplementedError
+
+    # --- for its client's connection -----------------------------------------------------------------------------
+
+    def ended_astray(self, request: Request, mesh: MeshView, outcome: RawResponse | Unreachable) -> Plan:
+        """What the client hears where it is not simply stored."""
+        raise NotImplementedError
+
+    def count(self, traffic: ClientTraffic, session: Session, heard: Answer | None) -> None:
+        """As traffic. `heard`: by the client, where it was not simply stored."""
+        raise NotImplementedError
+
+
+class NarrowProduce(StraightProduce):
+    """To one partition."""
+
+    __slots__ = ("batch_header", "records", "size")
+    road: Road
+
+    def __init__(self, way: "StraightWay", road: Road, clients_id: int, batch_header: bytes, deadline: float) -> None:
+        super().__init__(way, road, road.place, clients_id, deadline)
+        self.batch_header = batch_header
+        self.records: int
+        self.size: int
+        """These two where traffic is told."""
+
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        road = self.road
+        if self.seat is not None:
+            self._is_heard(frame)
+        if not road.is_stored(frame):
+            self._went_astray(frame, owned, road.sent_version)
+            return
+        named = road.named
+        if named is None:
+            self.way.stored(self, frame)
+        else:
+            self.way.ended(self, Body((named.topic_with_id, frame[named.goes_on_at :])), is_stored=True)
+
+    def sent_to(self, topic: str, partition: int) -> tuple[str, int] | None:
         road = self.road
         return road.place if topic == road.topic and partition == road.partition else None
+
+    def ended_astray(self, request: Request, mesh: MeshView, outcome: RawResponse | Unreachable) -> Plan:
+        road, batch = self.road, kept_batch(self.batch_header)
+        batches = {} if batch is None else {(road.topic, road.partition): batch}
+        return ended_astray(request, mesh, road.scan, road.place, batches, outcome)
+
+    def count(self, traffic: ClientTraffic, session: Session, heard: Answer | None) -> None:
+        failed = heard is not None and not is_taken(heard)
+        records, size = (0, 0) if failed else (self.records, self.size)
+        count_straight(traffic, session, self.road, self.began, records, size, failed)
 
 
 class Look(NamedTuple):
@@ -164,9 +214,7 @@ class Look(NamedTuple):
     known: object
     """All clusters."""
     seat: Seat
-    quick: bool
     calls: Count
-    started: Started
     timeout_s: float
 
 
@@ -193,7 +241,7 @@ class StraightWay:
         start, stop = where
         mesh, look = self._mesh, cast(Look, road.look)
         seat = look.seat
-        connection = seat.connection(len(frame), now, quick=look.quick)
+        connection = seat.connection(len(frame), now, quick=road.is_quick)
         if connection is None:
             road.look = None  # it may have ended: then another one is in its place
             return None
@@ -211,8 +259,8 @@ class StraightWay:
             connection.pass_on(frame, produce)
         else:
             body = frame[road.head_end :]
-            connection.pass_on_rewritten(ApiKey.PRODUCE, named.version, named.head, body, produce)
-        mesh.producing[produce] = look.started
+            connection.pass_on_rewritten(ApiKey.PRODUCE, named.version, (named.head, body), produce)
+        mesh.producing[produce] = Started(road.topics, self._follower.client)
         return produce
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> "Onward | None":
@@ -225,7 +273,7 @@ class StraightWay:
         if where is None:
             return None
         start, batch = where
-        connection = look.seat.connection(size, now, quick=look.quick)
+        connection = look.seat.connection(size, now, quick=road.is_quick)
         if connection is None or isinstance(connection, SharedConnection):  # nobody else has to wait for its end
             road.look = None
             return None
@@ -244,14 +292,14 @@ class StraightWay:
             sent_size = REQUEST_START_BYTES + len(named.head) + size - head_end
             start_of_it = bytearray(request_start(sent_size, ApiKey.PRODUCE, named.version, 0) + named.head)
             connection.begin_passing_on(start_of_it, beginning[head_end:], produce)
-        mesh.producing[produce] = look.started._replace(break_off=onward.break_off)
+        mesh.producing[produce] = Started(road.topics, self._follower.client, onward.break_off)
         return onward
 
-    def _taken(self, road: Road, look: "Look", frame: memoryview, start: int, deadline: float) -> StraightProduce:
+    def _taken(self, road: Road, look: "Look", frame: memoryview, start: int, deadline: float) -> NarrowProduce:
         """The request, whose records begin at `start`."""
         (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
         header = bytes(frame[start : start + HEADER_BYTES])
-        produce = StraightProduce(self, road, clients_id, header, deadline)
+        produce = NarrowProduce(self, road, clients_id, header, deadline)
         look.calls.total += 1
         self._session.producing.append(produce)
         return produce
@@ -273,20 +321,27 @@ class StraightWay:
 
     def _look(self, road: Road) -> Look | None:
         """Whether the road is one by what is in force now, and where it begins."""
-        clusters, tables = self._mesh.clusters, self._mesh.tables
-        cluster, broker_id = road.place
-        served = clusters.served.get(ApiKey.PRODUCE, ())
-        spoken = road.knowledge.versions.get(ApiKey.PRODUCE, ())
-        if (
-            self._follower.view(road.client_id).table is not road.table
-            or clusters.known.get(cluster) is not road.knowledge
-            or road.version not in served
-            or road.sent_version not in spoken
-        ):
+        if not self._is_in_force(road, road.place[0], road.knowledge, road.sent_version):
             self._session.roads.leave(road)
             return None
+        return self._look_at(road.place, road.scan.timeout_ms)
+
+    def _is_in_force(self, road: Road | WideRoad, cluster: str, knowledge: ClusterKnowledge, sent_version: int) -> bool:
+        """Whether what it was judged by is still so: table, cluster, and what versions are served and spoken."""
+        clusters = self._mesh.clusters
+        return (
+            self._follower.view(road.client_id).table is road.table
+            and clusters.known.get(cluster) is knowledge
+            and road.version in clusters.served.get(ApiKey.PRODUCE, ())
+            and sent_version in knowledge.versions.get(ApiKey.PRODUCE, ())
+        )
+
+    def _look_at(self, place: tuple[str, int], timeout_ms: int) -> Look | None:
+        """Where to begin for this cluster and broker id."""
+        clusters, tables = self._mesh.clusters, self._mesh.tables
         if tables.trial is not None:  # every answer is looked at
             return None
+        cluster, broker_id = place
         lanes, key = self._lanes, LaneKey(clusters.incarnation(cluster), broker_id, Lane.PRODUCE)
         own, seat = lanes.get(key), lanes.seats.get(key)
         if seat is None:
@@ -294,25 +349,23 @@ class StraightWay:
                 return None
             seat = lanes.seats[key] = Seat(clusters.pool(cluster, broker_id))
         seat.own = own
-        timeout_s = max(0, road.scan.timeout_ms) / 1000 + CALL_TIMEOUT_S
-        started = Started(road.topic, self._follower.client)
         calls = metrics.upstream_calls.labels(cluster, api_name(ApiKey.PRODUCE))
-        return Look(tables.edition, clusters.known, seat, road.is_quick, calls, started, timeout_s)
+        return Look(tables.edition, clusters.known, seat, calls, max(0, timeout_ms) / 1000 + CALL_TIMEOUT_S)
 
     # --- answers -------------------------------------------------------------------------------------------------
 
     def astray(self, produce: StraightProduce, outcome: RawResponse | Unreachable) -> None:
         """A plan says what the client hears, by the table that the request started with."""
-        header, road = produce.header, produce.road
-        mesh = replace(self._client.view(header), table=road.table)
-        plan = ended_astray(Request(header, _NOTHING), mesh, road, produce.batch_header, outcome)
+        header = produce.header
+        mesh = replace(self._client.view(header), table=produce.road.table)
+        plan = produce.ended_astray(Request(header, _NOTHING), mesh, outcome)
         exchange = Exchange(
             plan,
             self._mesh.clusters,
             self._mesh.conversions,
             self._lanes,
             header.client_id,
-            lambda _, answer: self.ended(produce, answer, failed=not is_taken(answer)),
+            lambda _, answer: self.ended(produce, answer),
         )
         exchange.start()
 
@@ -322,13 +375,13 @@ class StraightWay:
         mesh = self._mesh
         mesh.produce_ended(produce)
         if mesh.memory.traffic is not None:
-            self._count(produce, failed=False)
+            self._count(produce, None)
         self._client.straight_stored(produce, frame)
 
-    def ended(self, produce: StraightProduce, answer: Answer, *, failed: bool) -> None:
+    def ended(self, produce: StraightProduce, answer: Answer, *, is_stored: bool = False) -> None:
         self._session.producing.remove(produce)
         self._mesh.produce_ended(produce)
-        self._count(produce, failed=failed)
+        self._count(produce, None if is_stored else answer)
         self._client.straight_ended(produce, answer)
 
     def settled(self, produce: StraightProduce) -> None:
@@ -344,8 +397,7 @@ class StraightWay:
     def onward_came(self, size: int, missing: int) -> None:
         self._client.onward_came(size, missing)
 
-    def _count(self, produce: StraightProduce, *, failed: bool) -> None:
+    def _count(self, produce: StraightProduce, heard: Answer | None) -> None:
         traffic = self._mesh.memory.traffic
         if traffic is not None:
-            records, size = (0, 0) if failed else (produce.records, produce.size)
-            count_straight(traffic, self._session, produce.road, produce.began, records, size, failed)
+            produce.count(traffic, self._session, heard)

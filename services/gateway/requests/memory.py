@@ -21,6 +21,7 @@ from services.gateway.requests.records.producer_memory import (
     Seams,
 )
 from services.gateway.requests.records.roads import Roads
+from services.gateway.requests.records.wide_roads import WideRoads
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
@@ -209,6 +210,8 @@ class Session:
     producing: list[OnItsWay] = field(default_factory=list)
     """In the order in which they came."""
     roads: Roads = field(default_factory=Roads)
+    wide_roads: WideRoads = field(default_factory=WideRoads)
+    """Of requests with several partitions."""
     fetch_road: "FetchRoad | FetchFan | None" = None
     """Where its last Fetch went, if the next one may go straight on."""
     share_sessions: ShareSessions = field(default_factory=ShareSessions)

@@ -17,7 +17,7 @@ import asyncio
 import math
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
@@ -216,12 +216,12 @@ class BrokerConnection(FrameStream):
         self._sent_bytes.total += len(frame)
         self.send(frame)
 
-    def pass_on_rewritten(self, api_key: int, version: int, head: bytes, body: memoryview, awaiting: Awaiting) -> None:
-        """As `pass_on`, with another version and head (what follows the correlation id) before its body."""
-        size = REQUEST_START_BYTES + len(head) + len(body)
+    def pass_on_rewritten(self, api_key: int, version: int, pieces: Sequence[Buffer], awaiting: Awaiting) -> None:
+        """As `pass_on`, in another version, and with these pieces behind the correlation id."""
+        size = REQUEST_START_BYTES + sum(map(len, pieces))
         start = request_start(size, api_key, version, self._numbered(awaiting))
         self._sent_bytes.total += SIZE_BYTES + size
-        self.send(start + head, body)
+        self.send(start, *pieces)
 
     def pass_on_written(self, api_key: int, version: int, written: bytes, awaiting: Awaiting) -> None:
         """As `pass_on`, for a request of which all behind the correlation id is written already."""

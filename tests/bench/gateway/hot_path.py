@@ -73,16 +73,14 @@ class OneCluster(Clusters):
         self._connections[broker_id].submit(call, call.key, client_id, settle)
 
 
-def measure(record_bytes: int, *, straight: bool, counted: bool) -> float:
+def measure(record_bytes: int, partitions: int = 1, *, straight: bool, counted: bool) -> float:
     """Microseconds for each Produce, the best of some rounds; `counted`: as part of the traffic."""
-    request = ProduceRequest(
-        None,
-        -1,
-        1000,
-        [TopicProduceData("apples", partition_data=[PartitionProduceData(0, batch(bytes(record_bytes)))])],
-    )
+    numbers, records = range(partitions), batch(bytes(record_bytes))
+    data = [PartitionProduceData(number, records) for number in numbers]
+    request = ProduceRequest(None, -1, 1000, [TopicProduceData("apples", partition_data=data)])
     frame = memoryview(bytearray(encode_request(request, VERSION, 1, "bench")))
-    done = ProduceResponse([TopicProduceResponse("apples", partition_responses=[PartitionProduceResponse(0)])])
+    stored = [PartitionProduceResponse(number) for number in numbers]
+    done = ProduceResponse([TopicProduceResponse("apples", partition_responses=stored)])
     answer = memoryview(bytearray(encode_response(done, VERSION, 1)))
     client, upstream = _stage(Lane.PRODUCE, counted=counted)
     if not straight:
@@ -273,12 +271,13 @@ def _deaf(stream: Any) -> Any:
 
 
 async def main() -> None:
-    for size in (200, 16_000):
+    for size, partitions in ((200, 1), (16_000, 1), (200, 20)):
         for straight in (False, True):
-            alone, counted = (measure(size, straight=straight, counted=each) for each in (False, True))
+            alone, counted = (measure(size, partitions, straight=straight, counted=each) for each in (False, True))
             way = "straight on" if straight else "by its plan"
             print(
-                f"{size:>6} B records {way}: {alone:.1f} us for each request, {counted:.1f} us with its traffic counted"
+                f"{size:>6} B records, {partitions} partitions {way}: {alone:.1f} us for each request, "
+                f"{counted:.1f} us with its traffic counted"
             )
     for version, size, partitions in (
         (12, 0, 1),

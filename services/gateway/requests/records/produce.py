@@ -44,6 +44,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     Verbatim,
 )
+from services.gateway.requests.records import wide_road
 from services.gateway.requests.records.produce_order import (
     MAYBE_WRITTEN,
     Item,
@@ -56,15 +57,14 @@ from services.gateway.requests.records.produce_order import (
     note_batch,
     partitions_of,
 )
-from services.gateway.requests.records.roads import Road
 from services.gateway.requests.records.seams import is_open, look_behind, look_further_back
-from services.gateway.requests.records.straight_road import kept_batch, road_of
+from services.gateway.requests.records.straight_road import road_of
 from services.gateway.requests.topic_ids import topic_names
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.transactions.records import admit, bearable
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.batches import patch_producer_id, visit_producer_id
+from services.gateway.wire.batches import BatchHeader, patch_producer_id, visit_producer_id
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from services.gateway.wire.primitives import WireError
@@ -128,19 +128,27 @@ def _carried(produce: Producing) -> Plan:
 
 
 def _remember_road(produce: Producing, place: Place, version: int) -> None:
-    road = road_of(produce.request, produce.mesh, produce.scan, place, version)
+    scan = produce.scan
+    if len(scan.topics) > 1 or any(len(topic.partitions) > 1 for topic in scan.topics):
+        wide_road.remember(produce.request, produce.mesh, scan, place, version)
+        return
+    road = road_of(produce.request, produce.mesh, scan, place, version)
     if road is not None:
         produce.mesh.session.roads.learn(road)
 
 
-def ended_astray(request: Request, mesh: MeshView, road: Road, header: bytes, outcome: Outcome) -> Plan:
-    """What becomes of a request that took a straight road and was not simply stored. `header`: of its batch; of
-    `request` itself nothing is left but its own header."""
-    produce = Producing(request, mesh, road.scan)
-    batch = kept_batch(header)
-    if batch is not None:
-        produce.batches[road.topic, road.partition] = batch
-    yield from _take(produce, road.place, list(partitions_of(road.scan)), outcome)
+def ended_astray(
+    request: Request,
+    mesh: MeshView,
+    scan: ProduceScan,
+    place: Place,
+    batches: dict[Slot, BatchHeader],
+    outcome: Outcome,
+) -> Plan:
+    """What becomes of a request that went straight on to `place` and was not simply stored. `batches`: those whose
+    producers number them; of `request` itself nothing is left but its own header."""
+    produce = Producing(request, mesh, scan, batches=batches)
+    yield from _take(produce, place, list(partitions_of(scan)), outcome)
     return _answer(produce)
 
 

@@ -78,8 +78,11 @@ class Road:
     answered: Count | None = None
     """Requests that were."""
     topic: str = field(init=False)
+    topics: tuple[str] = field(init=False)
     partition: int = field(init=False)
     sent_version: int = field(init=False)
+    is_quick: bool = field(init=False)
+    """Whether its broker answers such a request as soon as it has written it: no other replica comes first."""
     key_and_version: int = field(init=False)
     """What requests begin with, behind their size."""
     head_end: int = field(init=False)
@@ -91,7 +94,8 @@ class Road:
 
     def __post_init__(self) -> None:
         (topic,) = self.scan.topics
-        self.topic, self.partition = topic.name, topic.partitions[0].partition
+        self.topic, self.topics, self.partition = topic.name, (topic.name,), topic.partitions[0].partition
+        self.is_quick = self.scan.acks == 1 or self.known.is_single(self.partition)
         self.sent_version = self.version if self.named is None else self.named.version
         self.key_and_version = _PRODUCE << 16 | self.version
         self.head_end = HEAD_AT + len(self.head)
@@ -155,22 +159,18 @@ class Road:
             and not (self._flexible and said[-1])
         )
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether its broker answers such a request as soon as it has written it: no other replica comes first."""
-        return self.scan.acks == 1 or self.known.is_single(self.partition)
 
-    def throttle_ms(self, frame: memoryview) -> int:
-        """For how long its broker reads nothing more from the connection on which this response came.
+def throttle_ms(frame: memoryview, *, flexible: bool) -> int:
+    """For how long its broker reads nothing more from the connection on which this Produce response came.
 
-        One with tags, which tells of another leader, counts as none: its client is about to go there.
-        """
-        end = len(frame)
-        if self._flexible:
-            end -= 1
-            if frame[end]:
-                return 0
-        return int.from_bytes(frame[end - _THROTTLE_BYTES : end], "big", signed=True)
+    One with tags, which tells of another leader, counts as none: its client is about to go there.
+    """
+    end = len(frame)
+    if flexible:
+        end -= 1
+        if frame[end]:
+            return 0
+    return int.from_bytes(frame[end - _THROTTLE_BYTES : end], "big", signed=True)
 
 
 class Roads:

@@ -10,10 +10,11 @@ Theory of operation
 4. Where no traffic is told, `Memory.traffic` is None, and nothing of this runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mesh.routing import Route
 from mesh.traffic.counting import Key, bounded
 from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Answer, Ask, Close, Gather, MeshView, Plan, Request
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from services.gateway.requests.records.fetch_sessions import Slot
     from services.gateway.requests.records.produce_order import Producing
     from services.gateway.requests.records.roads import Road
+    from services.gateway.requests.records.wide_roads import Leg
     from services.gateway.wire.messages.share_fetch import PartitionData
     from services.gateway.wire.scanner import FetchResponseScan
 
@@ -129,11 +131,59 @@ def count_straight(
     """A Produce that took a straight road, from `began` till now."""
     who = road.counted_as
     if who is None:
-        rule = f"rules/{road.route.rule.rule_id}"
-        client = bounded(road.client_id or "")
-        api = _name_of(ApiKey.PRODUCE)
-        who = road.counted_as = (client, session.shown_principal, road.topic, rule, road.place.cluster, api)
+        who = _produced_key(session, road.client_id, road.topic, road.route, road.place.cluster)
+        road.counted_as = who
     traffic.counts.count(who, (traffic.clock() - began) * 1000, records, size, failed)
+
+
+def _produced_key(session: Session, client_id: str | None, topic: str, route: Route, cluster: str) -> Key:
+    rule = f"rules/{route.rule.rule_id}"
+    return bounded(client_id or ""), session.shown_principal, topic, rule, cluster, _name_of(ApiKey.PRODUCE)
+
+
+class Share(NamedTuple):
+    """Of one partition in a Produce that took a wide road."""
+
+    leg: "Leg"
+    partition: int
+    records: int
+    size: int
+
+
+def count_wide(
+    traffic: ClientTraffic,
+    session: Session,
+    client_id: str | None,
+    began: float,
+    shares: Sequence[Share],
+    heard: Answer | None,
+) -> None:
+    """Such a request, from `began` till now, by topic. `heard`: by its client, if it was not simply stored."""
+    refused: set[tuple[str, int]] | None = set()
+    if isinstance(heard, ProduceResponse):
+        refused = {
+            (topic.name, part.index)
+            for topic in heard.responses
+            for part in topic.partition_responses
+            if part.error_code not in TAKEN
+        }
+    elif heard is not None:
+        refused = None  # all of it
+    sums: dict[Leg, list[int]] = {}
+    for leg, partition, records, size in shares:
+        sum_ = sums.get(leg)
+        if sum_ is None:
+            sum_ = sums[leg] = [0, 0, 0]
+        if refused is None or (refused and (leg.name, partition) in refused):
+            sum_[2] = 1
+        else:
+            sum_[0] += records
+            sum_[1] += size
+    ms = (traffic.clock() - began) * 1000
+    for leg, (records, size, errors) in sums.items():
+        if leg.counted_as is None:
+            leg.counted_as = _produced_key(session, client_id, leg.name, leg.route, leg.route.cluster)
+        traffic.counts.count(leg.counted_as, ms, records, size, errors)
 
 
 def count_straight_fetch(

@@ -49,6 +49,7 @@ ProducePartition = produce.ProducePartition
 ProduceScan = produce.ProduceScan
 ProduceTopic = produce.ProduceTopic
 scan_produce = produce.scan_produce
+first_headers = produce.first_headers
 
 produce_response_is_clean = produce_response.produce_response_is_clean
 topics_of_clean_response = produce_response.topics_of_clean_response

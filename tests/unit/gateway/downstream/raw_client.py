@@ -43,6 +43,11 @@ class RawClient:
     def send_bytes(self, data: bytes) -> None:
         self._writer.write(data)
 
+    async def written(self) -> None:
+        """What was sent has left, and may be read by itself."""
+        await self._writer.drain()
+        await asyncio.sleep(0)
+
     async def answer(self, cls: type[M]) -> M:
         """The next answer, which must be that to the oldest unanswered request."""
         correlation_id, version = self._expected.pop(0)

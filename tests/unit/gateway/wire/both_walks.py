@@ -17,6 +17,7 @@ class Walks:
     parse_request_header: Callable[[Buffer, int, int], headers.RequestHeader]
     parse_response_header: Callable[[Buffer, int, int, int, int], headers.ResponseHeader]
     scan_produce: Callable[[Buffer, int, int, int], produce.ProduceScan]
+    first_headers: Callable[[Buffer, produce.ProduceScan], bytes | None]
     scan_fetch_request: Callable[[Buffer, int, int, int], fetch_request.FetchRequestScan]
     scan_fetch_response: Callable[[Buffer, int, int, int], fetch_response.FetchResponseScan]
     produce_response_is_clean: Callable[[Buffer, int, int, int], bool]

@@ -306,6 +306,25 @@ def test_a_producer_is_seen_without_decoding(walks: Walks) -> None:
         empty.first_batch(body)
 
 
+@both
+def test_the_headers_of_first_batches_are_taken_where_all_have_one(walks: Walks) -> None:
+    batches = [bytes(batch(payload, sequence=number)) for number, payload in enumerate((b"", b"a", b"bc"))]
+
+    def headers(*records: bytes | None) -> bytes | None:
+        parts = [PartitionProduceData(number, each) for number, each in enumerate(records)]
+        topics = [TopicProduceData("t", partition_data=parts[:2]), TopicProduceData("u", partition_data=parts[2:])]
+        body = PAD + encode(ProduceRequest(topic_data=topics), 9)
+        return walks.first_headers(body, walks.scan_produce(body, 9, len(PAD), len(body)))
+
+    assert headers(*batches) == b"".join(each[:61] for each in batches)
+    assert headers(batches[1] + batches[2], batches[0]) == batches[1][:61] + batches[0][:61]
+    for without in (None, b"", batches[0][:60]):
+        assert headers(batches[1], batches[2], without) is None
+    body = encode(ProduceRequest(topic_data=[TopicProduceData("t")]), 9)
+    with pytest.raises(WireError):
+        walks.first_headers(body[:-1], walks.scan_produce(body, 9, 0, len(body)))
+
+
 def test_a_correlation_id_is_patched_in_place() -> None:
     buffer = bytearray(12)
     patch_correlation_id(buffer, 4, -2)

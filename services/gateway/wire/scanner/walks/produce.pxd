@@ -2,7 +2,7 @@ cimport cython
 
 from . cimport octets, readers
 
-cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _FLEXIBLE
+cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _FLEXIBLE
 
 
 @cython.final
@@ -40,6 +40,11 @@ cdef class ProduceScan:
     scan=ProduceScan, topic=ProduceTopic, topics=list,
 )
 cpdef ProduceScan scan_produce(const unsigned char[::1] buffer, Py_ssize_t version, Py_ssize_t offset, Py_ssize_t end)
+
+@cython.locals(
+    data="const unsigned char *", topic=ProduceTopic, part=ProducePartition, start=Py_ssize_t, found=list,
+)
+cpdef bytes first_headers(const unsigned char[::1] buffer, ProduceScan scan)
 
 @cython.locals(
     least=Py_ssize_t, head=Py_ssize_t, count=Py_ssize_t, length=Py_ssize_t, begin=Py_ssize_t, stop=Py_ssize_t,

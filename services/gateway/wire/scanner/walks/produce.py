@@ -1,7 +1,7 @@
 """Produce requests: which topics and partitions, and where their records lie."""
 
 from services.gateway.wire.apis import ApiKey, flexible_since
-from services.gateway.wire.batches import BatchHeader, batches, read_batch_header
+from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, batches, read_batch_header
 from services.gateway.wire.primitives import Buffer, truncated
 from services.gateway.wire.scanner.bounds import IDS_SINCE, MAX_ENTRIES
 from services.gateway.wire.scanner.walks import octets, readers
@@ -9,6 +9,7 @@ from services.gateway.wire.schema import NO_UUID
 
 _IDS_SINCE = IDS_SINCE
 _MAX_ENTRIES = MAX_ENTRIES
+_HEADER_BYTES = HEADER_BYTES
 _FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
 
 
@@ -136,6 +137,21 @@ def scan_produce(buffer: Buffer, version: int, offset: int, end: int) -> Produce
     readers.finish("Produce", at, end)
     scan.end = end
     return scan
+
+
+def first_headers(buffer: Buffer, scan: ProduceScan) -> bytes | None:
+    """Of each partition of the request in `buffer`, as many bytes as the header of its first batch takes; None if one
+    has fewer."""
+    readers.enclose("Produce", buffer, scan.start, scan.end)
+    data = octets.of(buffer)
+    found: list[bytes] = []
+    for topic in scan.topics:
+        for part in topic.partitions:
+            start = part.records_start
+            if start < 0 or part.records_end - start < _HEADER_BYTES:
+                return None
+            found.append(octets.copy(data, start, start + _HEADER_BYTES))
+    return b"".join(found)
 
 
 def _produce_partitions(

@@ -1,0 +1,231 @@
+"""What a connection remembers of Produce requests with several partitions (`wide_road`). No I/O, all bounded."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from mesh.routing import Route, RoutingTable
+from mesh.traffic.counting import Key
+from services.gateway.counting import Count
+from services.gateway.requests.knowledge import ClusterKnowledge, TopicKnowledge
+from services.gateway.requests.records.producer_memory import SeamKey
+from services.gateway.requests.records.roads import HEAD_AT, LENGTHS_REMEMBERED
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, read_kept_header
+from services.gateway.wire.frames import SIZE_BYTES
+from services.gateway.wire.primitives import INT32, Buffer, WireError
+from services.gateway.wire.scanner import ProduceScan, ProduceTopic, first_headers, scan_produce
+from services.gateway.wire.scanner.bounds import IDS_SINCE
+
+if TYPE_CHECKING:
+    from services.gateway.requests.memory import Memory
+
+HEADS_REMEMBERED: Final = 8
+"""Of one connection: as a rule its client has one name, and one time-out."""
+LEGS_REMEMBERED: Final = 200
+"""Of one head: topics. About 1 KB each."""
+PARTITIONS_AT_MOST: Final = 1_000
+"""In one request; of each some 200 bytes stay until the answer, which nobody counts. With more the plan goes on."""
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+
+
+@dataclass(slots=True, eq=False)
+class Leg:
+    """What is known of one topic of such requests."""
+
+    name: str
+    topic_id: bytes
+    """The clients', where they tell it by that."""
+    written: bytes
+    """Its name as the cluster reads it, in the place of the id."""
+    sent_version: int
+    route: Route
+    knowledge: ClusterKnowledge
+    known: TopicKnowledge
+    """What was known of the topic: another object as soon as it is told otherwise."""
+    seams: tuple[SeamKey, ...]
+    """By partition: what the topic may have left behind where it lived before, if it has."""
+    is_single: bool
+    """Whether no partition has another replica."""
+    counted_as: Key | None = None
+    """In the traffic of clients."""
+
+    def leads_on(self, topic: ProduceTopic, memory: "Memory", now: float) -> bool:
+        """Whether plans would go by this still; as `Road.leads_on`, but for refusals."""
+        knowledge, name = self.knowledge, self.known.name
+        if knowledge.down is not None or knowledge.topics.get(name) is not self.known or name in knowledge.stale:
+            return False
+        seams = self.seams
+        if not seams:
+            return True
+        if memory.doubts or memory.passages:
+            return False
+        return all(
+            0 <= part.partition < len(seams) and memory.seams.is_closed(seams[part.partition], now)
+            for part in topic.partitions
+        )
+
+
+class Course(NamedTuple):
+    """Where one request goes."""
+
+    place: tuple[str, int]
+    scan: ProduceScan
+    """It notes where things lie in the request; after that is gone, its topics and partitions alone count."""
+    legs: list[Leg]
+    """Of its topics."""
+    headers: bytes
+    """Of the first batch of each partition."""
+
+    @property
+    def sent_version(self) -> int:
+        return self.legs[0].sent_version
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple([leg.name for leg in self.legs])
+
+    def rewritten(self, frame: memoryview) -> list[Buffer]:
+        """The request with names in the place of ids, behind its correlation id."""
+        pieces: list[Buffer] = []
+        at = HEAD_AT
+        for topic, leg in zip(self.scan.topics, self.legs, strict=True):
+            pieces += (frame[at : topic.start], leg.written)
+            at = topic.partitions_at
+        pieces.append(frame[at:])
+        return pieces
+
+    def named(self) -> ProduceScan:
+        """The scan with names, if the request told ids."""
+        scan = self.scan
+        if scan.version < IDS_SINCE:
+            return scan
+        return scan.of([topic.named(leg.name) for topic, leg in zip(scan.topics, self.legs, strict=True)])
+
+    def batches(self) -> dict[tuple[str, int], BatchHeader]:
+        """By topic and partition, of producers that number their batches."""
+        found: dict[tuple[str, int], BatchHeader] = {}
+        at = 0
+        for topic, leg in zip(self.scan.topics, self.legs, strict=True):
+            for part in topic.partitions:
+                batch = read_kept_header(self.headers[at : at + HEADER_BYTES])
+                at += HEADER_BYTES
+                if batch is not None and batch.is_idempotent:
+                    found.setdefault((leg.name, part.partition), batch)
+        return found
+
+    def is_to(self, topic: str, partition: int) -> bool:
+        """Whether this partition is among those of the request."""
+        for each, leg in zip(self.scan.topics, self.legs, strict=True):
+            if leg.name == topic and any(part.partition == partition for part in each.partitions):
+                return True
+        return False
+
+
+@dataclass(slots=True, eq=False)
+class WideRoad:
+    """Requests of one head."""
+
+    head: bytes
+    version: int
+    client_id: str | None
+    body_at: int
+    """In their frames."""
+    acks: int
+    timeout_ms: int
+    table: RoutingTable
+    legs: dict[str | bytes, Leg] = field(default_factory=dict)
+    """By what clients call the topics: names, or ids."""
+    looks: dict[tuple[str, int], Any] = field(default_factory=dict)
+    """What whoever goes to these places has found at the last look, and by what to tell whether that still counts."""
+    answered: Count | None = None
+    """Requests that were."""
+
+    def course(self, frame: memoryview, memory: "Memory", now: float) -> Course | None:
+        """Where this request of the road goes straight on; None: its plan has to look at it."""
+        if memory.refusals:
+            return None
+        try:
+            scan = scan_produce(frame, self.version, self.body_at, len(frame))
+        except WireError:  # the plan says so
+            return None
+        legs: list[Leg] = []
+        by_id = self.version >= IDS_SINCE
+        broker: int | None = None
+        entries = 0
+        for topic in scan.topics:
+            leg = self.legs.get(topic.topic_id if by_id else topic.name)
+            if leg is None or not leg.leads_on(topic, memory, now):
+                return None
+            leaders = leg.known.leaders
+            count = len(leaders)
+            for part in topic.partitions:
+                number = part.partition
+                leader = leaders[number] if 0 <= number < count else None
+                if leader != broker or leader is None:
+                    if broker is not None or leader is None:
+                        return None
+                    broker = leader
+            entries += len(topic.partitions)
+            legs.append(leg)
+        if broker is None or not 1 < entries <= PARTITIONS_AT_MOST:
+            return None
+        first = legs[0]
+        for leg in legs:
+            if leg.knowledge is not first.knowledge or leg.sent_version != first.sent_version:
+                return None
+        headers = first_headers(frame, scan)
+        return None if headers is None else Course((first.route.cluster, broker), scan, legs, headers)
+
+    def learn(self, key: str | bytes, leg: Leg) -> None:
+        """Of a topic by this name or id."""
+        if len(self.legs) >= LEGS_REMEMBERED and key not in self.legs:
+            del self.legs[next(iter(self.legs))]
+        self.legs[key] = leg
+
+    def is_quick(self, legs: list[Leg]) -> bool:
+        """Whether their broker answers as soon as it has written: no other replica comes first."""
+        return self.acks == 1 or all(leg.is_single for leg in legs)
+
+
+class WideRoads:
+    """Those of one connection, by their heads."""
+
+    __slots__ = ("_by_head", "ends")
+
+    def __init__(self) -> None:
+        self._by_head: dict[bytes, WideRoad] = {}
+        self.ends: list[int] = []
+        """Of heads; without any there is no road."""
+
+    def find(self, frame: memoryview) -> WideRoad | None:
+        """The road of a request, which is in `frame` as a whole, if one like it has passed."""
+        (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
+        if key_and_version >> 16 != _PRODUCE:
+            return None
+        for end in self.ends:
+            road = self._by_head.get(bytes(frame[HEAD_AT:end]))
+            if road is not None:
+                return road if key_and_version & 0xFFFF == road.version else None
+        return None
+
+    def of_head(self, head: bytes) -> WideRoad | None:
+        return self._by_head.get(head)
+
+    def learn(self, road: WideRoad) -> bool:
+        """Whether there is room for it."""
+        end = HEAD_AT + len(road.head)
+        if end not in self.ends:
+            if len(self.ends) >= LENGTHS_REMEMBERED:
+                return False
+            self.ends.append(end)
+        if len(self._by_head) >= HEADS_REMEMBERED and road.head not in self._by_head:
+            del self._by_head[next(iter(self._by_head))]
+        self._by_head[road.head] = road
+        return True
+
+    def leave(self, road: WideRoad) -> None:
+        """It leads there no more."""
+        self._by_head.pop(road.head, None)
+
+    def __len__(self) -> int:
+        return len(self._by_head)
