@@ -38,8 +38,8 @@ from services.pipeline.traffic.sifting import Extent, Place, Report, watermark
 from services.pipeline.traffic.sums import Fold, Step
 from services.pipeline.traffic.writing import Counts, Outcome, Plan, write
 
-BATCH_REPORTS = 1_000
-"""Reports of a batch, with hundreds of counters each: what memory holds."""
+BATCH_REPORTS = 2_000
+"""Of a batch, with hundreds of counters each: some seconds of work, so that to begin one is little of it."""
 MOST_SUMS = 20_000
 """That a task holds, each of some 3 kB, before it gives them on."""
 MOST_ANEW = 3

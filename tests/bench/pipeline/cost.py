@@ -1,4 +1,4 @@
-"""What jobs cost over 1, 3 and 10 million records: time, memory, size in PostgreSQL; as a table and as a drawing.
+"""What jobs cost over 1, 3 and 10 million records: time, CPU, memory, size in PostgreSQL; as a table and as a drawing.
 
     python tests/bench/pipeline/cost.py --kafka 127.0.0.1:9092 --postgres postgresql://postgres@127.0.0.1/postgres
 
@@ -48,6 +48,8 @@ class Cost:
     records: int
     seconds: float
     peak_mb: int
+    cpu_s: float
+    """Of its own processes; not PostgreSQL's, nor Kafka's."""
     database_mb: int | None = None
 
 
@@ -61,10 +63,11 @@ def audit_event(number: int) -> bytes:
     return json.dumps(event).encode()
 
 
-def run(arguments: list[str], settings: dict[str, str], log: Path) -> tuple[float, int]:
-    """Seconds, and MB at the peak; a job that fails ends all."""
+def run(arguments: list[str], settings: dict[str, str], log: Path) -> tuple[float, int, float]:
+    """Seconds, MB at the peak, and seconds of CPU; a job that fails ends all."""
     environment = os.environ | {f"KAFKA_MESH_PIPELINE_{name}": value for name, value in settings.items()}
     began, peak = time.monotonic(), 0
+    spent: dict[int, float] = {}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "services.pipeline", "run", *arguments],
@@ -78,21 +81,24 @@ def run(arguments: list[str], settings: dict[str, str], log: Path) -> tuple[floa
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_S)
             break
-        peak = max(peak, _resident_mb(process.pid))
+        peak = max(peak, _looked_at(process.pid, spent))
     if process.returncode:
         raise click.ClickException(
             f"{' '.join(arguments[:1])} ended with {process.returncode}: {log.read_text()[-2000:]}"
         )
-    return time.monotonic() - began, peak
+    return time.monotonic() - began, peak, sum(spent.values())
 
 
-def _resident_mb(pid: int) -> int:
+def _looked_at(pid: int, spent: dict[int, float]) -> int:
+    """MB of memory, of the process and all that it has started; what each has spent so far goes to `spent`."""
     total = 0
     with contextlib.suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         for each in [root, *root.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 total += each.memory_info().rss
+                times = each.cpu_times()
+                spent[each.pid] = times.user + times.system
     return total >> 20
 
 
@@ -105,7 +111,7 @@ def cost_of_audit(kafka: str, postgres: str, records: int, folder: Path) -> Cost
             migrate(database)
             topic = produce(kafka, f"cost-audit-{uuid.uuid4().hex[:8]}", records, audit_event, lambda _: b"key")
             try:
-                seconds, peak = run(
+                seconds, peak, cpu_s = run(
                     ["audit", "--to", str(folder / "audit"), "--cluster", f"c1={kafka}"],
                     {
                         "DATABASE_URL": database,
@@ -124,7 +130,7 @@ def cost_of_audit(kafka: str, postgres: str, records: int, folder: Path) -> Cost
                 size = connection.execute(SIZE.encode()).fetchone()
         finally:
             server.execute(f'drop database "{name}" with (force)'.encode())
-    return Cost("audit", records, seconds, peak, int(size[0]) >> 20 if size else None)
+    return Cost("audit", records, seconds, peak, cpu_s, int(size[0]) >> 20 if size else None)
 
 
 def cost_of_replay(kafka: str, records: int, folder: Path) -> Cost:
@@ -132,11 +138,11 @@ def cost_of_replay(kafka: str, records: int, folder: Path) -> Cost:
     target = produce(kafka, f"{source.topic}-copy", 0, plain, plain)
     try:
         arguments = ["replay", "--from", source.topic, "--to", target.topic, "--source-cluster", "c1"]
-        seconds, peak = run([*arguments, "--cluster", f"c1={kafka}"], {}, folder / "replay.log")
+        seconds, peak, cpu_s = run([*arguments, "--cluster", f"c1={kafka}"], {}, folder / "replay.log")
     finally:
         delete(source)
         delete(target)
-    return Cost("replay", records, seconds, peak)
+    return Cost("replay", records, seconds, peak, cpu_s)
 
 
 @click.command(help=(__doc__ or "").partition("\n")[0])
@@ -164,7 +170,7 @@ def main(kafka: str, postgres: str, millions: str, jobs: str) -> None:
 
 
 def drawing_of(costs: list[Cost]) -> str:
-    """Three charts: time, memory, size in PostgreSQL."""
+    """Four charts: time, CPU, memory, size in PostgreSQL."""
     jobs = sorted({each.job for each in costs})
 
     def of(job: str, value: str) -> Series:
@@ -177,6 +183,7 @@ def drawing_of(costs: list[Cost]) -> str:
         "million records",
         {
             "time, s": [of(job, "seconds") for job in jobs],
+            "CPU of its own, s": [of(job, "cpu_s") for job in jobs],
             "memory at the peak, MB": [of(job, "peak_mb") for job in jobs],
             "PostgreSQL, MB": stored,
         },
