@@ -8,7 +8,10 @@ import pytest
 
 from local.layout import STATE_FOLDER
 from tests.fixtures.meshes import Mesh, running_mesh
+from tests.integration.pipeline.conftest import no_client_outlives_its_cluster
 from tests.integration.pipeline.toolchain import QUICK_JVM, need_spark
+
+__all__ = ["no_client_outlives_its_cluster", "spark_mesh"]
 
 
 @pytest.fixture(scope="session")
