@@ -12,19 +12,19 @@ from services.gateway.requests.plan import Answer, Body, MeshView, Plan, RawResp
 from services.gateway.requests.records.produce import ended_astray
 from services.gateway.requests.records.roads import CORRELATION_END, FLEXIBLE
 from services.gateway.requests.records.wide_roads import Course, WideRoad
-from services.gateway.requests.traffic.calls import Share, count_wide
+from services.gateway.requests.traffic.calls import count_wide
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.shared import SharedConnection
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.batches import count_records
 from services.gateway.wire.primitives import INT32, Buffer, WireError
+from services.gateway.wire.scanner import Produced, count_produced
 from services.gateway.wire.scanner.produce_response import produce_response_is_clean, with_topic_ids
 
 
 class WideProduce(StraightProduce):
     """To several partitions of one broker."""
 
-    __slots__ = ("course", "shares")
+    __slots__ = ("brought", "course")
     road: WideRoad
 
     def __init__(
@@ -32,8 +32,8 @@ class WideProduce(StraightProduce):
     ) -> None:
         super().__init__(way, road, place, clients_id, deadline)
         self.course = course
-        self.shares: list[Share]
-        """Of partitions, where traffic is told."""
+        self.brought: Produced
+        """Where traffic is told."""
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         road, version = self.road, self.course.sent_version
@@ -66,7 +66,7 @@ class WideProduce(StraightProduce):
         return ended_astray(request, mesh, course.named(), Place(*self.sole), course.batches(), outcome)
 
     def count(self, traffic: ClientTraffic, session: Session, heard: Answer | None) -> None:
-        count_wide(traffic, session, self.road.client_id, self.began, self.shares, heard)
+        count_wide(traffic, session, self.road.client_id, self.began, self.course, self.brought, heard)
 
 
 class _Start(NamedTuple):
@@ -111,7 +111,7 @@ class WideWay(StraightWay):
         traffic = mesh.memory.traffic
         if traffic is not None:
             produce.began = traffic.clock()
-            produce.shares = _shares(frame, course)
+            produce.brought = count_produced(frame, course.scan)
         if course.sent_version == road.version:
             connection.pass_on(frame, produce)
         else:
@@ -157,16 +157,3 @@ class WideWay(StraightWay):
             for topic, leg in zip(course.scan.topics, course.legs, strict=True)
             for part in topic.partitions
         )
-
-
-def _shares(frame: memoryview, course: Course) -> list[Share]:
-    return [
-        Share(
-            leg,
-            part.partition,
-            count_records(frame, part.records_start, part.records_end),
-            part.records_end - part.records_start,
-        )
-        for topic, leg in zip(course.scan.topics, course.legs, strict=True)
-        for part in topic.partitions
-    ]

@@ -10,9 +10,9 @@ Theory of operation
 4. Where no traffic is told, `Memory.traffic` is None, and nothing of this runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mesh.routing import Route
 from mesh.traffic.counting import Key, bounded
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from services.gateway.requests.records.fetch_sessions import Slot
     from services.gateway.requests.records.produce_order import Producing
     from services.gateway.requests.records.roads import Road
-    from services.gateway.requests.records.wide_roads import Leg
+    from services.gateway.requests.records.wide_roads import Course
     from services.gateway.wire.messages.share_fetch import PartitionData
-    from services.gateway.wire.scanner import FetchResponseScan
+    from services.gateway.wire.scanner import FetchResponseScan, Produced
 
 TAKEN = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 """Codes of a batch that is stored; of the second its producer had no answer before."""
@@ -141,49 +141,44 @@ def _produced_key(session: Session, client_id: str | None, topic: str, route: Ro
     return bounded(client_id or ""), session.shown_principal, topic, rule, cluster, _name_of(ApiKey.PRODUCE)
 
 
-class Share(NamedTuple):
-    """Of one partition in a Produce that took a wide road."""
-
-    leg: "Leg"
-    partition: int
-    records: int
-    size: int
-
-
 def count_wide(
     traffic: ClientTraffic,
     session: Session,
     client_id: str | None,
     began: float,
-    shares: Sequence[Share],
+    course: "Course",
+    brought: "Produced",
     heard: Answer | None,
 ) -> None:
-    """Such a request, from `began` till now, by topic. `heard`: by its client, if it was not simply stored."""
-    refused: set[tuple[str, int]] | None = set()
-    if isinstance(heard, ProduceResponse):
-        refused = {
-            (topic.name, part.index)
-            for topic in heard.responses
-            for part in topic.partition_responses
-            if part.error_code not in TAKEN
-        }
-    elif heard is not None:
-        refused = None  # all of it
-    sums: dict[Leg, list[int]] = {}
-    for leg, partition, records, size in shares:
-        sum_ = sums.get(leg)
-        if sum_ is None:
-            sum_ = sums[leg] = [0, 0, 0]
-        if refused is None or (refused and (leg.name, partition) in refused):
-            sum_[2] = 1
-        else:
-            sum_[0] += records
-            sum_[1] += size
+    """A Produce that took a wide road, from `began` till now, by each of its topics. `heard`: by its client, if it was
+    not simply stored."""
     ms = (traffic.clock() - began) * 1000
-    for leg, (records, size, errors) in sums.items():
+    sums: Iterable[tuple[int, int, int]]
+    if heard is None:
+        sums = ((records, size, 0) for records, size in zip(brought.by_topic, brought.size_by_topic, strict=True))
+    else:
+        sums = _taken_of(course, brought, heard)
+    for leg, (records, size, errors) in zip(course.legs, sums, strict=True):
         if leg.counted_as is None:
             leg.counted_as = _produced_key(session, client_id, leg.name, leg.route, leg.route.cluster)
         traffic.counts.count(leg.counted_as, ms, records, size, errors)
+
+
+def _taken_of(course: "Course", brought: "Produced", heard: Answer) -> Iterator[tuple[int, int, int]]:
+    """By topic: records and bytes that are stored, and 1 where others are not."""
+    codes: dict[tuple[str, int], int] = {}
+    if isinstance(heard, ProduceResponse):
+        codes = {(topic.name, p.index): p.error_code for topic in heard.responses for p in topic.partition_responses}
+    counts = iter(brought.by_partition)
+    for topic, leg in zip(course.scan.topics, course.legs, strict=True):
+        records = size = errors = 0
+        for part, count in zip(topic.partitions, counts, strict=False):
+            if codes.get((leg.name, part.partition)) in TAKEN:
+                records += count
+                size += part.records_end - part.records_start
+            else:
+                errors = 1
+        yield records, size, errors
 
 
 def count_straight_fetch(

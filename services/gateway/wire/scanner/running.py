@@ -49,6 +49,8 @@ ProducePartition = produce.ProducePartition
 ProduceScan = produce.ProduceScan
 ProduceTopic = produce.ProduceTopic
 scan_produce = produce.scan_produce
+Produced = produce.Produced
+count_produced = produce.count_produced
 first_headers = produce.first_headers
 
 produce_response_is_clean = produce_response.produce_response_is_clean

@@ -18,6 +18,7 @@ class Walks:
     parse_response_header: Callable[[Buffer, int, int, int, int], headers.ResponseHeader]
     scan_produce: Callable[[Buffer, int, int, int], produce.ProduceScan]
     first_headers: Callable[[Buffer, produce.ProduceScan], bytes | None]
+    count_produced: Callable[[Buffer, produce.ProduceScan], produce.Produced]
     scan_fetch_request: Callable[[Buffer, int, int, int], fetch_request.FetchRequestScan]
     scan_fetch_response: Callable[[Buffer, int, int, int], fetch_response.FetchResponseScan]
     produce_response_is_clean: Callable[[Buffer, int, int, int], bool]

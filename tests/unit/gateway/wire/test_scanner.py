@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from services.gateway.wire.batches import MOST_COUNTED, count_records
 from services.gateway.wire.codec import decode, encode
 from services.gateway.wire.messages import FetchRequest, FetchResponse, ProduceRequest
 from services.gateway.wire.messages.fetch import (
@@ -323,6 +324,59 @@ def test_the_headers_of_first_batches_are_taken_where_all_have_one(walks: Walks)
     body = encode(ProduceRequest(topic_data=[TopicProduceData("t")]), 9)
     with pytest.raises(WireError):
         walks.first_headers(body[:-1], walks.scan_produce(body, 9, 0, len(body)))
+
+
+@both
+@some
+@given(data=st.data())
+def test_records_are_counted_as_by_hand(walks: Walks, data: st.DataObject) -> None:
+    """Whole batches, cut ones, markers of transactions, older formats, lies about lengths and counts."""
+
+    def some_batch() -> bytes:
+        found = batch(
+            data.draw(st.binary(max_size=9)),
+            count=data.draw(st.integers(-9, (1 << 31) - 1) | st.integers(0, 9)),
+            attributes=data.draw(st.sampled_from((0, 0, 0x20, 3))),
+        )
+        if data.draw(st.integers(0, 5)) == 0:
+            found[data.draw(st.sampled_from((8, 11, 16)))] = data.draw(st.integers(0, 255))
+        return bytes(found[: data.draw(st.sampled_from((len(found), len(found), len(found), 60, 62)))])
+
+    request = ProduceRequest(
+        topic_data=[
+            TopicProduceData(
+                f"t{number}",
+                partition_data=[
+                    PartitionProduceData(
+                        records=None if many < 0 else b"".join(some_batch() for _ in range(many)),
+                    )
+                    for many in data.draw(st.lists(st.integers(-1, 3), max_size=3))
+                ],
+            )
+            for number in range(2)
+        ]
+    )
+    body = PAD + encode(request, 9)
+    scan = walks.scan_produce(body, 9, len(PAD), len(body))
+    found = walks.count_produced(body, scan)
+
+    by_hand = [
+        [count_records(body, part.records_start, part.records_end) if part.records_start >= 0 else 0 for part in parts]
+        for parts in (topic.partitions for topic in scan.topics)
+    ]
+    assert found.by_partition == [count for counts in by_hand for count in counts]
+    assert found.by_topic == [sum(counts) for counts in by_hand]
+    assert found.size_by_topic == [sum(len(p.records or b"") for p in t.partition_data) for t in request.topic_data]
+
+
+@both
+def test_many_tiny_batches_are_not_counted_one_by_one(walks: Walks) -> None:
+    most = (1 << 31) - 1
+    records = bytes(batch(bytes(1000), count=most)) * (MOST_COUNTED + 700)
+    parts = [PartitionProduceData(number, records) for number in range(2)]
+    body = encode(ProduceRequest(topic_data=[TopicProduceData("t", partition_data=parts)]), 9)
+    scan = walks.scan_produce(body, 9, 0, len(body))
+    assert walks.count_produced(body, scan).by_topic == [2 * most * (MOST_COUNTED + 700)]
 
 
 def test_a_correlation_id_is_patched_in_place() -> None:

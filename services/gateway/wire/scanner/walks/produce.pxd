@@ -2,7 +2,7 @@ cimport cython
 
 from . cimport octets, readers
 
-cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _FLEXIBLE
+cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE
 
 
 @cython.final
@@ -45,6 +45,21 @@ cpdef ProduceScan scan_produce(const unsigned char[::1] buffer, Py_ssize_t versi
     data="const unsigned char *", topic=ProduceTopic, part=ProducePartition, start=Py_ssize_t, found=list,
 )
 cpdef bytes first_headers(const unsigned char[::1] buffer, ProduceScan scan)
+
+@cython.final
+@cython.freelist(64)
+cdef class Produced:
+    cdef readonly list by_partition, by_topic, size_by_topic
+
+
+@cython.locals(
+    data="const unsigned char *", found=Produced, topic=ProduceTopic, part=ProducePartition, sum_=object,
+    size=Py_ssize_t, records=object,
+)
+cpdef Produced count_produced(const unsigned char[::1] buffer, ProduceScan scan)
+
+@cython.locals(records=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t, stop=Py_ssize_t, counted=object)
+cdef object _count_records(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
 
 @cython.locals(
     least=Py_ssize_t, head=Py_ssize_t, count=Py_ssize_t, length=Py_ssize_t, begin=Py_ssize_t, stop=Py_ssize_t,

@@ -1,7 +1,7 @@
 """Produce requests: which topics and partitions, and where their records lie."""
 
 from services.gateway.wire.apis import ApiKey, flexible_since
-from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, batches, read_batch_header
+from services.gateway.wire.batches import HEADER_BYTES, MOST_COUNTED, BatchHeader, batches, read_batch_header
 from services.gateway.wire.primitives import Buffer, truncated
 from services.gateway.wire.scanner.bounds import IDS_SINCE, MAX_ENTRIES
 from services.gateway.wire.scanner.walks import octets, readers
@@ -10,6 +10,7 @@ from services.gateway.wire.schema import NO_UUID
 _IDS_SINCE = IDS_SINCE
 _MAX_ENTRIES = MAX_ENTRIES
 _HEADER_BYTES = HEADER_BYTES
+_MOST_COUNTED = MOST_COUNTED
 _FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
 
 
@@ -152,6 +153,55 @@ def first_headers(buffer: Buffer, scan: ProduceScan) -> bytes | None:
                 return None
             found.append(octets.copy(data, start, start + _HEADER_BYTES))
     return b"".join(found)
+
+
+class Produced:
+    """How much stands in a request."""
+
+    __slots__ = ("by_partition", "by_topic", "size_by_topic")
+    by_partition: list[int]
+    """Records, in the order of all partitions, and ..."""
+    by_topic: list[int]
+    """... of all topics; with the bytes of those."""
+    size_by_topic: list[int]
+
+
+def count_produced(buffer: Buffer, scan: ProduceScan) -> Produced:
+    """Records of the request in `buffer`, by the headers of their batches, as `count_records` takes them."""
+    readers.enclose("Produce", buffer, scan.start, scan.end)
+    data = octets.of(buffer)
+    found = Produced.__new__(Produced)
+    found.by_partition, found.by_topic, found.size_by_topic = [], [], []
+    for topic in scan.topics:
+        sum_ = size = 0
+        for part in topic.partitions:
+            if part.records_start >= 0:
+                records = _count_records(data, part.records_start, part.records_end)
+                size += part.records_end - part.records_start
+            else:
+                records = 0
+            found.by_partition.append(records)
+            sum_ += records
+        found.by_topic.append(sum_)
+        found.size_by_topic.append(size)
+    return found
+
+
+def _count_records(data: Buffer, start: int, end: int) -> int:
+    records = 0
+    at = start
+    for _ in range(_MOST_COUNTED):
+        if end - at < _HEADER_BYTES:
+            return records
+        length = octets.int32(data, at + 8)
+        stop = at + 12 + length
+        if data[at + 16] != 2 or length < _HEADER_BYTES - 12 or stop > end:
+            return records
+        if not data[at + 22] & 0x20:  # markers of transactions are no records
+            records += octets.int32(data, at + 57)
+        at = stop
+    counted = records  # that many records times so many bytes may be more than a machine's word holds
+    return counted * (end - start) // (at - start)
 
 
 def _produce_partitions(
