@@ -229,7 +229,12 @@ class ClientConnection(FrameStream):
             slot = self._serial_running = self._serial.popleft()
             self._start(slot)
             return True
-        if self._pipelined and self._pipelined_asking is None and not self._held and not self._lanes.waits_among_others:
+        if (
+            self._pipelined
+            and self._pipelined_asking is None
+            and not self._held
+            and not self._lanes.must_be_heard_first
+        ):
             slot = self._pipelined[0]
             hold = self._mesh.hold
             if hold is not None and slot.request is not None and self._is_held(slot.request, hold):

@@ -6,7 +6,8 @@ goes on while it comes (`Onward`) holds no memory, so nothing but the broker and
 """
 
 import asyncio
-from typing import Protocol
+import math
+from typing import Final, Protocol
 
 import structlog
 
@@ -20,6 +21,8 @@ log = structlog.get_logger(__name__)
 STALLED_S = 60.0
 """A large request that has begun to come must go on within this time: it holds memory that others wait for, or a
 connection to a broker. So must the broker to which it goes on."""
+CLOCK_S: Final = 0.002
+"""The event loop tells the time by the millisecond."""
 
 
 class Client(Protocol):
@@ -49,13 +52,30 @@ class Client(Protocol):
 class Reading:
     """See above."""
 
-    __slots__ = ("_client", "_mesh", "_slots", "_stall", "onward", "paused_for", "upstream_congested")
+    __slots__ = (
+        "_client",
+        "_loop",
+        "_mesh",
+        "_missing",
+        "_slots",
+        "_stalled_at",
+        "_timer",
+        "onward",
+        "paused_for",
+        "upstream_congested",
+    )
 
     def __init__(self, client: Client, slots: Slots, mesh: Mesh) -> None:
         self._client = client
         self._slots = slots
         self._mesh = mesh
-        self._stall: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        """One for all requests, which outlasts them: it is not worth a timer that a request takes two reads."""
+        self._stalled_at = math.inf
+        """When the request that is on its way has to have gone on ..."""
+        self._missing = 0
+        """... from where so much of it was missing."""
         self.onward: Onward | None = None
         """The request that goes on while it comes."""
         self.paused_for: str | None = None
@@ -95,7 +115,7 @@ class Reading:
     def gathering(self, delta: int) -> None:
         """Memory for an unfinished request grew or shrank by so many bytes."""
         self._mesh.budget.add(delta)
-        if self._stall is None:
+        if self._stalled_at == math.inf:
             self._watch_for_stall(self._client.still_missing)
         elif delta < 0:
             self._stop_watch()
@@ -116,15 +136,28 @@ class Reading:
         """The connection is gone."""
         self.onward = None
         self._stop_watch()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._mesh.budget.leave(self)
 
     def _watch_for_stall(self, missing: int) -> None:
-        self._stall = asyncio.get_running_loop().call_later(STALLED_S, self._check_for_stall, missing)
+        self._missing = missing
+        self._stalled_at = self._loop.time() + STALLED_S
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._stalled_at, self._look_at_the_time)
 
     def _stop_watch(self) -> None:
-        if self._stall is not None:
-            self._stall.cancel()
-            self._stall = None
+        self._stalled_at = math.inf
+
+    def _look_at_the_time(self) -> None:
+        self._timer = None
+        if self._stalled_at == math.inf:
+            return
+        if self._stalled_at - self._loop.time() > CLOCK_S:  # that of a later request
+            self._timer = self._loop.call_at(self._stalled_at, self._look_at_the_time)
+        else:
+            self._check_for_stall(self._missing)
 
     def _check_for_stall(self, missing: int) -> None:
         still_missing = self._client.still_missing

@@ -76,6 +76,11 @@ class Brokers:
         for connection in self._lanes:
             connection.retire(LEFT)
 
+    def give_way(self) -> None:
+        """Others take the calls from now on. What is on its way stays."""
+        for connection in self._lanes:
+            connection.superseded = True
+
     def learn(self, response: MetadataResponse) -> None:
         """What the cluster says of its brokers and topics; connections to brokers that have left it end."""
         self._knowledge.learn(response)

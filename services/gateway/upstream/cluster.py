@@ -88,6 +88,10 @@ class Cluster:
     def start(self) -> None:
         self._visiting = asyncio.get_running_loop().create_task(self._visits.go_on(), name=f"visit {self.name}")
 
+    def give_way(self) -> None:
+        """Another one takes the calls, under this name."""
+        self._brokers.give_way()
+
     async def stop(self) -> None:
         self.knowledge.down = "no longer part of the mesh"
         if self._visiting is not None:
@@ -147,7 +151,7 @@ class Cluster:
             counter = self._call_counters[api_key] = metrics.upstream_calls.labels(self.name, api_name(api_key))
         counter.total += 1
         if call.no_answer:
-            lanes.unheard.add(connection)
+            connection.unheard = True
         connection.submit(call, api_key, client_id, settle)
 
     def _learning(self, settle: Settle) -> Settle:

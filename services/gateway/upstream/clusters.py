@@ -38,6 +38,7 @@ class Clusters:
                 self._stay(current)
                 continue
             if current is not None:
+                current.give_way()
                 self._leave(current)
             self._clusters[name] = Cluster(spec, self._limits, self._recount)
             self._clusters[name].start()

@@ -116,6 +116,10 @@ class BrokerConnection(FrameStream):
         """Why the connection is no more; None while it lives or is being made."""
         self.fault: str | None = None
         """The same, unless it ended by our own will."""
+        self.unheard = False
+        """Requests without an answer were sent: when these have arrived nobody can tell."""
+        self.superseded = False
+        """Its cluster was described anew, which has connections of its own: what follows goes there."""
         self.on_congestion: Callable[[bool], None] | None = None
         self.on_broken: Callable[[], None] | None = None
         """Told when the connection ends otherwise than by our own will."""

@@ -46,7 +46,6 @@ class Lanes:
     on_congestion: Callable[[bool], None] | None = None
     on_unheard: Callable[[], None] | None = None
     """Told when a broker ends a connection on which requests without an answer were sent: its only way to say no."""
-    unheard: set[BrokerConnection] = field(default_factory=set)
     seats: dict[LaneKey, Seat] = field(default_factory=dict)
     """Of straight Produce, by the lane that the others take."""
     closed: bool = False
@@ -72,13 +71,12 @@ class Lanes:
         def broken() -> None:
             if tell_cluster is not None:
                 tell_cluster()
-            if connection in self.unheard and not self.closed and self.on_unheard is not None:
+            if connection.unheard and not self.closed and self.on_unheard is not None:
                 self.on_unheard()
 
         connection.on_broken = broken
         connection.on_congestion = self._congestion
         self.connections = {there: each for there, each in self.connections.items() if each.ended is None}
-        self.unheard.intersection_update(self.connections.values())
         self.connections[key] = connection
         seat = self.seats.get(key)
         if seat is not None:  # by what is on its way there it tells whether a client may go elsewhere
@@ -89,9 +87,13 @@ class Lanes:
             self.on_congestion(congested or any(c.congested for c in self._living()))
 
     @property
-    def waits_among_others(self) -> bool:
-        """Whether anything is unanswered on connections that many share: before that is, nothing is sent on our own."""
-        return any(seat.unanswered for seat in self.seats.values())
+    def must_be_heard_first(self) -> bool:
+        """Whether Produce is unanswered elsewhere than where the next one would go, which would overtake it: on
+        connections that many share, or on those to a cluster that has been described anew since."""
+        return any(seat.unanswered for seat in self.seats.values()) or any(
+            connection.superseded and connection.in_flight and key.lane is Lane.PRODUCE
+            for key, connection in self.connections.items()
+        )
 
     def _living(self) -> Iterator[BrokerConnection]:
         return (c for c in self.connections.values() if c.ended is None)

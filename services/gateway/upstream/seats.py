@@ -5,7 +5,8 @@ Theory of operation
    holds. It changes over when nothing is unanswered.
 2. Shared is what is small and what the broker answers right away: with acks 1, or where the partition has no other
    replica that must have it first. Acks 0 has the end of the connection for its only no, and never comes here; nor
-   does anything else whose plan is looked at, or what is streamed.
+   does anything else whose plan is looked at, or what is streamed. Nobody can tell when what was sent without acks has
+   arrived, so who has sent such goes on with its own connection as long as that lives.
 3. Who sends something large, has much unanswered at once, or is slowed down by a quota goes on with its own connection
    for a while: others must not stand behind that. So does who has had to wait long behind others, each time for twice
    as long. What such a client sends next waits until its last answer has come.
@@ -72,7 +73,7 @@ class Seat:
             return None
         elif quick and size <= SMALL_BYTES and now >= self._rests_until:
             own = self.own
-            if own is None or not own.in_flight:
+            if own is None or not (own.in_flight or own.unheard):
                 if shared is not None and not self._leaving and shared.takes_from_anybody(now):
                     return shared
                 shared = self._changed(pool, now)

@@ -1,5 +1,6 @@
 """Clusters change while clients are connected: another cluster under the old name, other versions, another setting."""
 
+import asyncio
 from dataclasses import replace
 
 from mesh.routing import RoutingTable, UpstreamCluster
@@ -15,7 +16,7 @@ from services.gateway.wire.messages import (
 from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
-from tests.unit.gateway.downstream.test_order import produce, written
+from tests.unit.gateway.downstream.test_order import gated, produce, written
 
 
 def clusters_replaced(table: RoutingTable, *clusters: UpstreamCluster) -> RoutingTable:
@@ -32,6 +33,30 @@ async def test_another_cluster_under_the_old_name_gets_what_connected_clients_se
     await until(lambda: mesh.clusters.known["c1"].available)
     await client.ask(produce("apples"), 9, ProduceResponse)
     assert [len(broker.requests(ApiKey.PRODUCE)) for broker in (stage.c1, stage.c2)] == [1, 1]
+
+
+async def test_nothing_overtakes_what_is_unanswered_when_a_cluster_is_described_anew(stage: Stage) -> None:
+    client, other = await stage.connect(), await stage.connect()
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    await client.ask(produce("apples"), 9, ProduceResponse)
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    client.send(produce("apples", b"first"), 9)
+    await until(lambda: len(stage.c1.requests(ApiKey.PRODUCE)) == 2)
+    mesh = stage.gateway.mesh
+    described = UpstreamCluster("c1", (stage.c1.address, stage.c2.address), 1)
+    mesh.run_table(clusters_replaced(mesh.table, described))
+    await until(lambda: mesh.clusters.known["c1"].available)
+    client.send(produce("apples", b"second"), 9)
+    connection = next(each for each in stage.gateway.connections if each.unanswered)
+    await until(lambda: connection.unanswered == 2)
+    other.send(produce("apples", b"other"), 9)
+    await until(lambda: len(stage.c1.requests(ApiKey.PRODUCE)) == 3)
+    gate.set()
+    for each in (client, client, other):
+        await each.answer(ProduceResponse)
+    values = [message.topic_data[0].partition_data[0].records for message in stage.c1.requests(ApiKey.PRODUCE)[1:]]
+    assert [bytes(each)[61:] for each in values] == [b"first", b"other", b"second"]
 
 
 async def test_a_fetch_left_behind_at_another_cluster_of_that_name_answers_nobody(stage: Stage) -> None:

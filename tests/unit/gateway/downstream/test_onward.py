@@ -307,6 +307,22 @@ async def test_the_first_look_already_tells_who_has_stopped(stage: Stage, monkey
     assert looks[0] > 0, "that is what was missing when it began"
 
 
+async def test_one_timer_serves_all_requests(stage: Stage) -> None:
+    client = await warm(stage)
+    (connection,) = stage.gateway.connections
+    timers = []
+    for _ in range(2):
+        request = await half(client)
+        timers.append(connection._reading._timer)
+        request.second()
+        assert code_of(await client.answer(ProduceResponse)) == 0
+    assert timers[0] is timers[1]
+    assert timers[0] is not None
+    client.abort()
+    await until(lambda: not stage.gateway.connections)
+    assert timers[0].cancelled()
+
+
 async def test_a_broker_that_takes_no_more_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "STALLED_S", 0.3)
     client = await warm(stage)

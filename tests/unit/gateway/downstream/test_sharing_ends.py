@@ -10,7 +10,8 @@ import pytest
 
 from services.gateway.upstream.shared import Pool, PoolGauges, SharedConnection
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.messages import MetadataResponse, ProduceResponse
+from services.gateway.wire.frames import RequestHeader
+from services.gateway.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse
 from services.gateway.wire.messages.metadata import MetadataResponseBroker
 from services.gateway.wire.messages.produce import PartitionProduceData
 from tests.fixtures.waiting import until
@@ -67,6 +68,33 @@ async def test_nothing_overtakes_what_goes_by_a_connection_of_its_own_that_had_t
     for _ in range(2):
         assert code_of(await client.answer(ProduceResponse)) == 0
     assert values(sharing) == ["planned 1", "behind 1"]
+    assert shared_calls() == before
+
+
+async def test_nothing_overtakes_what_was_sent_without_acks(sharing: Stage) -> None:
+    """Nobody can tell when that has arrived: what follows takes the same connection."""
+    (client,) = await seated(sharing)
+    gate = asyncio.Event()
+
+    async def slow(header: RequestHeader, message: ProduceRequest) -> ProduceResponse | None:
+        if message.acks == 0:
+            await gate.wait()
+            return None
+        return written(message)
+
+    sharing.c1.scripts[ApiKey.PRODUCE] = slow
+    before = shared_calls()
+    for number in (1, 2):
+        client.send(produce("apples", f"unheard {number}".encode(), acks=0), 9, answered=False)
+    client.send(named("heard", 1), 9)
+    client.send(MetadataRequest(), 9)  # the answers of the client's requests have their order
+    (connection,) = sharing.gateway.connections
+    await until(lambda: connection.unanswered == 2 or len(values(sharing)) > 1)
+    gate.set()
+    assert code_of(await client.answer(ProduceResponse)) == 0
+    await client.answer(MetadataResponse)
+    assert code_of(await client.ask(named("heard", 2), 9, ProduceResponse)) == 0
+    assert values(sharing) == ["unheard 1", "unheard 2", "heard 1", "heard 2"]
     assert shared_calls() == before
 
 
