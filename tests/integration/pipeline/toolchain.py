@@ -16,8 +16,13 @@ QUICK_SPARK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
-"""For few records: no Java is generated and compiled for each plan, no task for each part of next to nothing."""
+"""For few records: no Java is generated and compiled for each plan, no task for each part of next to nothing, no
+process of the system's for each question about a checkpoint's file.
+"""
 
 
 def need_spark() -> None:
