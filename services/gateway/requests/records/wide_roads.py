@@ -13,7 +13,7 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, read_kept_header
 from services.gateway.wire.frames import SIZE_BYTES
 from services.gateway.wire.primitives import INT32, Buffer, WireError
-from services.gateway.wire.scanner import ProduceScan, ProduceTopic, first_headers, scan_produce
+from services.gateway.wire.scanner import ProduceScan, ProduceTopic, first_headers, led_by, scan_produce
 from services.gateway.wire.scanner.bounds import IDS_SINCE
 
 if TYPE_CHECKING:
@@ -156,16 +156,11 @@ class WideRoad:
             leg = self.legs.get(topic.topic_id if by_id else topic.name)
             if leg is None or not leg.leads_on(topic, memory, now):
                 return None
-            leaders = leg.known.leaders
-            count = len(leaders)
-            for part in topic.partitions:
-                number = part.partition
-                leader = leaders[number] if 0 <= number < count else None
-                if leader != broker or leader is None:
-                    if broker is not None or leader is None:
-                        return None
-                    broker = leader
             entries += len(topic.partitions)
+            leader = led_by(topic, leg.known.leaders)
+            if leader is None or (broker is not None and leader != broker):
+                return None
+            broker = leader
             legs.append(leg)
         if broker is None or not 1 < entries <= PARTITIONS_AT_MOST:
             return None

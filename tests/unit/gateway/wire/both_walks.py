@@ -19,6 +19,7 @@ class Walks:
     scan_produce: Callable[[Buffer, int, int, int], produce.ProduceScan]
     first_headers: Callable[[Buffer, produce.ProduceScan], bytes | None]
     count_produced: Callable[[Buffer, produce.ProduceScan], produce.Produced]
+    led_by: Callable[[produce.ProduceTopic, tuple[int | None, ...]], int | None]
     scan_fetch_request: Callable[[Buffer, int, int, int], fetch_request.FetchRequestScan]
     scan_fetch_response: Callable[[Buffer, int, int, int], fetch_response.FetchResponseScan]
     produce_response_is_clean: Callable[[Buffer, int, int, int], bool]

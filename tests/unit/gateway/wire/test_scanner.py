@@ -327,6 +327,30 @@ def test_the_headers_of_first_batches_are_taken_where_all_have_one(walks: Walks)
 
 
 @both
+@pytest.mark.parametrize(
+    ("partitions", "leader"),
+    [
+        ([0, 1], 7),
+        ([1], 7),
+        ([2, 2], 8),
+        ([0, 2], None),
+        ([0, 3], None),
+        ([3], None),
+        ([0, 4], None),
+        ([-1], None),
+        ([], None),
+    ],
+)
+def test_one_broker_leads_all_partitions_of_a_topic_or_none_does(
+    walks: Walks, partitions: list[int], leader: int | None
+) -> None:
+    parts = [PartitionProduceData(number, b"") for number in partitions]
+    body = encode(ProduceRequest(topic_data=[TopicProduceData("t", partition_data=parts)]), 9)
+    (topic,) = walks.scan_produce(body, 9, 0, len(body)).topics
+    assert walks.led_by(topic, (7, 7, 8, None)) == leader
+
+
+@both
 @some
 @given(data=st.data())
 def test_records_are_counted_as_by_hand(walks: Walks, data: st.DataObject) -> None:

@@ -46,6 +46,10 @@ cpdef ProduceScan scan_produce(const unsigned char[::1] buffer, Py_ssize_t versi
 )
 cpdef bytes first_headers(const unsigned char[::1] buffer, ProduceScan scan)
 
+@cython.locals(known=Py_ssize_t, part=ProducePartition)
+cpdef object led_by(ProduceTopic topic, tuple leaders)
+
+
 @cython.final
 @cython.freelist(64)
 cdef class Produced:

@@ -155,6 +155,21 @@ def first_headers(buffer: Buffer, scan: ProduceScan) -> bytes | None:
     return b"".join(found)
 
 
+def led_by(topic: ProduceTopic, leaders: tuple[int | None, ...]) -> int | None:
+    """The broker that leads all partitions that the request has of a topic, by the leaders of all partitions there are;
+    None if one of them has no leader, or another one, or does not exist."""
+    found: int | None = None
+    known = len(leaders)
+    for part in topic.partitions:
+        if part.partition < 0 or part.partition >= known:
+            return None
+        leader = leaders[part.partition]
+        if leader is None or (found is not None and leader != found):
+            return None
+        found = leader
+    return found
+
+
 class Produced:
     """How much stands in a request."""
 
