@@ -1,5 +1,5 @@
-"""A producer that sends several partitions at once (aiokafka) writes to a real cluster through the gateway: what it sends
-goes straight on, and each record is stored once, in the order of its partition.
+"""A producer that sends several partitions at once (aiokafka) writes to a real cluster through the gateway: what it
+sends goes straight on, and each record is stored once, in the order of its partition.
 """
 
 from typing import Any
