@@ -22,7 +22,7 @@ from mesh.rpc import admin, admin_grpc, replays, replays_grpc, routing
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
-from tests.integration.meshctl.conftest import control, record_audit_topic  # noqa: F401  # fixtures
+from tests.integration.meshctl.conftest import control, control_database, record_audit_topic  # noqa: F401  # fixtures
 from tests.integration.pipeline.copies import Grove, by_place
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
