@@ -193,7 +193,7 @@ class FanWay:
         self._lanes = lanes
         self._loop = asyncio.get_running_loop()
         self._current: FannedFetch | None = None
-        """That waits for several brokers."""
+        """That waits for several brokers, or for what an earlier poll has asked."""
         self._timer: asyncio.TimerHandle | None = None
         """One for all polls: it looks at the one that is there when it fires."""
         self._timer_at = 0.0
@@ -252,16 +252,18 @@ class FanWay:
     # --- questions -----------------------------------------------------------------------------------------------
 
     def ask_all(self, fetch: FannedFetch) -> None:
-        questions = fetch.poll.questions
+        questions, waiting = fetch.poll.questions, self._lanes.left_behind
+        # held on to from here: to ask the others drops what has waited for long
+        left = [(each, waiting[fetch.ways[each.part].place]) for each in questions if each.taken_up]
         for question in questions:
             if not question.taken_up and not fetch.ended:
                 self._ask(fetch, question)
-        if len(questions) > 1 and not fetch.ended:
+        if (len(questions) > 1 or left) and not fetch.ended:
             self._current = fetch
             self._watch(fetch.is_over_at)
-        for question in questions:
-            if question.taken_up and not fetch.ended:
-                self._take_up(fetch, question)
+        for question, behind in left:
+            if not fetch.ended:
+                self._take_up(fetch, question, behind)
 
     def _ask(self, fetch: FannedFetch, question: FanQuestion) -> None:
         lanes, part, way = self._lanes, question.part, fetch.ways[question.part]
@@ -274,14 +276,12 @@ class FanWay:
         way.calls.total += 1
         way.connection.pass_on_written(ApiKey.FETCH, version, request, _Question(lanes, way, left, version, deadline))
 
-    def _take_up(self, fetch: FannedFetch, question: FanQuestion) -> None:
+    def _take_up(self, fetch: FannedFetch, question: FanQuestion, left: LeftBehind) -> None:
         """What an earlier poll has asked."""
-        waiting, place = self._lanes.left_behind, fetch.ways[question.part].place
-        left = waiting[place]
         left.taker = partial(self._came, fetch, question)
         outcome = left.outcome
         if outcome is not None:
-            del waiting[place]
+            self._lanes.left_behind.pop(fetch.ways[question.part].place, None)
             left.taker(outcome, True)
 
     def _watch(self, over_at: float) -> None:

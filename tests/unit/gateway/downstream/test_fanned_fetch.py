@@ -15,6 +15,7 @@ from services.gateway.downstream import fanned_fetch
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.upstream.lanes import LEFT_BEHIND_S
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader
@@ -150,6 +151,22 @@ async def test_who_is_left_behind_at_a_position_that_is_not_wanted_any_more_is_a
     reader.ask()
     bananas.write()
     assert await reader.heard() == [("apples", 0, b""), ("bananas", 0, b"42")]
+
+
+async def test_what_has_long_been_left_behind_is_heard_by_a_client_that_has_paused(stage: Stage) -> None:
+    reader, apples, bananas = await reading(stage)
+    reader.ask()
+    apples.write()
+    await reader.heard()
+    bananas.write()
+    (connection,) = stage.gateway.connections
+    waiting = connection._lanes.left_behind
+    await until(lambda: [left.outcome is not None for left in waiting.values()] == [True])
+    for left in waiting.values():
+        left.arrived -= 2 * LEFT_BEHIND_S
+    async with asyncio.timeout(30):
+        while reader.offsets["bananas"] == 43:
+            assert len(await reader.read(wait_ms=100)) == 2
 
 
 @pytest.mark.parametrize("error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
