@@ -297,10 +297,12 @@ class FanWay:
         fetch = self._current
         if fetch is None or fetch.ended:
             return
-        if fetch.is_over_at <= self._timer_at:
-            self._answer(fetch)
-        else:
+        if fetch.is_over_at > self._timer_at:
             self._watch(fetch.is_over_at)
+        elif fetch.poll.session_went_on:
+            self._doubt(fetch)
+        else:
+            self._answer(fetch)
 
     def abandoned(self) -> None:
         self._current = None

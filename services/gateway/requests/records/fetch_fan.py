@@ -290,8 +290,8 @@ class FanPoll:
             return Step.DOUBT
         if any(is_pressing(part) for topic in scan.topics for part in topic.partitions):
             return Step.DOUBT
-        if self.asking.session is not None and self.asking.session.epoch != self.fan.epoch:
-            return Step.DOUBT  # another connection has used it meanwhile
+        if self.session_went_on:
+            return Step.DOUBT
         if question.taken_up and not self._serves(question.part, scan):
             self._take(question, replace(outcome, frame=memoryview(bytes(outcome.frame))), scan)
             question.outcome = None
@@ -301,6 +301,12 @@ class FanPoll:
         self.record_bytes += scan.record_bytes
         missing = any(each.outcome is None for each in self.questions)
         return Step.WAIT if missing and self.record_bytes < self.asking.limits.least_bytes else Step.ANSWER
+
+    @property
+    def session_went_on(self) -> bool:
+        """Whether another connection has used the client's session since: then nothing may be told by it."""
+        session = self.asking.session
+        return session is not None and session.epoch != self.fan.epoch
 
     def _serves(self, part: Part, scan: FetchResponseScan) -> bool:
         """Whether there are records in it that are wanted now."""

@@ -13,6 +13,7 @@ from services.gateway import metrics
 from services.gateway.downstream import client as client_module
 from services.gateway.downstream import fanned_fetch
 from services.gateway.downstream.exchange import Exchange
+from services.gateway.downstream.fanned_fetch import FanWay
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.lanes import LEFT_BEHIND_S
@@ -20,7 +21,7 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader
 from services.gateway.wire.messages import FetchRequest, FetchResponse
-from services.gateway.wire.messages.fetch import FetchPartition
+from services.gateway.wire.messages.fetch import FetchPartition, ForgottenTopic
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.raw_client import RawClient
@@ -342,6 +343,39 @@ async def test_two_connections_of_one_session_do_not_mistake_each_other(stage: S
             assert stage.c1.requests(ApiKey.FETCH)[-1].topics[0].partitions[0].fetch_offset == 50
     repeated = await one.ask(fetch(session=session, epoch=8), 12, FetchResponse)
     assert repeated.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+async def test_a_poll_whose_session_another_connection_has_used_ends_with_its_wait(stage: Stage) -> None:
+    for there in (stage.c1, stage.c2):
+        there.scripts[ApiKey.FETCH] = brought(b"", end=42)
+    one, other = await stage.connect(), await stage.connect()
+    session = (await one.ask(fetch(*BOTH, epoch=0), 12, FetchResponse)).session_id
+    for epoch in (1, 2):
+        assert (await one.ask(fetch(session=session, epoch=epoch), 12, FetchResponse)).error_code == 0
+    bananas = Log(stage.c2)
+    stage.c1.scripts[ApiKey.FETCH] = brought(b"little", end=43)
+    poll = fetch(session=session, epoch=3)
+    poll.max_wait_ms, poll.min_bytes = 30_000, 1000
+    one.send(poll, 12)
+
+    def waiting() -> list[FanWay]:
+        """Where one broker has said something, and the other has not."""
+        ways = [each._fans for each in stage.gateway.connections]
+        return [way for way in ways if way._current and any(each.outcome for each in way._current.poll.questions)]
+
+    await until(lambda: len(waiting()) == 1)
+    forgets = fetch(session=session, epoch=4)
+    forgets.forgotten_topics_data = [ForgottenTopic("apples", partitions=[0])]
+    other.send(forgets, 12)
+    kept = stage.gateway.mesh.memory.fetch_sessions.get(session)
+    await until(lambda: kept is not None and kept.epoch == 5)
+    (way,) = waiting()
+    assert way._current is not None
+    way._current.arrived -= 60  # its wait is over
+    way._look_at_the_time()
+    bananas.write()
+    assert (await one.answer(FetchResponse)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert (await other.answer(FetchResponse)).error_code == 0
 
 
 async def test_what_has_no_room_comes_with_the_next_poll(stage: Stage, planned: Planned) -> None:
