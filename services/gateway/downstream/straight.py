@@ -8,6 +8,7 @@ import math
 from dataclasses import replace
 from typing import NamedTuple, Protocol, cast
 
+from mesh.routing import ClientIdentity
 from services.gateway import metrics
 from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
@@ -216,6 +217,8 @@ class Look(NamedTuple):
     seat: Seat
     calls: Count
     timeout_s: float
+    client: ClientIdentity
+    """Who takes the road: a connection may have more than one client."""
 
 
 class StraightWay:
@@ -260,7 +263,7 @@ class StraightWay:
         else:
             body = frame[road.head_end :]
             connection.pass_on_rewritten(ApiKey.PRODUCE, named.version, (named.head, body), produce)
-        mesh.producing[produce] = Started(road.topics, self._follower.client)
+        mesh.producing[produce] = Started(road.topics, look.client)
         return produce
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> "Onward | None":
@@ -292,7 +295,7 @@ class StraightWay:
             sent_size = REQUEST_START_BYTES + len(named.head) + size - head_end
             start_of_it = bytearray(request_start(sent_size, ApiKey.PRODUCE, named.version, 0) + named.head)
             connection.begin_passing_on(start_of_it, beginning[head_end:], produce)
-        mesh.producing[produce] = Started(road.topics, self._follower.client, onward.break_off)
+        mesh.producing[produce] = Started(road.topics, look.client, onward.break_off)
         return onward
 
     def _taken(self, road: Road, look: "Look", frame: memoryview, start: int, deadline: float) -> NarrowProduce:
@@ -337,7 +340,7 @@ class StraightWay:
         )
 
     def _look_at(self, place: tuple[str, int], timeout_ms: int) -> Look | None:
-        """Where to begin for this cluster and broker id."""
+        """Where to begin for this cluster and broker id, for the client whose table was looked at last."""
         clusters, tables = self._mesh.clusters, self._mesh.tables
         if tables.trial is not None:  # every answer is looked at
             return None
@@ -350,7 +353,8 @@ class StraightWay:
             seat = lanes.seats[key] = Seat(clusters.pool(cluster, broker_id))
         seat.own = own
         calls = metrics.upstream_calls.labels(cluster, api_name(ApiKey.PRODUCE))
-        return Look(tables.edition, clusters.known, seat, calls, max(0, timeout_ms) / 1000 + CALL_TIMEOUT_S)
+        timeout_s = max(0, timeout_ms) / 1000 + CALL_TIMEOUT_S
+        return Look(tables.edition, clusters.known, seat, calls, timeout_s, self._follower.client)
 
     # --- answers -------------------------------------------------------------------------------------------------
 

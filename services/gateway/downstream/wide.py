@@ -116,7 +116,7 @@ class WideWay(StraightWay):
             connection.pass_on(frame, produce)
         else:
             connection.pass_on_rewritten(ApiKey.PRODUCE, course.sent_version, course.rewritten(frame), produce)
-        mesh.producing[produce] = Started(course.topics, self._follower.client)
+        mesh.producing[produce] = Started(course.topics, look.client)
         return produce
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> Onward | None:

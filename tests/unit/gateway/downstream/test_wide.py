@@ -261,6 +261,22 @@ async def test_a_hold_of_any_of_its_topics_waits_for_it(stage: Stage) -> None:
     assert [[t.name for t in m.topic_data] for m in stage.c2.requests(ApiKey.PRODUCE)] == [["bananas"]]
 
 
+@pytest.mark.parametrize("partitions", [ALL, {"apples": (0,)}])
+async def test_a_hold_takes_it_for_that_of_its_own_client(stage: Stage, partitions: dict[str, tuple[int, ...]]) -> None:
+    client = await warm(stage)
+    message = produce(None, -1, None, 5, **partitions)
+    for client_id in ("one", "one", "other"):
+        await client.ask(message, 9, ProduceResponse, client_id=client_id)
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    before = len(stage.c1.requests(ApiKey.PRODUCE))
+    client.send(message, 9, client_id="one")
+    await until(lambda: len(stage.c1.requests(ApiKey.PRODUCE)) > before)
+    assert [started.client.client_id for started in stage.gateway.mesh.producing.values()] == ["one"]
+    gate.set()
+    await client.answer(ProduceResponse)
+
+
 async def test_a_hold_of_another_topic_does_not_wait_for_it(stage: Stage) -> None:
     client = await warm(stage)
     gate = asyncio.Event()
