@@ -55,7 +55,7 @@ def _leg_of(topic: ProduceTopic, mesh: MeshView, place: Place, version: int) -> 
         or known is None
     ):
         return None
-    before, count = route.before, len(known.leaders)
+    before = route.before
     written = bytearray()
     write_compact_string(written, topic.name, "Produce.topic")
     return Leg(
@@ -66,6 +66,6 @@ def _leg_of(topic: ProduceTopic, mesh: MeshView, place: Place, version: int) -> 
         route,
         knowledge,
         known,
-        () if before is None else tuple(seam_of(topic.name, number, route, before) for number in range(count)),
-        all(known.is_single(number) for number in range(count)),
+        None if before is None else seam_of(topic.name, 0, route, before),
+        all(known.is_single(number) for number in range(len(known.leaders))),
     )

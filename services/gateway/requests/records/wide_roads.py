@@ -42,8 +42,8 @@ class Leg:
     knowledge: ClusterKnowledge
     known: TopicKnowledge
     """What was known of the topic: another object as soon as it is told otherwise."""
-    seams: tuple[SeamKey, ...]
-    """By partition: what the topic may have left behind where it lived before, if it has."""
+    seam: SeamKey | None
+    """What the topic may have left behind where it lived before, if it has, of one of its partitions."""
     is_single: bool
     """Whether no partition has another replica."""
     counted_as: Key | None = None
@@ -54,13 +54,14 @@ class Leg:
         knowledge, name = self.knowledge, self.known.name
         if knowledge.down is not None or knowledge.topics.get(name) is not self.known or name in knowledge.stale:
             return False
-        seams = self.seams
-        if not seams:
+        seam = self.seam
+        if seam is None:
             return True
         if memory.doubts or memory.passages:
             return False
+        called, _, cluster, upstream, visit, before = seam
         return all(
-            0 <= part.partition < len(seams) and memory.seams.is_closed(seams[part.partition], now)
+            memory.seams.is_closed((called, part.partition, cluster, upstream, visit, before), now)
             for part in topic.partitions
         )
 
