@@ -30,6 +30,8 @@ LOOPBACK = "127.0.0.1"
 STACK = "-Xss4m"  # Spark's default is too small for the trace of a query that is stopped in mid-batch
 JAVA_TIMEOUT_S = 20
 SHUFFLE_PARTITIONS = 4  # Spark's 200 is for larger ones; a batch of ours is small
+LARGEST_BATCH_BYTES = 16 * 1024 * 1024
+"""Of what goes to a worker at a time: a row may have thousands of events."""
 FILES_AT_ONCE = 4  # of a task; rows of more days than that are sorted first
 WORKER_START = "60s"  # how long a Python worker may take to report; 15 s are too few on a busy machine
 SECRET_NAMES = r"(?i)secret|password|passwd|token|access[.]?key|[.]pem$|oauthbearer[.]config"
@@ -125,6 +127,7 @@ def options_of(settings: PipelineSettings, java_options: str = "") -> dict[str, 
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(LARGEST_BATCH_BYTES),
         "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is read a moment later
         "spark.sql.maxConcurrentOutputFileWriters": str(FILES_AT_ONCE),
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is an old type of Hive's

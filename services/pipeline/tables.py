@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -37,6 +37,7 @@ OPTIONS = (
 INCOMING = sql.Identifier("incoming_rows")
 COUNTS = "given bigint, stored bigint"
 ARROW_COUNTS = pyarrow.schema([("given", pyarrow.int64()), ("stored", pyarrow.int64())])
+Opened = Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +92,22 @@ class Written:
 
 def write_rows(rows: DataFrame, table: Table, database: Database) -> Written:
     """Writes all rows; when it returns they are committed. When it raises, some partitions may be."""
-    slots = rows.sparkSession.sparkContext.defaultParallelism
-    counts = (
-        rows.select(*for_copy(rows, table.columns))
-        .coalesce(slots)
-        .mapInArrow(partial(_write_partition, table, database), COUNTS)
-        .collect()
-    )
+    return write_opened(rows.select(*for_copy(rows, table.columns)), iter, table, database)
+
+
+def write_opened(packed: DataFrame, opened: Opened, table: Table, database: Database) -> Written:
+    """The same for a frame of which `opened` makes rows: the table's columns, in their order, none of them binary."""
+    slots = packed.sparkSession.sparkContext.defaultParallelism
+    write = partial(_write_partition, table, database, opened)
+    counts = packed.coalesce(slots).mapInArrow(write, COUNTS).collect()
     return Written(sum(each["given"] for each in counts), sum(each["stored"] for each in counts))
 
 
 def _write_partition(
-    table: Table, database: Database, batches: Iterator[pyarrow.RecordBatch]
+    table: Table, database: Database, opened: Opened, packed: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
     """In a worker of Spark's."""
+    batches = opened(packed)
     first = next((each for each in batches if each.num_rows), None)
     if first is None:
         return

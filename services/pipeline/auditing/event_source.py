@@ -1,5 +1,5 @@
-"""Audit topics as a source of Spark whose rows are events. They are made of records where those are read: the JSON, and
-what is read in it, does not go to the JVM first.
+"""Audit topics as a source of Spark whose rows are pieces of events. They are made of records where those are read: the
+JSON, and what is read in it, does not go to the JVM first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import pyarrow
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from services.pipeline.auditing.events import ARROW_SCHEMA, Records, events_of
+from services.pipeline.auditing.events import Records, events_of
+from services.pipeline.auditing.pieces import PIECES, piece_of
 from services.pipeline.kafka_source import KafkaDataSource, KafkaSource, SpanPartition, StreamReader, milliseconds_of
 from services.pipeline.positions import parse, spans
 from services.pipeline.ranges import cut
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 FORMAT = "mesh-audit"
 CALLS_TOPIC = "audit_calls_topic"
 """Its option: the topic of control's calls; empty where there is none."""
-PIECES = "audit_pieces"
-"""Its option: how many pieces a batch has at least, so that all slots have as much to do."""
-PIECES_OF_A_SLOT = 2
+AT_LEAST = "audit_spans"
+"""Its option: into how many spans a batch is cut at least, so that all slots have as much to do."""
+SPANS_OF_A_SLOT = 2
 
 
 def stream_events(session: SparkSession, source: KafkaSource, calls_topic: str = "") -> DataFrame:
-    """The events of one cluster as an unbounded DataFrame of ARROW_SCHEMA; what is no event is among them."""
+    """The events of one cluster as an unbounded DataFrame of pieces; what is no event is among them."""
     session.dataSource.register(AuditDataSource)
-    own = {CALLS_TOPIC: calls_topic, PIECES: str(PIECES_OF_A_SLOT * session.sparkContext.defaultParallelism)}
+    own = {CALLS_TOPIC: calls_topic, AT_LEAST: str(SPANS_OF_A_SLOT * session.sparkContext.defaultParallelism)}
     return session.readStream.format(FORMAT).options(**source.to_options(), **own).load()
 
 
@@ -43,23 +44,23 @@ class AuditDataSource(KafkaDataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        return from_arrow_schema(ARROW_SCHEMA)
+        return from_arrow_schema(PIECES)
 
     def streamReader(self, schema: object) -> StreamReader:  # noqa: N802  # Spark's name
         options = dict(self.options)
-        return EventReader(KafkaSource.from_options(options), options[CALLS_TOPIC], int(options[PIECES]))
+        return EventReader(KafkaSource.from_options(options), options[CALLS_TOPIC], int(options[AT_LEAST]))
 
 
 class EventReader(StreamReader):
-    """Plans as any stream does; its rows are events."""
+    """Plans as any stream does; its rows are pieces of events."""
 
-    def __init__(self, source: KafkaSource, calls_topic: str, pieces: int) -> None:
+    def __init__(self, source: KafkaSource, calls_topic: str, at_least: int) -> None:
         super().__init__(source)
         self._calls_topic = calls_topic
-        self._pieces = pieces
+        self._at_least = at_least
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [SpanPartition(span) for span in cut(spans(parse(start), parse(end)), self._pieces)]
+        return [SpanPartition(span) for span in cut(spans(parse(start), parse(end)), self._at_least)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         span = cast("SpanPartition", partition).span
@@ -73,4 +74,5 @@ class EventReader(StreamReader):
                 values=[message.value() for message in messages],
                 messages=messages,
             )
-            yield events_of(records, cluster, calls_topic=self._calls_topic)
+            events = events_of(records, cluster, calls_topic=self._calls_topic)
+            yield piece_of(events, topic, span.partition)

@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,26 +33,28 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from services.pipeline.auditing.dead_letters import COLUMNS as OF_LETTERS
 from services.pipeline.auditing.dead_letters import DeadLetters
 from services.pipeline.auditing.event_source import stream_events
 from services.pipeline.auditing.events import AHEAD, COLUMNS, ORIGIN
 from services.pipeline.auditing.folders import ClusterFolder, delete_days_before
 from services.pipeline.auditing.following import Followed, Following
+from services.pipeline.auditing.pieces import events_alone, malformed, schema_of, well
 from services.pipeline.auditing.progress import ProgressTable
 from services.pipeline.auditing.settings import AuditSettings
 from services.pipeline.clusters import ClustersError
 from services.pipeline.day_partitions import DayPartitions
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.session import first_line
-from services.pipeline.tables import Database, Table, write_rows
+from services.pipeline.tables import Database, Table, write_opened
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
     from pyspark.sql.streaming.query import StreamingQuery
 
     from services.pipeline.clusters import Cluster
 
 AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS)
+IN_FILES = (*COLUMNS, *ORIGIN, "day")
 MADE_AHEAD = AHEAD.days + 1
 """Days for which there is a table before their first event comes; see AHEAD."""
 PATIENCE = {"reconnect.backoff.ms": "1000", "log_level": "2"}
@@ -94,41 +96,31 @@ class AuditSinks:
     folder: str
     dead_letters: DeadLetters
 
-    def write(self, events: DataFrame, batch: int) -> BatchWritten:
+    def write(self, pieces: DataFrame, batch: int) -> BatchWritten:
         """Returns when all is stored, everywhere."""
         begun = time.monotonic()
-        events = events.persist()
+        pieces = pieces.persist()
         try:
-            parts = _summary(events)
+            about = _about(pieces)
             first_day = today() - timedelta(days=self.kept_days)
-            wanted = {day for part in parts for day in part["days"] if day >= first_day}
-            malformed = sum(part["malformed"] for part in parts)
-            well = events.where("problem is null")
+            wanted = {day for day in about.days if day >= first_day}
             self.days.make(wanted)
-            recent = well.where(f.col("day") >= f.lit(first_day))
-            filed = well.coalesce(1 + sum(part["records"] for part in parts) // ROWS_OF_A_FILE)
+            events = events_alone(pieces)
             with ThreadPoolExecutor(1, "audit files") as beside:  # whichever waits for the other's processors
-                as_here = inheritable_thread_target(events.sparkSession)  # a stream that is stopped ends both
+                as_here = inheritable_thread_target(pieces.sparkSession)  # a stream that is stopped ends both
+                filed = events.coalesce(1 + about.records // ROWS_OF_A_FILE)
                 filing = beside.submit(as_here(partial(self._write_files, filed, batch)))
-                stored = write_rows(recent, AUDIT_EVENTS, self.database).stored if wanted else 0
+                recent = partial(well, AUDIT_EVENTS.columns, first_day)
+                stored = write_opened(events, recent, AUDIT_EVENTS, self.database).stored if wanted else 0
             filing.result()
-            if malformed:
-                self.dead_letters.write(events.where("problem is not null"))
+            if about.malformed:
+                self.dead_letters.write(events.mapInArrow(partial(malformed, OF_LETTERS), schema_of(OF_LETTERS)))
         except BaseException:
             self.days.forget()  # a day that somebody has dropped is made again, then
             raise
         finally:
-            events.unpersist()
-        written = BatchWritten(
-            records=sum(part["records"] for part in parts),
-            malformed=malformed,
-            stored=stored,
-            newest={
-                (part["source_topic"], part["source_partition"]): datetime.fromtimestamp(part["newest"] / 1000, UTC)
-                for part in parts
-                if part["newest"] is not None
-            },
-        )
+            pieces.unpersist()
+        written = BatchWritten(about.records, about.malformed, stored, about.newest)
         log.info(
             "batch written", folder=self.folder, batch=batch, records=written.records, stored=stored,
             malformed=malformed, seconds=round(time.monotonic() - begun, 2),
@@ -137,7 +129,8 @@ class AuditSinks:
 
     def _write_files(self, events: DataFrame, batch: int) -> None:
         (
-            events.select(*COLUMNS, *ORIGIN, "day", f.lit(batch).alias("batch"))
+            events.mapInArrow(partial(well, IN_FILES, None), schema_of(IN_FILES))
+            .withColumn("batch", f.lit(batch))
             .write.partitionBy("day", "batch")
             .mode("overwrite")
             .options(partitionOverwriteMode="dynamic", **PLAIN_IN_FILES)
@@ -145,19 +138,28 @@ class AuditSinks:
         )
 
 
-def _summary(events: DataFrame) -> list[Row]:
-    """For each partition of the topics."""
-    rows: list[Row] = (
-        events.groupBy("source_topic", "source_partition")
-        .agg(
-            f.count(f.lit(1)).alias("records"),
-            f.count("problem").alias("malformed"),
-            f.unix_millis(f.max("source_time")).alias("newest"),  # a time would come in this machine's zone
-            f.collect_set("day").alias("days"),
-        )
-        .collect()
-    )
-    return rows
+@dataclass(slots=True)
+class _About:
+    """What is known of a batch before one looks at its events."""
+
+    records: int = 0
+    malformed: int = 0
+    days: set[date] = field(default_factory=set)
+    newest: dict[tuple[str, int], datetime] = field(default_factory=dict)
+
+
+def _about(pieces: DataFrame) -> _About:
+    about = _About()
+    newest_ms = f.unix_millis("newest").alias("newest_ms")  # a time would come in this machine's zone
+    for piece in pieces.select("source_topic", "source_partition", "records", "malformed", newest_ms, "days").collect():
+        about.records += piece["records"]
+        about.malformed += piece["malformed"]
+        about.days.update(piece["days"])
+        if piece["newest_ms"] is not None:
+            place = piece["source_topic"], piece["source_partition"]
+            newest = datetime.fromtimestamp(piece["newest_ms"] / 1000, UTC)
+            about.newest[place] = max(newest, about.newest.get(place, newest))
+    return about
 
 
 def today() -> date:
@@ -231,8 +233,8 @@ def _followed(
     def begin(each: Followed) -> StreamingQuery:
         folder.check()
 
-        def write(events: DataFrame, batch: int) -> None:
-            written = sinks.write(events, batch)
+        def write(pieces: DataFrame, batch: int) -> None:
+            written = sinks.write(pieces, batch)
             each.newest |= written.newest
             each.records += written.records
             each.malformed += written.malformed

@@ -14,7 +14,7 @@ import pytest
 from tests.fixtures.clusters import KafkaCluster
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.integration.pipeline.audits import AuditRuns
 
@@ -146,6 +146,7 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
     import pyarrow
 
     from services.pipeline.auditing.dead_letters import DeadLetters
+    from services.pipeline.auditing.pieces import piece_of
     from services.pipeline.day_partitions import DayPartitions
     from services.pipeline.jobs.audit import AuditSinks
     from services.pipeline.tables import Database
@@ -161,15 +162,19 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
     # its writer set the time anew with each attempt: the first one is counted, and one on each side of a midnight
     told = [once, *({**once, "timestamp": once["timestamp"] - earlier} for earlier in (1, DAY_MS)), event(noon)]
     values = [b"boom", *(json.dumps(each).encode() for each in told)]
-    events = spark.createDataFrame(pyarrow.Table.from_batches([events_of(audits.records, values)]))
+
+    def pieces(values: list[bytes]) -> DataFrame:
+        piece = piece_of(events_of(audits.records, values), audits.records, 0)
+        return spark.createDataFrame(pyarrow.Table.from_batches([piece]))
+
     audits.make("c1", audits.records)
     for _ in range(2):
         with pytest.raises(psycopg.OperationalError):
-            sinks(Database("postgresql://mesh@127.0.0.1:1/mesh")).write(events, 0)
-    written = sinks(audits.database).write(events, 0)
+            sinks(Database("postgresql://mesh@127.0.0.1:1/mesh")).write(pieces(values), 0)
+    written = sinks(audits.database).write(pieces(values), 0)
     assert (written.records, written.stored, written.malformed) == (5, 3, 1)
     assert sorted(audits.ids()) == sorted([once["id"], once["id"], told[-1]["id"]])
-    assert sinks(audits.database).write(events.where("problem is null"), 0).stored == 0
+    assert sinks(audits.database).write(pieces(values[1:]), 0).stored == 0
     assert len(audits.malformed("c1", audits.records)) == 1
     assert len(audits.files()) == 4
 
