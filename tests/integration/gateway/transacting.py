@@ -247,10 +247,13 @@ class Copier:
         for line in self._process.stdout:
             if json.loads(line)["totalProcessed"] >= count * COPIES_IN_A_TRANSACTION:
                 return
-        raise AssertionError("the copier has ended before")
+        raise AssertionError(f"the copier has ended before: {self._said()}")
 
     def wait_for_the_end(self) -> None:
         output, _ = self._process.communicate(timeout=COPIER_S)
-        self._complaints.seek(0)
-        assert self._process.returncode == 0, output[-1000:] + self._complaints.read()[-3000:]
+        assert self._process.returncode == 0, output[-1000:] + self._said()
         assert json.loads(output.splitlines()[-1])["remaining"] == 0
+
+    def _said(self) -> str:
+        self._complaints.seek(0)
+        return self._complaints.read()[-3000:]
