@@ -164,11 +164,14 @@ class EventLog:
         if self._failure.done() and not self._failure.cancelled():
             self._failure.exception()  # was raised by `run`, or came after its end
         self._failure.cancel()
-        try:
-            async with asyncio.timeout(STOP_TIMEOUT):
-                await self._app.stop()
-        except TimeoutError:
-            log.error("Faust does not stop; going on without", seconds=STOP_TIMEOUT)
+        stopping = asyncio.create_task(self._app.stop(), name="stop Faust")
+        await asyncio.wait({stopping}, timeout=STOP_TIMEOUT)
+        if stopping.done():
+            stopping.result()
+            return
+        log.error("Faust does not stop; going on without", seconds=STOP_TIMEOUT)
+        # it is not awaited: cancelled while it waits for one of its parts, mode goes on to wait for the next one
+        stopping.cancel()
 
     def end_offset(self) -> int:
         """Where the log ends, as the last fetch said; 0 before there was one."""
