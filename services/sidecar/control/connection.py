@@ -13,6 +13,8 @@ from services.sidecar.identity import Incarnation
 
 ACTOR_METADATA = "x-mesh-actor"
 CALL_SECONDS = 2.0
+PLAN_SECONDS = 15.0
+"""Of a call for which control asks clusters first: a topic that was made just now has no leader yet."""
 PAGE_SIZE = 1_000
 MAX_PAGES = 100
 _REFUSALS = {
@@ -96,7 +98,9 @@ class Connection:
             yield replay
 
     async def start_replay(self, request: replays.StartReplayRequest) -> replays.Replay:
-        return await self._call("StartReplay", self._replays.StartReplay(request, **self._bounds))
+        return await self._call(
+            "StartReplay", self._replays.StartReplay(request, **self._bounds | {"timeout": PLAN_SECONDS})
+        )
 
     async def report_replay(self, request: replays.ReportReplayRequest) -> None:
         await self._call("ReportReplay", self._replays.ReportReplay(request, **self._bounds))
