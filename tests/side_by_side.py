@@ -1,8 +1,8 @@
 """The whole suite as pytest runs side by side, each with its own servers and ports: the tests mostly wait. Spark's come
 when these have ended: they work.
 
-The output of the last run is shown as it comes, that of the others when they are done. Ends with the worst exit code;
-at an interrupt all runs are stopped.
+The output of the last run is shown as it comes, that of the others when they are done, and at the end what failed in
+any. Ends with the worst exit code; at an interrupt all runs are stopped.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.failures import failures
 from tests.fixtures.bytecode import keep_bytecode
 from tests.fixtures.ports import PORTS
 
@@ -55,24 +56,28 @@ def main() -> int:
     *others, last = PARTS
     with tempfile.TemporaryDirectory(prefix="kafka-mesh-tests-") as logs:
         outputs = [Path(logs) / f"{index}.log" for index, _ in enumerate(others)]
-        runs = [_started(part, output) for part, output in zip(others, outputs, strict=True)]
+        reports = [Path(logs) / f"{index}.xml" for index in range(len(PARTS) + 1)]
+        runs = [_started(part, report, output) for part, report, output in zip(others, reports, outputs, strict=False)]
         try:
-            shown = _started(last, None)
+            shown = _started(last, reports[len(others)], None)
             runs.append(shown)
             shown.wait()
             for run, output in zip(runs, outputs, strict=False):
                 run.wait()
                 sys.stdout.write(output.read_text(errors="replace"))
-            runs.append(_started(AFTERWARDS, None))
+            runs.append(_started(AFTERWARDS, reports[-1], None))
             runs[-1].wait()
+            for failure in failures(reports):
+                print(failure, flush=True)
         except KeyboardInterrupt:
             return _interrupted(runs)
     codes = [abs(int(run.returncode)) for run in runs]
     return max(codes)
 
 
-def _started(part: Part, output: Path | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pytest", "--durations=20", *(str(HERE / folder) for folder in part.folders)]
+def _started(part: Part, report: Path, output: Path | None) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pytest", "--durations=20", f"--junitxml={report}"]
+    command += [str(HERE / folder) for folder in part.folders]
     if part is not AFTERWARDS:
         command += [f"--ignore={HERE / folder}" for folder in AFTERWARDS.folders]
     environment = {**os.environ, PORTS: part.ports}

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.clients.confluent.driver import received
 from tests.clients.contract import OPERATION_TIMEOUT_SECONDS, Received
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 
 
@@ -23,6 +24,7 @@ class Upstream:
     async def create_topic(self, topic: str, partitions: int) -> None:
         await _done(self._admin.create_topics([NewTopic(topic, partitions, replication_factor=-1)])[topic])
         await self.wait_for_partitions(topic, partitions)
+        await asyncio.to_thread(await_leaders, self._admin, topic, partitions)
 
     async def delete_topic(self, topic: str) -> None:
         await _done(self._admin.delete_topics([topic])[topic])

@@ -32,6 +32,7 @@ from mesh.rpc.server import open_channel
 from services.control.process import Control
 from services.control.settings import ControlSettings
 from tests.fixtures import waiting
+from tests.fixtures.leaders import await_leaders
 
 WITHIN = 20.0
 """Seconds that a condition may take on a busy machine."""
@@ -262,6 +263,7 @@ def create_topic(bootstrap: str, name: str, partitions: int, **config: str) -> N
     client = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
     client.create_topics([new], request_timeout=WITHIN)[name].result(WITHIN)
+    await_leaders(client, name, partitions)
 
 
 def topics_of(bootstrap: str) -> dict[str, int]:

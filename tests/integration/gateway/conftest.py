@@ -1,17 +1,15 @@
 """What the gateway's integration tests share: two real clusters, topics on them, gateways of their own."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # exported, but not by name
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from mesh.routing import RoutingTable
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.waiting import wait_until
+from tests.fixtures.leaders import await_leaders
 from tests.integration.gateway.running import Rules, RunningGateway
 
 StartGateway = Callable[..., RunningGateway]
@@ -46,18 +44,11 @@ def create_topic() -> Iterator[CreateTopic]:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
         created.append((admin, name))
-        wait_until(partial(_leads_all, admin, name, partitions), f"the partitions of {name} have leaders")
+        await_leaders(admin, name, partitions)
 
     yield create
     for admin, name in created:
         admin.delete_topics([name])[name].result(30)
-
-
-def _leads_all(admin: AdminClient, topic: str, partitions: int) -> bool:
-    """Whether the broker leads them: metadata says so before, and what comes without acks till then is lost."""
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    ends = admin.list_offsets({TopicPartition(topic, p): latest for p in range(partitions)})
-    return all(end.exception(30) is None for end in ends.values())
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
-from tests.fixtures.waiting import wait_until
+from tests.fixtures.leaders import await_leaders
 
 TIMEOUT_S = 30.0
 OPEN_MS = 600_000  # for which a transaction may stay open, however busy the machine is
@@ -52,24 +52,15 @@ class Orchard:
         # records are from yesterday too: only what the test deletes shall go
         self._wait(self._admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"})]))
         self._topics.add(name)
-        self._await_leaders(name, partitions)
+        await_leaders(self._admin, name, partitions)
         return name
-
-    def _await_leaders(self, topic: str, partitions: int) -> None:
-        """What the controller has made, brokers know a moment later."""
-
-        def is_led() -> bool:
-            known = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
-            return len(known) == partitions and all(each.leader >= 0 for each in known.values())
-
-        wait_until(is_led, f"{topic} has {partitions} leaders")
 
     def delete(self) -> None:
         self._wait(self._admin.delete_topics([self.topic]))
 
     def add_partitions(self, total: int) -> None:
         self._wait(self._admin.create_partitions([NewPartitions(self.topic, total)]))
-        self._await_leaders(self.topic, total)
+        await_leaders(self._admin, self.topic, total)
 
     def let_retention_take(self, partition: int, before: int) -> None:
         """The log of `partition` begins at `before` from now on."""

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import admin, discovery, discovery_grpc
 from mesh.rpc.server import RpcServer, open_channel
+from tests.fixtures.leaders import await_leaders
 from tests.unit.router.decisions import DecisionLog
 
 WITHIN_S = 60.0
@@ -64,6 +65,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
     if topic not in cluster.list_topics(timeout=WITHIN_S).topics:
         with contextlib.suppress(KafkaException):  # a router may be first
             cluster.create_topics([NewTopic(topic, partitions, 1)])[topic].result(WITHIN_S)
+        await_leaders(cluster, topic, partitions)
 
 
 class ServiceProcess:

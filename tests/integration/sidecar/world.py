@@ -16,6 +16,7 @@ from prometheus_client import Counter, Gauge
 
 from services.sidecar.process import Sidecar, running
 from services.sidecar.settings import SidecarSettings
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar import conformance
 
@@ -55,6 +56,7 @@ class Kafka:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             future.result(WITHIN_SECONDS)
+        await_leaders(admin, topic, partitions)
 
     def write(self, topic: str, *records: Json) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap})
