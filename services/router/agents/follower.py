@@ -92,12 +92,13 @@ class Follower:
         topic = SnapshotTopic(home, settings.snapshots_topic, settings.events_topic, settings.events_replication_factor)
         ledger = Ledger(await self._newest(topic) if self._takes_snapshots else None)
         writer = SnapshotWriter(topic, settings.snapshot_every_events, ledger, settings.member_name)
+        first_offset = ledger.next_offset
         reading = EventLog(
             settings.app_id,
             home,
             settings.events_topic,
             lambda value, offset: self._heed(ledger, ledger.fold(value, offset), writer),
-            ledger.next_offset,
+            first_offset,
         )
         writing = asyncio.create_task(writer.run(), name="write snapshots")
         try:
@@ -106,7 +107,7 @@ class Follower:
             log.info(
                 "reading the log",
                 topic=settings.events_topic,
-                first_offset=ledger.next_offset,
+                first_offset=first_offset,  # records may have been folded by now
                 end_offset=ledger.end_at_start,
             )
             self._heed(ledger, None, writer)
