@@ -20,6 +20,7 @@ import pytest
 from services.control.store.migrate import migrate
 from services.pipeline.settings import PipelineSettings
 from tests.bench.pipeline.conftest import RECORDS
+from tests.bench.pipeline.parts import cpu_by_part
 from tests.bench.pipeline.rates import Rates, Records, delete, produce
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
@@ -94,12 +95,15 @@ def test_audit(
         url = postgres()
         migrate(url)
         database = Database(url)
-        rates.measure(name, records.count, lambda: _bring(bench_session, records, database, str(tmp_path / folder)))
+        with cpu_by_part() as spent:
+            rates.measure(name, records.count, lambda: _bring(bench_session, records, database, str(tmp_path / folder)))
         with database.connect() as connection:
             found = connection.execute("select count(*), pg_database_size(current_database()) from audit_events")
             [(rows, size)] = found.fetchall()
         assert rows == records.count
         rates.notes.append(f"{name}: {int(str(size)) / records.count:.0f} B of PostgreSQL an event, indexes included")
+        each = ", ".join(f"{part} {1e6 * seconds / records.count:.1f}" for part, seconds in sorted(spent.items()))
+        rates.notes.append(f"{name}: us of CPU an event: {each}")
 
     measure(f"audit, cold: the first {first_events.count:,} events of a session", first_events, "first")
     for number in range(rounds):
