@@ -85,8 +85,9 @@ class Reporter:
         finally:
             writing.cancel()
             call.cancel()
+            await asyncio.wait({writing})  # awaited itself, a cancellation of ours would pass for its own
             with contextlib.suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.RpcError):
-                await writing
+                writing.result()
 
     async def _write(self, call: Call) -> None:
         """Everything first, then each change (what comes meanwhile is one), and all every few seconds; of clients only

@@ -1,0 +1,40 @@
+"""How a router's reports to control end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mesh.rpc import discovery
+from services.router.change import Change
+from services.router.discovery.reports import Reporter
+from services.router.discovery.roster import HoldBound
+from tests.fixtures.ports import free_block
+
+WITHIN_S = 5.0
+
+
+async def test_a_router_that_stops_while_a_stream_to_control_breaks_is_not_held_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    breaking, let_go = asyncio.Event(), asyncio.Event()
+
+    async def write(_: Reporter, call: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if not breaking.is_set():
+                breaking.set()
+                await let_go.wait()
+
+    monkeypatch.setattr(Reporter, "_write", write)
+    nobody = f"127.0.0.1:{free_block(1)}"
+    reporter = Reporter(nobody, discovery.RouterReport, dict, Change(), HoldBound(1))
+    running = asyncio.create_task(reporter.run())
+    await asyncio.wait_for(breaking.wait(), WITHIN_S)
+    running.cancel()
+    await asyncio.wait({running}, timeout=WITHIN_S)
+    let_go.set()
+    assert running.cancelled()
