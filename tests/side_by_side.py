@@ -57,15 +57,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kafka-mesh-tests-") as logs:
         outputs = [Path(logs) / f"{index}.log" for index, _ in enumerate(others)]
         reports = [Path(logs) / f"{index}.xml" for index in range(len(PARTS) + 1)]
-        runs = [_started(part, report, output) for part, report, output in zip(others, reports, outputs, strict=False)]
+        *of_others, of_last, of_afterwards = reports
+        runs = [_started(*each) for each in zip(others, of_others, outputs, strict=True)]
         try:
-            shown = _started(last, reports[len(others)], None)
+            shown = _started(last, of_last, None)
             runs.append(shown)
             shown.wait()
             for run, output in zip(runs, outputs, strict=False):
                 run.wait()
                 sys.stdout.write(output.read_text(errors="replace"))
-            runs.append(_started(AFTERWARDS, reports[-1], None))
+            runs.append(_started(AFTERWARDS, of_afterwards, None))
             runs[-1].wait()
             for failure in failures(reports):
                 print(failure, flush=True)

@@ -23,7 +23,6 @@ class Upstream:
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         await _done(self._admin.create_topics([NewTopic(topic, partitions, replication_factor=-1)])[topic])
-        await self.wait_for_partitions(topic, partitions)
         await asyncio.to_thread(await_leaders, self._admin, topic, partitions)
 
     async def delete_topic(self, topic: str) -> None:

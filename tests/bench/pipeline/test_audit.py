@@ -20,7 +20,7 @@ import pytest
 from services.control.store.migrate import migrate
 from services.pipeline.settings import PipelineSettings
 from tests.bench.pipeline.conftest import RECORDS
-from tests.bench.pipeline.parts import cpu_by_part
+from tests.bench.pipeline.parts import cpu_by_part, us_of_each
 from tests.bench.pipeline.rates import Rates, Records, delete, produce
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
@@ -102,8 +102,7 @@ def test_audit(
             [(rows, size)] = found.fetchall()
         assert rows == records.count
         rates.notes.append(f"{name}: {int(str(size)) / records.count:.0f} B of PostgreSQL an event, indexes included")
-        each = ", ".join(f"{part} {1e6 * seconds / records.count:.1f}" for part, seconds in sorted(spent.items()))
-        rates.notes.append(f"{name}: us of CPU an event: {each}")
+        rates.notes.append(f"{name}: us of CPU an event: {us_of_each(spent, records.count)}")
 
     measure(f"audit, cold: the first {first_events.count:,} events of a session", first_events, "first")
     for number in range(rounds):

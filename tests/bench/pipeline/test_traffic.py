@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from services.control.store.migrate import migrate
-from tests.bench.pipeline.parts import cpu_by_part
+from tests.bench.pipeline.parts import cpu_by_part, us_of_each
 from tests.bench.pipeline.rates import Rates, Records, delete, produce
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
@@ -106,7 +106,6 @@ def test_counters(
         rates.measure("traffic, raw source, counters to noop", counters, partial(read, all_))
         with cpu_by_part() as spent:
             rates.measure("traffic, counters to PostgreSQL", counters, partial(roll_up, all_, url))
-        each = ", ".join(f"{part} {1e6 * seconds / counters:.1f}" for part, seconds in sorted(spent.items()))
-        rates.notes.append(f"traffic, us of CPU a counter: {each}")
+        rates.notes.append(f"traffic, us of CPU a counter: {us_of_each(spent, counters)}")
         rows = len(Tables(url).numbers())
     rates.notes.append(f"traffic: {all_.count:,} reports of {OF_A_REPORT} counters came to {rows:,} rows")

@@ -18,6 +18,7 @@ from services.pipeline.copying.reading import Archive, Place
 from services.pipeline.copying.replaying import Replaying, Work
 from services.pipeline.copying.tasks import Access, LaneTask, count_lane
 from services.pipeline.orders import Order
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Content, Headers, Orchard
 
@@ -100,11 +101,7 @@ class Grove:
         for future in self._admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
             future.result(TIMEOUT_S)
         self._topics.append(name)
-        wait_until(lambda: self._is_led(name), "the target has leaders")
-
-    def _is_led(self, topic: str) -> bool:
-        known = self._admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-        return bool(known.partitions) and all(each.leader >= 0 for each in known.partitions.values())
+        await_leaders(self._admin, name, partitions)
 
     def clear(self) -> None:
         for future in self._admin.delete_topics(self._topics).values() if self._topics else ():
