@@ -15,6 +15,8 @@ from enum import Enum
 
 import structlog
 
+from mesh.waiting_tasks import waiting_tasks
+
 STOP_TIMEOUT = 20.0
 """Seconds that a drain may take before the process ends all the same."""
 EXIT_STUCK = 70
@@ -84,7 +86,8 @@ async def _supervised(main: Callable[[Lifecycle], Awaitable[None]], stop_timeout
 
 
 def _give_up(stop_timeout: float) -> None:
-    log.error("drain took too long, ending the process", seconds=stop_timeout)
+    waiting = waiting_tasks(asyncio.get_running_loop())
+    log.error("drain took too long, ending the process", seconds=stop_timeout, waiting=waiting)
     os._exit(EXIT_STUCK)
 
 
