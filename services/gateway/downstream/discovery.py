@@ -30,6 +30,7 @@ from mesh import VERSION
 from mesh.routing import InvalidRuleError, RoutingTable
 from mesh.routing.codec import TABLE_FORMAT, table_from_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing
+from mesh.rpc.cancellation import heed_cancellation
 from services.gateway import metrics
 from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.client_report import client_report
@@ -113,6 +114,7 @@ class Discovery:
         pause, patience = FIRST_PAUSE_S, FIRST_PATIENCE_S
         while not self._leaving:
             told = await self._watch(patience if len(self._routers) > 1 else None)
+            heed_cancellation()
             if told:
                 pause, patience = FIRST_PAUSE_S, FIRST_PATIENCE_S
             await asyncio.sleep(random.uniform(pause / 2, pause))

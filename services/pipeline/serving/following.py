@@ -20,6 +20,7 @@ import structlog
 
 from mesh.pauses import pause
 from mesh.rpc import replays
+from mesh.rpc.cancellation import heed_cancellation
 from services.pipeline.serving import metrics
 from services.pipeline.serving.carrying import Carrying, Wish
 from services.pipeline.serving.link import ControlLink
@@ -87,6 +88,7 @@ class ReplayFollower:
                     self._superseded(error.details() or "a younger process of this member follows its replays")
                     await asyncio.Event().wait()
                 self._why_not = f"{error.code().name}: {error.details()}"
+            heed_cancellation()
             failures += 1
             await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 

@@ -15,6 +15,7 @@ import structlog
 
 from mesh.pauses import pause
 from mesh.rpc import replays
+from mesh.rpc.cancellation import heed_cancellation
 from services.pipeline.serving import metrics
 
 REPORT_SECONDS = 1.0
@@ -94,6 +95,7 @@ class Reports:
         try:
             await self._tell(report)
         except grpc.aio.AioRpcError as error:
+            heed_cancellation()
             if error.code() in NEVER_HEARD:
                 metrics.reports.labels("refused").inc()
                 log.info("a replay is another's, or has ended", replay=report.name, reason=error.details())

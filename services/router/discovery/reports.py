@@ -11,6 +11,7 @@ import grpc
 import structlog
 
 from mesh.rpc import discovery, discovery_grpc
+from mesh.rpc.cancellation import heed_cancellation
 from mesh.rpc.server import OPTIONS
 from services.router import metrics
 from services.router.change import Change
@@ -61,6 +62,7 @@ class Reporter:
                     reason = "it ended the stream"
                 except grpc.aio.AioRpcError as error:
                     reason = f"{error.code().name}: {error.details()}"
+                heed_cancellation()
                 if self._connected:
                     pause, said = FIRST_PAUSE, ""
                 self._connected = False

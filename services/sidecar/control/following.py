@@ -16,6 +16,7 @@ import structlog
 
 from mesh.pauses import pause
 from mesh.rpc import events
+from mesh.rpc.cancellation import heed_cancellation
 from services.sidecar import metrics
 from services.sidecar.control.connection import Connection
 from services.sidecar.control.outcomes import Outcomes
@@ -56,6 +57,7 @@ class OrderFollower:
                     await self._superseded(error.details() or "a younger process of this sidecar follows its orders")
                     await asyncio.Event().wait()
                 log.debug("orders cannot be followed", reason=error.details(), code=error.code().name)
+            heed_cancellation()
             failures += 1
             await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
@@ -90,6 +92,7 @@ class OrderFollower:
             try:
                 await self._connection.report(order.name, outcome)
             except grpc.aio.AioRpcError as error:
+                heed_cancellation()
                 log.debug("an outcome cannot be told", order=order.name, reason=error.details())
                 await asyncio.sleep(pause(attempt, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
             else:

@@ -19,6 +19,7 @@ import structlog
 from mesh import VERSION
 from mesh.pauses import pause
 from mesh.rpc import admin, events, instances
+from mesh.rpc.cancellation import heed_cancellation
 from services.sidecar import metrics
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_store import KeptInstance, KnownToControl, Source
@@ -83,6 +84,7 @@ class ControlLink:
                         log.info("control does not say which instances it knows", reason=error.details())
                         if not insist:
                             return None
+                    heed_cancellation()
                     await asyncio.sleep(RETRY_SECONDS)
         except TimeoutError:
             return None
@@ -102,6 +104,7 @@ class ControlLink:
                     await self._remove_self_acting()
                 await self._reconcile()
             except grpc.aio.AioRpcError as error:
+                heed_cancellation()
                 failures += 1
                 is_known = False
                 self._lost(error, failures)

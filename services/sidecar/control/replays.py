@@ -17,6 +17,7 @@ import structlog
 
 from mesh.pauses import pause
 from mesh.rpc import replays
+from mesh.rpc.cancellation import heed_cancellation
 from services.sidecar.control.connection import Connection
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.job import Job, JobSpec, PartitionProgress, RefusedError
@@ -99,6 +100,7 @@ class ReplayFollower:
                     await self._jobs.hold()
                     await asyncio.Event().wait()
                 log.debug("replays cannot be followed", reason=error.details(), code=error.code().name)
+            heed_cancellation()
             failures += 1
             await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
@@ -170,6 +172,7 @@ class ReplayFollower:
         try:
             await self._connection.report_replay(request)
         except grpc.aio.AioRpcError as error:
+            heed_cancellation()
             if error.code() not in _ANOTHERS:
                 log.debug("a replay's progress cannot be told", replay=request.name, reason=error.details())
                 return False
