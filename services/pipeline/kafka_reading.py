@@ -40,6 +40,9 @@ CONSUME_S = 0.1
 QUEUE_KBYTES = 32_768
 """What librdkafka fetches ahead in one task."""
 FETCH_WAIT_MS = 100
+FULL_PAUSE_MS = 10
+"""How long librdkafka fetches nothing after what it fetched ahead was enough. By itself it would take a second for that,
+and a task that has emptied it meanwhile stands still."""
 
 
 def read_logs(
@@ -144,6 +147,7 @@ class SpanReader:
             {
                 "queued.max.messages.kbytes": QUEUE_KBYTES,
                 "fetch.wait.max.ms": FETCH_WAIT_MS,
+                "fetch.queue.backoff.ms": FULL_PAUSE_MS,
                 **properties,
                 "client.id": CLIENT_ID,
                 "group.id": CLIENT_ID,  # librdkafka asks for one; nothing is ever committed
