@@ -29,10 +29,12 @@ from services.pipeline.copy_text import copy_text, for_copy
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_MS = 120_000  # a large partition on a busy database
 LOCK_TIMEOUT_MS = 10_000
+MEMORY = "64MB"  # of a connection, twice: what comes in, and what is put in order
 IDLE_TIMEOUT_MS = 60_000  # how long Spark may take to come with more rows of a partition
 OPTIONS = (
     f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} "
-    f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC"
+    f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC "
+    f"-c temp_buffers={MEMORY} -c work_mem={MEMORY}"
 )
 INCOMING = sql.Identifier("incoming_rows")
 COUNTS = "given bigint, stored bigint"
