@@ -1,4 +1,4 @@
-"""Where an archive is, for those who read it without Spark: any URL that Hadoop knows, by pyarrow or fsspec.
+"""Where Parquet is, for those who read or write it without Spark: any URL that Hadoop knows, by pyarrow or fsspec.
 
 Hadoop's settings of a store are not known here, so what the store wants to know stands in `options`, in the words of
 the library that opens it: pyarrow's for `s3`, `s3a` (S3FileSystem) and `hdfs`, fsspec's for all others.
@@ -51,7 +51,7 @@ class Store:
             other, path = fsspec.core.url_to_fs(self.folder, **options)
             return OpenStore(fs.PyFileSystem(fs.FSSpecHandler(other)), path.rstrip("/"))
         except (OSError, ImportError, TypeError, ValueError) as error:
-            raise StoreError(f"the archive {self.folder} can't be opened: {type(error).__name__}: {error}") from error
+            raise StoreError(f"the folder {self.folder} can't be opened: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,12 @@ class OpenStore:
     def open(self, path: str) -> Any:
         """For reading at any place; FileNotFoundError."""
         return self.files.open_input_file(f"{self.root}/{path}")
+
+    def create(self, path: str) -> Any:
+        """For writing, with the folders that lead there; what stood there is replaced."""
+        full = f"{self.root}/{path}"
+        self.files.create_dir(full.rpartition("/")[0], recursive=True)
+        return self.files.open_output_stream(full)
 
     def text(self, path: str) -> str:
         with self.open(path) as file:

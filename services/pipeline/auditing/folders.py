@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -10,6 +12,7 @@ import structlog
 
 from services.pipeline.archives.hadoop import HadoopFolder
 from services.pipeline.archives.layout import CHECKPOINT, position_of
+from services.pipeline.auditing.day_files import staged, standing
 from services.pipeline.positions import Position, StreamError
 
 if TYPE_CHECKING:
@@ -45,6 +48,23 @@ class ClusterFolder:
                 f"{self.path} holds days but no {CHECKPOINT}: what was read for it is unknown; "
                 f"bring {CHECKPOINT} back, or move the days elsewhere"
             )
+
+    def clear_stage(self, batch: int) -> None:
+        """Of what an attempt at this batch has left that was cut off."""
+        self._files.delete(staged(batch))
+
+    def replace(self, batch: int, named: Iterable[tuple[str, str]]) -> None:
+        """The batch is what stands in these staged files, by day and name, and nothing else (day_files.py)."""
+        by_day = defaultdict[str, list[str]](list)
+        for day, name in named:
+            by_day[day].append(name)
+        for found in self._files.matching(f"{DAY}*/batch={batch}"):
+            self._files.delete(found)
+        for day, names in sorted(by_day.items()):
+            self._files.make(standing(day, batch))
+            for name in names:
+                self._files.move(f"{staged(batch)}/{DAY}{day}/{name}", f"{standing(day, batch)}/{name}")
+        self.clear_stage(batch)
 
     def position(self) -> Position:
         """Where the stream stands, by the last batch that is noted as done."""

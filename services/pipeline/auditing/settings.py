@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, SecretStr
 
 from mesh.settings import WordList
 
@@ -12,6 +12,8 @@ class AuditSettings(BaseModel):
 
     audit_folder: str = ""
     """Where the job audit keeps its Parquet and its checkpoints: a path, or a URL that Hadoop knows."""
+    audit_options: dict[str, SecretStr] = Field(default_factory=dict)
+    """What that store wants to know of tasks, which write there without Spark: as `archive_options`, see the README."""
     audit_topics: WordList = ("sidecar-audit",)
     """Topics of all clusters in which it is told what became of records."""
     audit_home_topics: WordList = ("mesh.audit-records",)
@@ -26,3 +28,8 @@ class AuditSettings(BaseModel):
     """Days that they are kept in the folder; 0: for ever."""
     audit_heartbeat_s: PositiveFloat = 10.0
     """How often it is said how far the job is, also when there is nothing to do."""
+
+    @property
+    def audit_store_options(self) -> dict[str, str]:
+        """`audit_options` as stores take them."""
+        return {name: value.get_secret_value() for name, value in self.audit_options.items()}

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
 from mesh.rpc import admin
-from services.pipeline.auditing import events
 from services.pipeline.auditing.following import Followed
 from services.pipeline.auditing.settings import AuditSettings
 from services.pipeline.clusters import Cluster
@@ -43,28 +42,6 @@ def event(at: datetime = NOW, **members: Any) -> Event:
         **members,
     }  # fmt: skip
     return {name: value for name, value in told.items() if value is not None}
-
-
-class Unkeyed:
-    """A message of which nothing is known but its value."""
-
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-
-    def key(self) -> None:
-        return None
-
-    def value(self) -> bytes:
-        return self._value
-
-    def headers(self) -> None:
-        return None
-
-
-def events_of(topic: str, values: list[bytes]) -> pyarrow.RecordBatch:
-    """As they are read from partition 0."""
-    messages = cast("list[Message]", [Unkeyed(value) for value in values])
-    return events.events_of(events.Records(topic, 0, range(len(values)), [None] * len(values), values, messages), "c1")
 
 
 class AuditRuns:

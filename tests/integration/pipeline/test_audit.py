@@ -145,17 +145,22 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
 ) -> None:
     import pyarrow
 
+    from services.pipeline.archives.stores import Store
     from services.pipeline.auditing.dead_letters import DeadLetters
+    from services.pipeline.auditing.folders import ClusterFolder
     from services.pipeline.auditing.pieces import piece_of
     from services.pipeline.day_partitions import DayPartitions
     from services.pipeline.jobs.audit import AuditSinks
     from services.pipeline.tables import Database
-    from tests.integration.pipeline.audits import NOW, event, events_of
+    from tests.integration.pipeline.audits import NOW, event
+    from tests.unit.pipeline.told import events
+
+    folder = ClusterFolder(spark, str(audits.folder), "c1")
 
     def sinks(database: Database) -> AuditSinks:
         letters = DeadLetters("c1", {"bootstrap.servers": kafka_c1.bootstrap}, ".malformed", WITHIN_S)
         days = DayPartitions(database, "audit_events", unique=("event_id",))
-        return AuditSinks(database, days, 30, str(audits.folder), letters)
+        return AuditSinks(database, days, 30, folder, Store(folder.path), letters)
 
     noon = NOW.replace(hour=12, minute=0, second=0) - timedelta(days=1)
     once = event(noon)
@@ -164,7 +169,7 @@ def test_while_postgresql_is_away_malformed_events_are_not_told_again_and_again(
     values = [b"boom", *(json.dumps(each).encode() for each in told)]
 
     def pieces(values: list[bytes]) -> DataFrame:
-        piece = piece_of(events_of(audits.records, values), audits.records, 0)
+        piece = piece_of(events(*values, topic=audits.records, partition=0), audits.records, 0)
         return spark.createDataFrame(pyarrow.Table.from_batches([piece]))
 
     audits.make("c1", audits.records)

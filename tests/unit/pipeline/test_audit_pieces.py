@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from confluent_kafka import Message
+from tests.unit.pipeline.told import event, events
 
 pyarrow = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 NOW = datetime.fromtimestamp(int(time.time()), UTC)
 BEFORE = NOW - timedelta(days=3)
-
-
-class Unkeyed:
-    """A record, as a consumer gives it."""
-
-    def key(self) -> None:
-        return None
-
-    def value(self) -> bytes:
-        return b"boom"
-
-    def headers(self) -> None:
-        return None
-
-
-def event(number: int, at: datetime) -> bytes:
-    return json.dumps(
-        {
-            "id": f"{number:08x}-0000-0000-0000-000000000000", "serviceId": "shop", "auditType": "PRODUCER",
-            "auditStatus": "SUCCESS", "timestamp": int(at.timestamp() * 1000),
-        }
-    ).encode()  # fmt: skip
-
-
-def events(*values: bytes, times_ms: list[int | None] | None = None) -> Any:
-    from services.pipeline.auditing.events import Records, events_of
-
-    messages = cast("list[Message]", [Unkeyed()] * len(values))
-    told = times_ms or [None] * len(values)
-    return events_of(Records("audit", 3, range(len(values)), told, values, messages), "c1")
 
 
 def alone(*pieces: Any) -> Any:
