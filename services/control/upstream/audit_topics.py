@@ -197,4 +197,5 @@ class AuditFollower:
             "allow.auto.create.topics": False,
             "queued.max.messages.kbytes": FETCH_KILOBYTES,
             "fetch.wait.max.ms": 200,
+            "fetch.queue.backoff.ms": 10,  # by itself it fetches nothing for a second when that is full
         }

@@ -94,6 +94,7 @@ class Cluster:
             "enable.partition.eof": True,
             "queued.max.messages.kbytes": QUEUE_KILOBYTES,
             "fetch.wait.max.ms": 100,
+            "fetch.queue.backoff.ms": 10,  # by itself it fetches nothing for a second when that is full
             "check.crcs": True,
         }
         return Consumer(self._settings({**self._further(self._spec.consumer_config), **own, **settings}))
