@@ -41,8 +41,8 @@ QUEUE_KBYTES = 32_768
 """What librdkafka fetches ahead in one task."""
 FETCH_WAIT_MS = 100
 FULL_PAUSE_MS = 10
-"""How long librdkafka fetches nothing when it has fetched enough ahead. By itself it takes a second for that, and a task
-that has read all of it meanwhile stands still."""
+"""How long librdkafka fetches nothing when it has fetched enough ahead. By itself it takes a second for that, and a
+task that has read all of it meanwhile stands still."""
 
 
 def read_logs(
