@@ -130,6 +130,9 @@ class Lane:
 
     def _producer_settings(self) -> dict[str, Any]:
         usual = {"compression.type": "lz4", "linger.ms": 5}
+        refused = (
+            self._refused
+        )  # a producer that knew this lane would live, with its threads, until garbage is collected
         own = {
             "client.id": CLIENT_ID,
             "transactional.id": self._task.transactional_id,
@@ -141,7 +144,7 @@ class Lane:
             "queue.buffering.max.kbytes": QUEUE_KBYTES,
             "queue.buffering.max.messages": 2 * MOST_RECORDS,
             "delivery.report.only.error": True,
-            "on_delivery": lambda error, message: self._refused.append((error, message)),
+            "on_delivery": lambda error, message: refused.append((error, message)),
         }
         return {**usual, **self._properties, **own}
 
