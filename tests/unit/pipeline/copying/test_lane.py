@@ -16,7 +16,7 @@ from services.pipeline.copying.routes import Route
 from services.pipeline.copying.tasks import Access, LaneTask, Part
 from services.pipeline.positions import PartitionLog
 
-NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+NOBODY: dict[str, str] = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
 PART = Part(
     ("apples", 0), Route("apples", "c1", "apples", "c2", "pears", "g"), Note("", 0, 90, 0, 0, 3),
     Held(PartitionLog(0, 90), None), 3, 16_384,
