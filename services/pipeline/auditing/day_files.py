@@ -21,7 +21,7 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.parquet
 
-from services.pipeline.archives.layout import PARQUET, BatchFolder
+from services.pipeline.archives.layout import PARQUET
 from services.pipeline.archives.stores import OpenStore, Store
 from services.pipeline.auditing.events import COLUMNS, ORIGIN
 from services.pipeline.auditing.pieces import well
@@ -41,6 +41,11 @@ NAMED = pyarrow.schema([("day", pyarrow.string()), ("name", pyarrow.string())])
 def staged(batch: int) -> str:
     """Where the files of a batch are until they stand among the days."""
     return f"{STAGED}/batch={batch}"
+
+
+def staged_file(batch: int, day: str, name: str) -> str:
+    """Where a task leaves a file, and the driver takes it from."""
+    return f"{staged(batch)}/day={day}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,6 @@ class DayFiles:
         for day in sorted(compute.unique(days).to_pylist()):
             of_day = events.filter(compute.equal(days, pyarrow.scalar(day, days.type))).drop_columns(["day"])
             name = f"{uuid.uuid4()}{PARQUET}"
-            with store.create(f"{staged(self.batch)}/day={day}/{name}") as file:
+            with store.create(staged_file(self.batch, str(day), name)) as file:
                 pyarrow.parquet.write_table(of_day, file, compression=COMPRESSION, use_dictionary=DICTIONARIES)
             yield {"day": str(day), "name": name}
-
-
-def standing(day: str, batch: int) -> str:
-    """The folder of a day's part of a batch, where readers find it."""
-    return str(BatchFolder(day, batch))

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import structlog
 
 from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT, position_of
-from services.pipeline.auditing.day_files import staged, standing
+from services.pipeline.archives.layout import CHECKPOINT, BatchFolder, position_of
+from services.pipeline.auditing.day_files import staged, staged_file
 from services.pipeline.positions import Position, StreamError
 
 if TYPE_CHECKING:
@@ -61,9 +61,10 @@ class ClusterFolder:
         for found in self._files.matching(f"{DAY}*/batch={batch}"):
             self._files.delete(found)
         for day, names in sorted(by_day.items()):
-            self._files.make(standing(day, batch))
+            folder = BatchFolder(day, batch)
+            self._files.make(str(folder))
             for name in names:
-                self._files.move(f"{staged(batch)}/{DAY}{day}/{name}", f"{standing(day, batch)}/{name}")
+                self._files.move(staged_file(batch, day, name), f"{folder}/{name}")
         self.clear_stage(batch)
 
     def position(self) -> Position:

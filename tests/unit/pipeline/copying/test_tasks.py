@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from mesh.rpc import replays
 from services.pipeline.copying.errors import CopyError, SetbackError
-from services.pipeline.copying.notes import Note
-from services.pipeline.copying.planning import Held
-from services.pipeline.copying.routes import Route
-from services.pipeline.copying.tasks import LaneTask, Part, judged
+from services.pipeline.copying.tasks import judged
 from services.pipeline.positions import PartitionLog, RecordsLostError, StreamError, UnreachableError
+from tests.unit.pipeline.copying.lane_tasks import task
 
-LOG = PartitionLog(5, 90)
-ROUTE = Route("apples", "c1", "apples", "c2", "pears", "g")
 LOST = RecordsLostError("apples/0 does not hold offset 3 any more")
-
-
-def task(archived: PartitionLog | None = None, **said: Any) -> LaneTask:
-    part = Part(("apples", 0), ROUTE, Note("", 0, 90, 0, 0, 3), Held(LOG, archived), 3, 16_384)
-    copy = replays.ReplayToTopic(**said).SerializeToString()
-    return LaneTask(0, "g.lane-0", "c1", "c2", (part,), copy, 0.0, 30.0, 60.0)
 
 
 def test_a_cluster_that_is_away_is_asked_again() -> None:
