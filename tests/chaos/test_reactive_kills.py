@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.fixtures.backend import Backend, Call, slow
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.sidecar_under_kills import SidecarProcess
 from tests.fixtures.waiting import wait_until
 
@@ -65,6 +66,7 @@ def test_kills_lose_nothing_and_what_comes_twice_has_the_key_of_where_it_was(
     admin = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         future.result(WITHIN_S)
+    await_leaders(admin, topic, PARTITIONS)
     load = Load(kafka_c1.bootstrap, topic)
     with Backend().running() as backend:
         backend.always(slow(0.02))

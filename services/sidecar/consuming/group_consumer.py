@@ -56,8 +56,8 @@ REST_AFTER_SECONDS = 1.0
 """A backend that reads in a loop comes back sooner; resting costs it what was fetched ahead."""
 KEEP_ANSWER_SECONDS = 5.0
 """An answer so old has reached the backend, or was taken back. Its messages hold on to all that came with them."""
-OFFSETS_SECONDS = 5.0
-"""Bound of a question for committed offsets."""
+OFFSETS_SECONDS = 10.0
+"""Bound of a question for committed offsets: after a crash on a busy machine five were once not enough."""
 SEEK_SECONDS = 5.0
 """How long a partition may take until it can be sought."""
 

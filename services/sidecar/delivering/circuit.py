@@ -7,6 +7,7 @@ Theory of operation
 3. Some failures may be a record's as well as the backend's. They are held against the record while its backend is
    known to be well otherwise, and then do not count here. But several records in a row that were given up so, and
    none between them that passed, are not believed: from then on it is the backend that fails, until a record passes.
+   A failure that is heard after such a turn may be of before it: it is nobody's (`turns`).
 4. Whoever is told to come later (Retry-After) speaks for the backend: all wait.
 
 No I/O and no waiting here; the clock comes from outside.
@@ -67,6 +68,8 @@ class Circuit:
         self._probe: Permit | None = None
         self.reason = ""
         """What the last failure was; empty while all is well."""
+        self.turns = 0
+        """How often it began, or ceased, to be the backend that fails."""
         self.passes = 0
         """Calls that passed so far: whoever sees it grow knows that the backend takes others."""
 
@@ -99,6 +102,8 @@ class Circuit:
     def passed(self, permit: Permit) -> None:
         """The backend did what it is there for."""
         self._close(permit)
+        if not self.believes_in_poison:
+            self.turns += 1
         self._given_up = 0
         self.passes += 1
 
@@ -128,7 +133,10 @@ class Circuit:
 
     def gave_up(self, records: int) -> None:
         """Records were blamed for failures that could have been the backend's."""
+        believed = self.believes_in_poison
         self._given_up += records
+        if believed and not self.believes_in_poison:
+            self.turns += 1
 
     def _close(self, permit: Permit) -> None:
         self._return(permit)

@@ -114,11 +114,12 @@ class Deliverer:
     ) -> tuple[float, int | None]:
         """One call, and what follows from it: seconds to wait, and the mark for the next one."""
         circuit = self.target.circuit
+        turns = circuit.turns
         try:
             answer, replies, common = await self._called(batch, ask, permit)
         except CallFailedError as failure:
             others_passed = mark is not None and circuit.passes > mark
-            counts = await self._counts(failure, others_passed=others_passed)
+            counts = await self._counts(failure, turns, others_passed=others_passed)
             pause, given_up = progress.failed(failure, counts=counts)
             self._tell_circuit(permit, failure, pause, counts=counts)
             if failure.blame is Blame.UNCLEAR and not others_passed:
@@ -168,21 +169,25 @@ class Deliverer:
             async with self._until_stopped():
                 await asyncio.sleep(REGISTRY_PAUSE_SECONDS)
 
-    async def _counts(self, failure: CallFailedError, *, others_passed: bool) -> bool:
-        """Whether it may be the records' fault: the backend refuses them, or is well as far as can be known."""
+    async def _counts(self, failure: CallFailedError, turns: int, *, others_passed: bool) -> bool:
+        """Whether it may be the records' fault: the backend refuses them, or is well as far as can be known. `turns`:
+        of the circuit when the call began."""
+        circuit = self.target.circuit
         match failure.blame:
             case Blame.RECORDS:
                 return True
             case Blame.BACKEND:
                 return False
             case Blame.UNCLEAR:
+                if circuit.turns != turns:
+                    return False
                 if others_passed:
                     return True
-                if not self.target.circuit.believes_in_poison:
+                if not circuit.believes_in_poison:
                     return False
                 async with self._until_stopped(finishes=True):
                     is_alive = await self.target.backend.is_alive()
-                return is_alive and self.target.circuit.believes_in_poison  # others may have failed meanwhile
+                return is_alive and circuit.turns == turns  # others may have failed meanwhile
 
     def _tell_circuit(self, permit: Permit, failure: CallFailedError, pause: float, *, counts: bool) -> None:
         circuit = self.target.circuit

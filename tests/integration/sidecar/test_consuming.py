@@ -58,7 +58,7 @@ def test_the_first_read_waits_for_the_group(reader: Instance, kafka: Kafka, orde
 
 
 def test_a_read_answers_as_soon_as_there_is_something(reader: Instance, kafka: Kafka, orders: str) -> None:
-    reader.read(timeout=500)
+    reader.join(partitions=2)
     with ThreadPoolExecutor() as pool:
         read = pool.submit(reader.read, timeout=10_000)
         kafka.write(orders, {"value": b"news"})
@@ -68,7 +68,7 @@ def test_a_read_answers_as_soon_as_there_is_something(reader: Instance, kafka: K
 
 
 def test_a_read_ends_with_its_time(reader: Instance) -> None:
-    reader.read(timeout=500)
+    reader.join(partitions=2)
     started_at = time.monotonic()
     assert reader.read(timeout=300) == []
     assert 0.3 <= time.monotonic() - started_at < 5
@@ -118,7 +118,7 @@ def test_only_what_was_handed_over_is_committed(reader: Instance, kafka: Kafka, 
 
 def test_a_commit_names_the_last_record_read_and_keeps_a_note(reader: Instance, orders: str) -> None:
     where = {"topic": orders, "partition": 0}
-    reader.read(timeout=50)  # it has joined its group
+    reader.join(partitions=2)
     answer = reader.commit({**where, "offset": 5, "metadata": "m"})
     assert (answer.status_code, answer.json()) == (200, [{**where, "consumed": 5, "committed": 6}])
     assert reader.committed(where, {"topic": orders, "partition": 1}) == [{**where, "offset": 6, "metadata": "m"}]
@@ -126,7 +126,7 @@ def test_a_commit_names_the_last_record_read_and_keeps_a_note(reader: Instance, 
 
 def test_a_commit_that_does_not_wait_happens_too(reader: Instance, orders: str) -> None:
     where = {"topic": orders, "partition": 0}
-    reader.read(timeout=50)  # it has joined its group
+    reader.join(partitions=2)
     answer = reader.commit({**where, "offset": 5}, **{"async": "true"})
     assert (answer.status_code, answer.json()) == (200, [{**where, "consumed": 5}])
     wait_until(lambda: reader.committed(where) == [{**where, "offset": 6, "metadata": ""}], "the offset is committed")
@@ -244,24 +244,21 @@ def test_what_cannot_be_subscribed_is_named(sidecar: SidecarWorld, group: str, b
 
 
 def test_unsubscribing_leaves_the_group(reader: Instance, sidecar: SidecarWorld, orders: str, group: str) -> None:
-    reader.read(timeout=500)
+    reader.join(partitions=2)
     assert sidecar.http.delete(f"{reader.path}/subscriptions").status_code == 204
     assert sidecar.http.get(f"{reader.path}/subscriptions").json() == {"topics": []}
     other = sidecar.create(group, "c2", format="string")
     other.subscribe(orders)
-    wait_until(
-        lambda: other.read(timeout=100) == [] and len(other.assignments()) == 2,
-        "the other one has both partitions",
-    )
+    other.join(partitions=2)
 
 
 def test_an_instance_that_does_not_read_does_not_hold_up_its_group(
     reader: Instance, sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str
 ) -> None:
-    reader.read(timeout=500)
+    reader.join(partitions=2)
     other = sidecar.create(group, "c2", format="string")
     other.subscribe(orders)
-    wait_until(lambda: other.read(timeout=100) == [] and len(other.assignments()) == 1, "it has one of two partitions")
+    other.join(partitions=1)
     kafka.write(orders, {"value": b"0", "partition": 0}, {"value": b"1", "partition": 1})
     assert sorted(values(reader.read_all(1)) + values(other.read_all(1)), key=str) == ["0", "1"]
 
@@ -281,7 +278,7 @@ def test_reads_of_one_instance_follow_each_other(reader: Instance, kafka: Kafka,
 def test_records_for_a_backend_that_hung_up_come_again(
     reader: Instance, sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str
 ) -> None:
-    reader.read(timeout=500)
+    reader.join(partitions=2)
     with pytest.raises(httpx.ReadTimeout):
         sidecar.http.get(f"{reader.path}/records", params={"timeout": 10_000}, timeout=0.5)
     kafka.write(orders, {"value": b"1", "partition": 0}, {"value": b"2", "partition": 0})
@@ -294,7 +291,7 @@ def test_records_for_a_backend_that_hung_up_come_again(
 
 
 def test_deleting_answers_a_read_that_waits(reader: Instance) -> None:
-    reader.read(timeout=500)
+    reader.join(partitions=2)
     with ThreadPoolExecutor() as pool:
         read = pool.submit(reader.get, timeout=10_000)
         wait_until(lambda: value_of(metrics.open_requests), "the read is there")

@@ -55,11 +55,9 @@ def sidecars(kafka: Kafka, topic: str, tmp_path_factory: pytest.TempPathFactory)
     common: Any = {"request_timeout_ms": 100, "max_request_bytes": MAX_BODY, "health_timeout_ms": 200}
     common |= {
         "producer_properties": {"allow.auto.create.topics": "false"},  # brokers of tests may make topics by themselves
-        "delivery_timeout_ms": 1_000,
         "unknown_topic_timeout_ms": 100,
-        "commit_timeout_ms": 500,
-        "transaction_timeout_ms": 1_000,
     }
+    nobody_answers = {"delivery_timeout_ms": 1_000, "commit_timeout_ms": 500, "transaction_timeout_ms": 1_000}
     away: Any = {
         "schema_registry_url": f"http://{NOWHERE}",
         "schema_registry_timeout_ms": 200,
@@ -72,9 +70,9 @@ def sidecars(kafka: Kafka, topic: str, tmp_path_factory: pytest.TempPathFactory)
         started(
             kafka.bootstrap, max_instances=200, chaos_monkey_enabled=True, **common, **audit, **away, **backend
         ) as wide,
-        started(NOWHERE, **common) as lonely,
+        started(NOWHERE, **common, **nobody_answers) as lonely,
         started(NOWHERE, producer_enabled=False, consumers_enabled=False) as idle,
-        started(NOWHERE, max_instances=1, **common, **dict.fromkeys(off, False)) as closed,
+        started(NOWHERE, max_instances=1, **common, **nobody_answers, **dict.fromkeys(off, False)) as closed,
     ):
         yield Sidecars(wide, lonely, closed, idle, topic)
 

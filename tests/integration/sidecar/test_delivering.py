@@ -190,6 +190,31 @@ async def test_a_backend_that_fails_every_record_while_its_health_is_well_makes_
     assert told.count("SUCCESS") == 24 - told.count("DEAD_LETTER retries")
 
 
+async def test_a_failure_of_when_all_failed_is_not_held_against_its_record_when_it_is_heard_after_that(
+    backend: doubles.Backend,
+) -> None:
+    attempts, told = 0, threading.Event()
+
+    async def fails_late(call: doubles.Call) -> Response | None:
+        nonlocal attempts
+        attempts += 1
+        if attempts <= POLICY.max_retries:
+            return await status(500)(call)
+        return await (held(told, then=status(500)) if attempts == POLICY.max_retries + 1 else doubles.accept)(call)
+
+    backend.always(status(500))
+    backend.poison(lambda record: record["offset"] == 100, fails_late)
+    async with delivering(backend) as deliverer:
+        late = asyncio.create_task(deliverer.deliver(batch(1, first=100)))
+        await until(lambda: attempts > POLICY.max_retries, "its last call is on its way")
+        for first in range(CIRCUIT.most_given_up):
+            assert outcomes(await deliverer.deliver(batch(1, first=first))) == ["DEAD_LETTER retries"]
+        backend.always(doubles.accept)
+        assert outcomes(await deliverer.deliver(batch(1, first=200))) == ["SUCCESS"]
+        told.set()
+        assert outcomes(await late) == ["SUCCESS"]
+
+
 async def test_a_record_that_breaks_connections_is_given_up_while_others_pass(backend: doubles.Backend) -> None:
     """Even where the backend says of itself that it is not well."""
     backend.health = status(500)

@@ -37,7 +37,7 @@ def test_a_signal_ends_it_in_order_while_a_read_waits(kafka: Kafka, orders: str,
             http.post(f"/consumers/{group}", json={"name": "c1", "requestWaitMs": 30_000})
             instance = Instance(http, f"/consumers/{group}/instances/c1")
             instance.subscribe(orders)
-            wait_until(lambda: instance.get(timeout=200).json() == [] and instance.assignments(), "the group is joined")
+            instance.join(partitions=2)
             read = pool.submit(instance.get)
             open_requests = "kafka_mesh_sidecar_open_requests 1.0"
             wait_until(lambda: open_requests in page(f"http://127.0.0.1:{port + 1}/metrics"), "the read waits")

@@ -168,22 +168,20 @@ def test_a_full_queue_turns_requests_away(orders: str) -> None:
 
 def test_what_was_accepted_is_delivered_before_the_sidecar_ends(kafka: Kafka, orders: str) -> None:
     count = 100  # so many linger; few would be sent at once
-    with ThreadPoolExecutor() as pool:
-        with started(kafka.bootstrap, linger_ms=500) as sidecar:
-            request = pool.submit(sidecar.produce, orders, *({"value": number} for number in range(count)))
-            wait_until(lambda: value_of(metrics.queued_records), "the records are on their way")
-        assert request.result().json()["requestStatus"] == "OK"
+    with started(kafka.bootstrap, linger_ms=500) as sidecar:
+        request = sidecar.aside.submit(sidecar.produce, orders, *({"value": number} for number in range(count)))
+        wait_until(lambda: value_of(metrics.queued_records), "the records are on their way")
+    assert request.result().json()["requestStatus"] == "OK"
     assert len(kafka.read(orders, count)) == count
 
 
 def test_without_kafka_an_open_request_is_answered_when_the_sidecar_ends(orders: str) -> None:
-    with ThreadPoolExecutor() as pool:
-        with started(NOWHERE, **HASTY) as sidecar:
-            request = pool.submit(sidecar.produce, orders, {"value": 1})
-            wait_until(lambda: value_of(metrics.queued_records), "the record is on its way")
-            started_at = time.monotonic()
-        assert time.monotonic() - started_at < 5
-        assert request.result().status_code == 503
+    with started(NOWHERE, **HASTY) as sidecar:
+        request = sidecar.aside.submit(sidecar.produce, orders, {"value": 1})
+        wait_until(lambda: value_of(metrics.queued_records), "the record is on its way")
+        started_at = time.monotonic()
+    assert time.monotonic() - started_at < 5
+    assert request.result().status_code == 503
 
 
 def test_health_is_one_word(sidecar: SidecarWorld) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,6 +168,14 @@ class Instance:
     def subscribe(self, *topics: str) -> None:
         assert self.http.post(f"{self.path}/subscriptions", json={"topics": topics}).status_code == 204
 
+    def join(self, partitions: int) -> None:
+        """Reads nothing until its group has given it so many partitions."""
+        wait_until(
+            lambda: self.read(timeout=100) == [] and len(self.assignments()) == partitions,
+            f"{self.path} has {partitions} partitions",
+            WITHIN_SECONDS,
+        )
+
     def post(self, end: str, body: Json) -> httpx.Response:
         return self.http.post(f"{self.path}/{end}", json=body)
 
@@ -219,6 +228,8 @@ class SidecarWorld:
 
     sidecar: Sidecar
     http: httpx.Client
+    aside: ThreadPoolExecutor
+    """For calls beside the test; `http` closes when all have been answered."""
 
     def produce(self, topic: str, *records: Json, **members: object) -> httpx.Response:
         return self.http.post(f"/producers/{topic}", json={"records": records, **members})
@@ -262,8 +273,9 @@ def settings_of(bootstrap: str, **settings: object) -> SidecarSettings:
 async def started_here(bootstrap: str, **settings: object) -> AsyncIterator[SidecarWorld]:
     """A sidecar on this loop, beside another service; call it from other threads."""
     async with running(settings_of(bootstrap, **settings)) as sidecar:
-        with httpx.Client(base_url=f"http://127.0.0.1:{sidecar.port}", timeout=WITHIN_SECONDS) as http:
-            yield SidecarWorld(sidecar, http)
+        address = f"http://127.0.0.1:{sidecar.port}"
+        with httpx.Client(base_url=address, timeout=WITHIN_SECONDS) as http, ThreadPoolExecutor() as aside:
+            yield SidecarWorld(sidecar, http, aside)
 
 
 @contextlib.contextmanager
@@ -294,7 +306,8 @@ def started(bootstrap: str, **settings: object) -> Iterator[SidecarWorld]:
         try:
             assert up.wait(WITHIN_SECONDS)
             address = f"http://127.0.0.1:{sidecars[0].port}"
-            yield SidecarWorld(sidecars[0], stack.enter_context(backend(address)))
+            http, aside = stack.enter_context(backend(address)), stack.enter_context(ThreadPoolExecutor())
+            yield SidecarWorld(sidecars[0], http, aside)
         finally:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(stopping.set)

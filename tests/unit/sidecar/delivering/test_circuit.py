@@ -115,9 +115,10 @@ def test_records_given_up_in_a_row_are_believed_to_be_poison_only_so_often(world
         believed.append(world.circuit.believes_in_poison)
         world.circuit.answered(world.circuit.begin())
         world.circuit.gave_up(1)
-    assert believed == [True, True, False]
-    world.circuit.passed(world.circuit.begin())
-    assert world.circuit.believes_in_poison
+    assert (believed, world.circuit.turns) == ([True, True, False], 1)
+    for _ in range(2):
+        world.circuit.passed(world.circuit.begin())
+        assert (world.circuit.believes_in_poison, world.circuit.turns) == (True, 2)
 
 
 async def test_who_waits_goes_in_turn_so_that_who_fails_lets_the_others_try() -> None:
