@@ -101,9 +101,12 @@ def audits(
     audit_database: str,
     tmp_path: Path,
     unique_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[AuditRuns]:
+    from services.pipeline.auditing import following
     from tests.integration.pipeline.audits import AuditRuns
 
+    monkeypatch.setattr(following, "POLL_S", 0.1)
     bootstraps = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
     runs = AuditRuns(spark, bootstraps, audit_database, tmp_path / "audit", unique_name("audit"))
     with runs.database.connect() as connection:

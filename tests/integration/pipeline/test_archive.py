@@ -85,6 +85,7 @@ def test_what_is_gone_or_another_is_an_error_and_no_record_is_touched(archive: A
     assert archive.records() == kept
 
 
+@pytest.mark.goes_on
 def test_what_was_stopped_goes_on_compacts_beside_what_comes_and_refuses_a_topic_that_is_created_again(
     archive: Archive, orchard: Orchard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,11 +23,18 @@ def grove(kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, topic: str) -> Iterato
     grove.clear()
 
 
+@pytest.mark.goes_on
 def test_cancelled_on_spark_nothing_stays_open_and_the_same_order_goes_on(
-    spark: SparkSession, grove: Grove, orchard: Orchard, unique_name: Callable[[str], str]
+    spark: SparkSession,
+    grove: Grove,
+    orchard: Orchard,
+    unique_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from services.pipeline.copying import replaying
     from services.pipeline.jobs.replay import SparkWork
 
+    monkeypatch.setattr(replaying, "PROGRESS_S", 0.1)
     orchard.create()
     orchard.grow(6_000)
     grove.create_target()

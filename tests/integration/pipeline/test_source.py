@@ -86,6 +86,7 @@ def test_a_batch_has_all_of_every_record_with_its_cluster(
     assert rows_of(both.batch(spark, [Range(first.topic, start=MIDNIGHT + timedelta(days=1))])) == []
 
 
+@pytest.mark.goes_on
 def test_a_stream_follows_partitions_and_clusters_that_are_added_and_does_not_wait_for_one_that_is_away(
     spark: SparkSession, orchards: tuple[Orchard, Orchard], kafka_c1: KafkaCluster, kafka_c2: KafkaCluster,
     tmp_path: Path, unique_name: Callable[[str], str],

@@ -192,6 +192,7 @@ def test_a_topic_that_was_created_again_is_refused_until_it_is_accepted(job: Job
     assert job.tables.numbers() == job.emitters.numbers()
 
 
+@pytest.mark.goes_on
 def test_the_continuous_form_takes_what_comes_and_says_that_it_is_there(job: Job) -> None:
     job.emitters.report(NOON, [Counter()])
     with job.running():

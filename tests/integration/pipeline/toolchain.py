@@ -16,12 +16,13 @@ QUICK_SPARK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
 """For few records: no Java is generated and compiled for each plan, no task for each part of next to nothing, no
-process of the system's for each question about a checkpoint's file.
+process of the system's for each question about a checkpoint's file, none for the rights of a file of checksums.
 """
 
 

@@ -13,6 +13,7 @@ import pytest
 from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
+from tests.fixtures.running import running
 from tests.fixtures.spark_cluster import SparkCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.copies import TARGET, Grove, log_ends
@@ -29,12 +30,8 @@ JOB_S = 1_500.0
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     need_spark()
-    cluster = SparkCluster(tmp_path_factory.mktemp("spark") / "cluster")
-    try:
-        cluster.start()
+    with running(SparkCluster(tmp_path_factory.mktemp("spark") / "cluster")) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture

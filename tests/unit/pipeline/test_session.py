@@ -90,10 +90,10 @@ def test_pythons_that_spark_starts_here_are_this_one_and_pass_by_the_zip_that_sp
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", f"/spark/python/lib/pyspark.zip:{tmp_path}")
-    code = "import sys; print(sys.executable, *sys.path, sep='\\n')"
+    code = "import os, sys; print(sys.executable, os.environ['OPENBLAS_NUM_THREADS'], *sys.path, sep='\\n')"
     run = subprocess.run([environment["PYSPARK_PYTHON"], "-c", code], capture_output=True, text=True, check=True)
-    executable, *path = run.stdout.splitlines()
-    assert executable == sys.executable
+    executable, threads_of_matrices, *path = run.stdout.splitlines()
+    assert (executable, threads_of_matrices) == (sys.executable, "1")
     assert str(tmp_path) in path
     assert not [each for each in path if "pyspark" in each]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from services.pipeline.serving.driver import Command, Driver
 from services.pipeline.serving.hiding import secrets_in
 from services.pipeline.serving.order_making import ImpossibleOrderError, NotNowError
 from services.pipeline.serving.reports import is_end
+from tests.fixtures.waiting import until
 
 STAND_IN = Path(__file__).with_name("stand_in_driver.py")
 COMES_S = 30.0
@@ -80,11 +81,6 @@ class World:
             if ends
             else None
         )
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(COMES_S):
-            while not is_so():
-                await asyncio.sleep(0.01)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
@@ -149,7 +145,7 @@ async def test_as_long_as_drivers_come_further_they_may_die(tmp_path: Path) -> N
 async def test_cancelled_the_driver_says_where_it_stopped(tmp_path: Path) -> None:
     world = World(tmp_path, "wait")
     async with world.running() as task:
-        await world.until(lambda: len(world.told) == 1)
+        await until(lambda: len(world.told) == 1)
         world.carrying.wants(Wish.CANCEL)
         await asyncio.wait_for(task, COMES_S)
 
@@ -210,16 +206,16 @@ async def test_a_driver_that_is_just_being_started_ends_too(
 
     monkeypatch.setattr(Driver, "started", started)
     async with world.running():
-        await world.until(lambda: bool(world.orders) or world.turns.locked())
-        await world.until(lambda: not world.turns.locked() and not world.carrying.has_driver)
-        await world.until(lambda: bool(told) is (world.end is not None))
+        await until(lambda: bool(world.orders) or world.turns.locked())
+        await until(lambda: not world.turns.locked() and not world.carrying.has_driver)
+        await until(lambda: bool(told) is (world.end is not None))
     assert ([world.end] if world.end else []) == told
 
 
 async def test_a_driver_that_does_not_stop_is_killed_and_another_one_puts_away_what_it_left(tmp_path: Path) -> None:
     world = World(tmp_path, "deaf", stop_s=0.1)
     async with world.running() as task:
-        await world.until(lambda: len(world.told) == 1)
+        await until(lambda: len(world.told) == 1)
         world.carrying.wants(Wish.CANCEL)
         await asyncio.wait_for(task, COMES_S)
 
@@ -239,9 +235,9 @@ async def test_a_cancelled_replay_of_an_earlier_serve_is_swept(tmp_path: Path) -
 async def test_held_it_stays_open_with_what_is_done_and_goes_on_later(tmp_path: Path) -> None:
     world = World(tmp_path, "wait", "done")
     async with world.running() as task:
-        await world.until(lambda: len(world.told) == 1)
+        await until(lambda: len(world.told) == 1)
         world.carrying.wants(Wish.HOLD)
-        await world.until(lambda: not world.carrying.has_driver)
+        await until(lambda: not world.carrying.has_driver)
         assert [each.state for each in world.told] == [replays.REPLAY_STATE_RUNNING] * 2
         assert not task.done()
 
@@ -253,7 +249,7 @@ async def test_held_it_stays_open_with_what_is_done_and_goes_on_later(tmp_path: 
 async def test_a_driver_that_somebody_else_stops_cancels_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, "wait", "done")
     async with world.running() as task:
-        await world.until(lambda: len(world.told) == 1)
+        await until(lambda: len(world.told) == 1)
         driver = world.carrying._driver
         assert driver is not None
         await driver.stop(COMES_S)
@@ -264,7 +260,7 @@ async def test_a_driver_that_somebody_else_stops_cancels_nothing(tmp_path: Path)
 async def test_dropped_it_says_nothing_any_more(tmp_path: Path) -> None:
     world = World(tmp_path, "wait")
     async with world.running() as task:
-        await world.until(lambda: len(world.told) == 1)
+        await until(lambda: len(world.told) == 1)
         world.carrying.wants(Wish.DROP)
         await asyncio.wait_for(task, COMES_S)
     assert (len(world.told), world.end) == (1, None)

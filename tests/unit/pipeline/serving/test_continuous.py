@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from services.pipeline.serving import continuous
 from services.pipeline.serving.continuous import FAILURES_TO_TELL, ContinuousDriver
 from services.pipeline.serving.driver import Command, Driver
+from tests.fixtures.waiting import until
 
 COMES_S = 30.0
 DIES = "import sys; open(sys.argv[3], 'a').write('x'); sys.exit('the cluster is away')"
@@ -37,9 +38,7 @@ def hangs() -> float:
 
 
 async def until_started(file: Path, times: int) -> None:
-    async with asyncio.timeout(COMES_S):
-        while file.stat().st_size < times:  # noqa: ASYNC240  # a small file of the test's own
-            await asyncio.sleep(0.01)
+    await until(lambda: file.stat().st_size >= times, f"it has started {times} times")
 
 
 async def test_it_is_started_again_and_says_when_that_does_not_help(
@@ -64,9 +63,7 @@ async def test_a_driver_that_hangs_is_killed_and_another_one_started(
     driver = job(tmp_path / "starts", RUNS, silence_s=0.01)
     before = hangs()
     task = asyncio.create_task(driver.run())
-    async with asyncio.timeout(COMES_S):
-        while not driver.trouble:  # it is started again and again
-            await asyncio.sleep(0.01)
+    await until(lambda: driver.trouble, "it has been started again and again")
     assert driver.trouble.startswith("job audit: its driver was ended by SIGKILL: it reported nothing for 0.01 s (")
     assert hangs() >= before + FAILURES_TO_TELL
     await driver.stop(COMES_S)

@@ -16,6 +16,7 @@ from services.pipeline.serving.driver import Command
 from services.pipeline.serving.process import Member, continuous_command, serve
 from services.pipeline.serving.settings import ContinuousJob
 from services.pipeline.settings import PipelineSettings
+from tests.fixtures.waiting import until
 
 COMES_S = 30.0
 NOWHERE = "127.0.0.1:1"
@@ -44,15 +45,11 @@ async def serving(file: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def until_started(file: Path, times: int) -> None:
-    async with asyncio.timeout(COMES_S):
-        while not file.exists() or file.stat().st_size < times:  # noqa: ASYNC240  # a small file of the test's own
-            await asyncio.sleep(0.01)
+    await until(lambda: file.exists() and file.stat().st_size >= times, f"it has started {times} times")
 
 
 async def until_phase(lifecycle: Lifecycle, phase: Phase) -> None:
-    async with asyncio.timeout(COMES_S):
-        while lifecycle.phase is not phase:
-            await asyncio.sleep(0.01)
+    await until(lambda: lifecycle.phase is phase, f"it is {phase.name}")
 
 
 async def test_it_is_ready_though_control_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +75,7 @@ async def test_an_elder_process_ends_its_jobs_at_once(tmp_path: Path, monkeypatc
 
     member._give_way("a younger process of 'pipeline-1' follows its replays")
 
-    async with asyncio.timeout(COMES_S):
-        while any(job.has_driver for job in member._jobs):
-            await asyncio.sleep(0.01)
+    await until(lambda: not any(job.has_driver for job in member._jobs), "no driver is left")
     assert member.trouble == "a younger process of 'pipeline-1' follows its replays"
     running.cancel()
     await member.stop()
