@@ -16,10 +16,11 @@ Theory of operation
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
 from services.gateway.wire.frames import SIZE_BYTES, FrameSplitter
-from services.gateway.wire.primitives import Buffer, WireError
+from services.gateway.wire.primitives import Buffer, WireError, unpack_int32
 
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
 GATHER_FROM_BYTES: Final = 64 * 1024
@@ -53,6 +54,23 @@ class Passage(Protocol):
 
 class FrameStream(asyncio.BufferedProtocol):
     """See above. Subclasses implement the hooks at the end."""
+
+    __slots__ = (
+        "__weakref__",
+        "_direct",
+        "_expected",
+        "_fd",
+        "_filled",
+        "_gathered",
+        "_missing",
+        "_passage",
+        "_paused",
+        "_pieces",
+        "_queued",
+        "_rest",
+        "_splitter",
+        "_transport",
+    )
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._splitter = FrameSplitter(max_frame_bytes)
@@ -101,7 +119,11 @@ class FrameStream(asyncio.BufferedProtocol):
             flush_all()
 
     def _walk(self, buffer: memoryview, start: int, end: int) -> None:
-        frames, rest, missing = self._splitter.split(buffer, start, end)
+        splitter, size = self._splitter, end - start - SIZE_BYTES
+        if splitter.min_frame_bytes <= size <= splitter.max_frame_bytes and unpack_int32(buffer, start)[0] == size:
+            self.frame_received(buffer[start:end], False)  # one whole frame, as mostly
+            return
+        frames, rest, missing = splitter.split(buffer, start, end)
         for start, stop in frames:
             if self._fd == -1:
                 return
@@ -178,37 +200,46 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._queued = False
-        pieces, self._pieces = self._pieces, []
-        transport = self._transport
+        pieces, transport = self._pieces, self._transport
         if self._fd == -1 or transport is None or transport.is_closing():
+            pieces.clear()
             return
-        while pieces:
-            if not self._direct or transport.get_write_buffer_size():
-                transport.write(b"".join(pieces))
-                return
-            left = self._write(pieces)
-            if left is None:  # the socket takes no more
-                transport.write(b"".join(pieces))
-                return
-            pieces = left
+        if not pieces:
+            return
+        if not self._direct or transport.get_write_buffer_size():
+            transport.write(b"".join(pieces))
+            pieces.clear()
+        elif len(pieces) == 1:  # as mostly
+            piece = pieces.pop()
+            sent = self._sent((piece,))
+            if sent != len(piece) and sent is not None:
+                transport.write(bytes(memoryview(piece)[sent:]))
+        else:
+            self._pieces = []
+            self._flush_several(transport, pieces)
 
-    def _write(self, pieces: list[Buffer]) -> list[Buffer] | None:
-        """One write of what is at the front. What is left for another one; None if that has to wait: what is left is
-        in `pieces` then."""
-        group = pieces if len(pieces) <= MAX_PIECES else pieces[:MAX_PIECES]
+    def _flush_several(self, transport: asyncio.Transport, pieces: list[Buffer]) -> None:
+        at = 0
+        while at < len(pieces):
+            sent = self._sent(pieces if len(pieces) <= MAX_PIECES else pieces[at : at + MAX_PIECES])
+            if sent is None:
+                return
+            for piece in pieces[at : at + MAX_PIECES]:
+                if sent < len(piece):  # the socket takes no more
+                    transport.write(b"".join((memoryview(piece)[sent:], *pieces[at + 1 :])))
+                    return
+                sent -= len(piece)
+                at += 1
+
+    def _sent(self, pieces: Sequence[Buffer]) -> int | None:
+        """How many bytes of these the socket has taken, in one system call; None if the connection is gone."""
         try:
-            sent = os.write(self._fd, group[0]) if len(group) == 1 else os.writev(self._fd, group)
+            return os.write(self._fd, pieces[0]) if len(pieces) == 1 else os.writev(self._fd, pieces)
         except (BlockingIOError, InterruptedError):
-            return None
+            return 0
         except OSError as error:
             self.abort(f"sending failed: {error}")
-            return []
-        for index, piece in enumerate(group):
-            if sent < len(piece):
-                pieces[: index + 1] = [memoryview(piece)[sent:]]
-                return None
-            sent -= len(piece)
-        return pieces[len(group) :]
+            return None
 
     @property
     def unsent_bytes(self) -> int:

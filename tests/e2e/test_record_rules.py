@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -92,8 +91,7 @@ def test_a_mirror_is_made_watched_paused_resumed_rewound_and_removed(
 
     assert "(paused)" in mirror("pause")
     wait_until(mirror.carried_out, "the router has paused the mirror", WITHIN_S)
-    since = datetime.now(UTC)
-    time.sleep(0.05)  # so that no record has the time of the one before
+    since = datetime.now(UTC).isoformat(timespec="milliseconds")  # as exact as the times of records, and not later
     _produce(c1, topic, b"third")
     wait_until(lambda: "paused" in mirror.watched()[0], "the mirror is shown as paused", WITHIN_S)
     assert sorted(values(c2, topic), key=str) == [b"first", b"second"], "nothing flows"
@@ -102,7 +100,7 @@ def test_a_mirror_is_made_watched_paused_resumed_rewound_and_removed(
     wait_until(lambda: values(c2, topic).count(b"third") == 1, "what came meanwhile is copied", WITHIN_S)
     wait_until(lambda: mirror.shown()["progress"]["lag"] == "0", "nothing is left to do", WITHIN_S)
 
-    mirror("rewind", "--to", since.isoformat())
+    mirror("rewind", "--to", since)
     wait_until(lambda: values(c2, topic).count(b"third") == 2, "records since then are copied again", WITHIN_S)
     assert values(c2, topic).count(b"first") == 1, "and no others"
 

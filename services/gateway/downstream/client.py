@@ -61,6 +61,32 @@ COUNTED_KEYS, COUNTED_VERSIONS = range(128), range(32)
 class ClientConnection(FrameStream):
     """See above."""
 
+    __slots__ = (
+        "_advertised",
+        "_asked_node",
+        "_connections",
+        "_fans",
+        "_fetches",
+        "_follower",
+        "_held",
+        "_lanes",
+        "_mesh",
+        "_now",
+        "_pipelined",
+        "_pipelined_asking",
+        "_pumping",
+        "_queue",
+        "_reading",
+        "_roads",
+        "_serial",
+        "_serial_running",
+        "_slots",
+        "_straight",
+        "_wide",
+        "_wide_roads",
+        "session",
+    )
+
     def __init__(
         self,
         mesh: Mesh,
@@ -300,16 +326,22 @@ class ClientConnection(FrameStream):
             self._pump()
             self._close_lanes_when_done()
 
-    def straight_stored(self, produce: StraightProduce, frame: memoryview) -> None:
-        slots, road = self._queue, produce.road
-        if self._fd == -1 or slots[0] is not produce or self._mesh.tables.trial is not None:
-            self.straight_ended(produce, RawResponse(frame, 0, road.version))
+    def straight_answered(self, slot: StraightProduce | StraightFetch, frame: memoryview) -> None:
+        slots, road = self._queue, slot.road
+        if self._fd == -1 or slots[0] is not slot or self._mesh.tables.trial is not None:
+            answer = RawResponse(frame, 0, road.version)
+            if isinstance(slot, StraightProduce):
+                self.straight_ended(slot, answer)
+            else:
+                self.straight_fetch_ended(slot, answer)
             return
-        counter = road.answered
+        if slot is self._serial_running:
+            self._serial_running = None
+        counter = road.answers
         if counter is None:
-            counter = road.answered = answered_requests(ApiKey.PRODUCE, road.version)
+            counter = road.answers = answered_requests(slot.api_key, road.version)
         counter.total += 1
-        INT32.pack_into(frame, SIZE_BYTES, produce.clients_id)
+        INT32.pack_into(frame, SIZE_BYTES, slot.clients_id)
         slots.popleft()
         bytes_out.total += len(frame)
         self.send(frame)

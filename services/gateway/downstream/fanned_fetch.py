@@ -7,10 +7,10 @@ in the client's lanes, as plans do; whoever asks that broker next takes it up.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from services.gateway import metrics
 from services.gateway.counting import Count
@@ -40,7 +40,7 @@ from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes, LeftBehind
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
-from services.gateway.wire.primitives import INT32, Buffer
+from services.gateway.wire.primitives import Buffer, unpack_int32
 
 CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
 _NOTHING = memoryview(b"")
@@ -58,7 +58,8 @@ class Client(Protocol):
         """An answer in bytes may lie in a receive buffer."""
 
 
-class Way(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Way:
     """To one broker."""
 
     connection: BrokerConnection
@@ -67,7 +68,8 @@ class Way(NamedTuple):
     calls: Count
 
 
-class Look(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Look:
     """What a look at a road has found; it counts as long as tables and clusters are these."""
 
     edition: int
@@ -218,7 +220,7 @@ class FanWay:
         asking = fan.take(frame, mesh.memory.fetch_sessions, now)
         if asking is None:
             return None
-        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
+        (clients_id,) = unpack_int32(frame, CLIENTS_ID_AT)
         questions = [FanQuestion(part, part.fetches.on_its_way is not None) for part in asking.parts]
         fetch = FannedFetch(self, FanPoll(fan, asking, questions), look, clients_id, now)
         if mesh.memory.traffic is not None:

@@ -5,10 +5,9 @@ the slots of its client's connection, among what its broker's connection has sen
 """
 
 import math
-from dataclasses import replace
-from typing import NamedTuple, Protocol, cast
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from mesh.routing import ClientIdentity
 from services.gateway import metrics
 from services.gateway.counting import Count
 from services.gateway.downstream.exchange import Exchange
@@ -50,7 +49,7 @@ from services.gateway.wire.frames import (
     parse_response_header,
     request_start,
 )
-from services.gateway.wire.primitives import INT32, Buffer
+from services.gateway.wire.primitives import Buffer, unpack_int32
 
 CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
 _NOTHING = memoryview(b"")
@@ -61,8 +60,8 @@ class Client(Protocol):
 
     def view(self, header: RequestHeader) -> MeshView: ...
 
-    def straight_stored(self, produce: "StraightProduce", frame: memoryview) -> None:
-        """Its broker says so in these bytes, which may lie in a receive buffer, and are right for its client too."""
+    def straight_answered(self, slot: "StraightProduce", frame: memoryview) -> None:
+        """What its broker says in these bytes, which may lie in a receive buffer, is right for its client too."""
 
     def straight_ended(self, produce: "StraightProduce", answer: Answer) -> None:
         """An answer in bytes may lie in a receive buffer."""
@@ -171,13 +170,10 @@ class NarrowProduce(StraightProduce):
 
     __slots__ = ("batch_header", "records", "size")
     road: Road
-
-    def __init__(self, way: "StraightWay", road: Road, clients_id: int, batch_header: bytes, deadline: float) -> None:
-        super().__init__(way, road, road.place, clients_id, deadline)
-        self.batch_header = batch_header
-        self.records: int
-        self.size: int
-        """These two where traffic is told."""
+    batch_header: bytes
+    records: int
+    size: int
+    """These two where traffic is told."""
 
     def answered(self, frame: memoryview, owned: bool) -> None:
         road = self.road
@@ -207,7 +203,8 @@ class NarrowProduce(StraightProduce):
         count_straight(traffic, session, self.road, self.began, records, size, failed)
 
 
-class Look(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Look:
     """What a look at a road has found; it counts as long as tables and clusters are these."""
 
     edition: int
@@ -217,8 +214,8 @@ class Look(NamedTuple):
     seat: Seat
     calls: Count
     timeout_s: float
-    client: ClientIdentity
-    """Who takes the road: a connection may have more than one client."""
+    started: Started
+    """What a hold hears of those who take the road; their client is one of maybe several of the connection."""
 
 
 class StraightWay:
@@ -242,7 +239,8 @@ class StraightWay:
         if where is None:
             return None
         start, stop = where
-        mesh, look = self._mesh, cast(Look, road.look)
+        mesh = self._mesh
+        look: Look = road.look
         seat = look.seat
         connection = seat.connection(len(frame), now, quick=road.is_quick)
         if connection is None:
@@ -263,7 +261,7 @@ class StraightWay:
         else:
             body = frame[road.head_end :]
             connection.pass_on_rewritten(ApiKey.PRODUCE, named.version, (named.head, body), produce)
-        mesh.producing[produce] = Started(road.topics, look.client)
+        mesh.producing[produce] = look.started
         return produce
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> "Onward | None":
@@ -271,7 +269,8 @@ class StraightWay:
         road = self._found(beginning, now)
         if road is None:
             return None
-        mesh, look, size = self._mesh, cast(Look, road.look), len(beginning) + missing
+        mesh, size = self._mesh, len(beginning) + missing
+        look: Look = road.look
         where = road.sole_batch(beginning, size)
         if where is None:
             return None
@@ -295,14 +294,13 @@ class StraightWay:
             sent_size = REQUEST_START_BYTES + len(named.head) + size - head_end
             start_of_it = bytearray(request_start(sent_size, ApiKey.PRODUCE, named.version, 0) + named.head)
             connection.begin_passing_on(start_of_it, beginning[head_end:], produce)
-        mesh.producing[produce] = Started(road.topics, look.client, onward.break_off)
+        mesh.producing[produce] = look.started._replace(break_off=onward.break_off)
         return onward
 
     def _taken(self, road: Road, look: "Look", frame: memoryview, start: int, deadline: float) -> NarrowProduce:
         """The request, whose records begin at `start`."""
-        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
-        header = bytes(frame[start : start + HEADER_BYTES])
-        produce = NarrowProduce(self, road, clients_id, header, deadline)
+        produce = NarrowProduce(self, road, road.place, unpack_int32(frame, CLIENTS_ID_AT)[0], deadline)
+        produce.batch_header = frame[start : start + HEADER_BYTES].tobytes()
         look.calls.total += 1
         self._session.producing.append(produce)
         return produce
@@ -327,7 +325,7 @@ class StraightWay:
         if not self._is_in_force(road, road.place[0], road.knowledge, road.sent_version):
             self._session.roads.leave(road)
             return None
-        return self._look_at(road.place, road.scan.timeout_ms)
+        return self._look_at(road.place, road.scan.timeout_ms, road.topics)
 
     def _is_in_force(self, road: Road | WideRoad, cluster: str, knowledge: ClusterKnowledge, sent_version: int) -> bool:
         """Whether what it was judged by is still so: table, cluster, and what versions are served and spoken."""
@@ -339,7 +337,7 @@ class StraightWay:
             and sent_version in knowledge.versions.get(ApiKey.PRODUCE, ())
         )
 
-    def _look_at(self, place: tuple[str, int], timeout_ms: int) -> Look | None:
+    def _look_at(self, place: tuple[str, int], timeout_ms: int, topics: tuple[str, ...]) -> Look | None:
         """Where to begin for this cluster and broker id, for the client whose table was looked at last."""
         clusters, tables = self._mesh.clusters, self._mesh.tables
         if tables.trial is not None:  # every answer is looked at
@@ -354,7 +352,7 @@ class StraightWay:
         seat.own = own
         calls = metrics.upstream_calls.labels(cluster, api_name(ApiKey.PRODUCE))
         timeout_s = max(0, timeout_ms) / 1000 + CALL_TIMEOUT_S
-        return Look(tables.edition, clusters.known, seat, calls, timeout_s, self._follower.client)
+        return Look(tables.edition, clusters.known, seat, calls, timeout_s, Started(topics, self._follower.client))
 
     # --- answers -------------------------------------------------------------------------------------------------
 
@@ -380,7 +378,7 @@ class StraightWay:
         mesh.produce_ended(produce)
         if mesh.memory.traffic is not None:
             self._count(produce, None)
-        self._client.straight_stored(produce, frame)
+        self._client.straight_answered(produce, frame)
 
     def ended(self, produce: StraightProduce, answer: Answer, *, is_stored: bool = False) -> None:
         self._session.producing.remove(produce)

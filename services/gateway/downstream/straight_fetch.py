@@ -5,8 +5,8 @@ connection has sent. A connection has one of them at a time: a broker is asked b
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from services.gateway import metrics
 from services.gateway.counting import Count
@@ -34,7 +34,7 @@ from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
 from services.gateway.wire.passing_records import PassingRecords
-from services.gateway.wire.primitives import INT32, Buffer
+from services.gateway.wire.primitives import Buffer, unpack_int32
 
 CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
 _NOTHING = memoryview(b"")
@@ -51,6 +51,9 @@ class Client(Protocol):
     def is_next(self, slot: object) -> bool: ...
 
     def answer_begun(self, slot: object, pieces: Sequence[Buffer], source: Source) -> Passage | None: ...
+
+    def straight_answered(self, slot: "StraightFetch", frame: memoryview) -> None:
+        """What its broker says in these bytes, which may lie in a receive buffer, is right for its client too."""
 
     def straight_fetch_ended(self, fetch: "StraightFetch", answer: Answer | Passed) -> None:
         """An answer in bytes may lie in a receive buffer."""
@@ -168,7 +171,8 @@ class _CountedPassage:
         self._passage.cut(reason)
 
 
-class Look(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Look:
     """What a look at a road has found; it counts as long as tables and clusters are these."""
 
     edition: int
@@ -207,7 +211,7 @@ class FetchWay:
         asking = road.take(frame, memory.fetch_sessions, now)
         if asking is None:
             return None
-        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
+        (clients_id,) = unpack_int32(frame, CLIENTS_ID_AT)
         fetch = StraightFetch(self, road, asking, look.known, connection, clients_id, now)
         if memory.traffic is not None:
             fetch.began = memory.traffic.clock()
@@ -249,7 +253,10 @@ class FetchWay:
         traffic = self._mesh.memory.traffic
         if traffic is not None:
             count_straight_fetch(traffic, self._session, road, fetch.began, frame, scan)
-        self._client.straight_fetch_ended(fetch, answer)
+        if isinstance(answer, RawResponse):
+            self._client.straight_answered(fetch, answer.frame)
+        else:
+            self._client.straight_fetch_ended(fetch, answer)
 
     def begun_to_come(self, fetch: StraightFetch, beginning: memoryview, missing: int) -> Passage | None:
         """A large answer has begun to come: it may pass, if its beginning says all about it."""

@@ -1,6 +1,6 @@
 """Produce requests with several partitions that go straight on: see `requests.records.wide_road`."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from services.gateway.downstream.hold import Started
 from services.gateway.downstream.onward import Onward
@@ -16,7 +16,7 @@ from services.gateway.requests.traffic.calls import count_wide
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.shared import SharedConnection
 from services.gateway.wire.apis import ApiKey
-from services.gateway.wire.primitives import INT32, Buffer, WireError
+from services.gateway.wire.primitives import Buffer, WireError, unpack_int32
 from services.gateway.wire.scanner import Produced, count_produced
 from services.gateway.wire.scanner.produce_response import produce_response_is_clean, with_topic_ids
 
@@ -69,7 +69,8 @@ class WideProduce(StraightProduce):
         count_wide(traffic, session, self.road.client_id, self.began, self.course, self.brought, heard)
 
 
-class _Start(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Start:
     """A look, and what it was about."""
 
     look: Look
@@ -101,7 +102,7 @@ class WideWay(StraightWay):
         if connection is None:
             road.looks.pop(place, None)  # it may have ended: then another one is in its place
             return None
-        (clients_id,) = INT32.unpack_from(frame, CLIENTS_ID_AT)
+        (clients_id,) = unpack_int32(frame, CLIENTS_ID_AT)
         produce = WideProduce(self, road, course, place, clients_id, now + look.timeout_s)
         look.calls.total += 1
         session.producing.append(produce)
@@ -116,7 +117,7 @@ class WideWay(StraightWay):
             connection.pass_on(frame, produce)
         else:
             connection.pass_on_rewritten(ApiKey.PRODUCE, course.sent_version, course.rewritten(frame), produce)
-        mesh.producing[produce] = Started(course.topics, look.client)
+        mesh.producing[produce] = Started(course.topics, look.started.client)
         return produce
 
     def begun_in_part(self, beginning: memoryview, missing: int, now: float) -> Onward | None:
@@ -137,7 +138,7 @@ class WideWay(StraightWay):
             if not self._is_in_force(road, course.place[0], knowledge, version):
                 self._session.wide_roads.leave(road)
                 return None
-            look = self._look_at(course.place, road.timeout_ms)
+            look = self._look_at(course.place, road.timeout_ms, course.topics)
             if look is None:
                 return None
             start = road.looks[course.place] = _Start(look, course.place, knowledge, version)

@@ -38,7 +38,7 @@ from services.gateway.wire.frames import (
     request_prefix,
     request_start,
 )
-from services.gateway.wire.primitives import INT32, Buffer, WireError
+from services.gateway.wire.primitives import INT32, Buffer, WireError, unpack_int32
 from services.gateway.wire.scanner import patch_correlation_id
 from services.gateway.wire.schema import Struct, api_key_of
 
@@ -104,6 +104,35 @@ class _Waiting(NamedTuple):
 
 class BrokerConnection(FrameStream):
     """See above."""
+
+    __slots__ = (
+        "_admission",
+        "_heard",
+        "_held_back_at",
+        "_loop",
+        "_max_in_flight",
+        "_midway",
+        "_missing_before",
+        "_next_id",
+        "_pending",
+        "_ready",
+        "_received_bytes",
+        "_retired",
+        "_sent_bytes",
+        "_severed",
+        "_through",
+        "_timer",
+        "_timer_at",
+        "_waiting",
+        "address",
+        "cluster",
+        "ended",
+        "fault",
+        "on_broken",
+        "on_congestion",
+        "superseded",
+        "unheard",
+    )
 
     def __init__(
         self, cluster: str, address: str, max_frame_bytes: int, max_in_flight: int, keyring: Keyring | None = None
@@ -216,7 +245,7 @@ class BrokerConnection(FrameStream):
 
     def pass_on(self, frame: memoryview, awaiting: Awaiting) -> None:
         """Send a client's request as it lies there, which it does until this read is done (see `FrameStream`)."""
-        patch_correlation_id(frame, SIZE_BYTES + CORRELATION_OFFSET, self._numbered(awaiting))
+        INT32.pack_into(frame, SIZE_BYTES + CORRELATION_OFFSET, self._numbered(awaiting))
         self._sent_bytes.total += len(frame)
         self.send(frame)
 
@@ -274,10 +303,11 @@ class BrokerConnection(FrameStream):
 
     def _numbered(self, awaiting: Awaiting) -> int:
         """Its correlation id; from here on it waits."""
-        self._next_id = awaiting.correlation_id = self._next_id % MAX_CORRELATION_ID + 1
-        self._watch(awaiting.deadline)
+        self._next_id = awaiting.correlation_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
+        if self._timer is None or awaiting.deadline < self._timer_at:
+            self._watch(awaiting.deadline)
         self._pending.append(awaiting)
-        return awaiting.correlation_id
+        return correlation_id
 
     def _out(self, pending: Awaiting | None, *pieces: Buffer) -> None:
         if not self._ready or self._midway is not None:
@@ -391,11 +421,12 @@ class BrokerConnection(FrameStream):
     def frame_received(self, frame: memoryview, owned: bool) -> None:
         self._heard = True
         self._received_bytes.total += len(frame)
-        (correlation_id,) = INT32.unpack_from(frame, SIZE_BYTES)
-        if not self._pending or self._pending[0].correlation_id != correlation_id:
+        (correlation_id,) = unpack_int32(frame, SIZE_BYTES)
+        in_order = self._pending
+        if not in_order or in_order[0].correlation_id != correlation_id:
             self._fail(f"{self.address} answered request {correlation_id}, which was not the next", "malformed")
             return
-        pending = self._pending.popleft()
+        pending = in_order.popleft()
         if pending is self._midway:
             self._pending.append(pending)
             self._fail(f"{self.address} answered a request before it had all of it", "malformed")
@@ -413,7 +444,7 @@ class BrokerConnection(FrameStream):
 
     def frame_begun(self, beginning: memoryview, missing: int) -> Passage | None:
         self._heard = True
-        (correlation_id,) = INT32.unpack_from(beginning, SIZE_BYTES)
+        (correlation_id,) = unpack_int32(beginning, SIZE_BYTES)
         if self._severed or self._retired is not None or not self._pending:
             return None
         pending = self._pending[0]

@@ -36,6 +36,14 @@ NO_LONGER_NEEDED = "its clients have gone"
 class SharedConnection(BrokerConnection):
     """See above."""
 
+    __slots__ = (
+        "_muted_until",
+        "_turn",
+        "blamed",
+        "clients",
+        "moved_at",
+    )
+
     def __init__(self, cluster: str, address: str, max_frame_bytes: int, keyring: Keyring | None = None) -> None:
         super().__init__(cluster, address, max_frame_bytes, MOST_UNANSWERED, keyring)
         self.clients = 0

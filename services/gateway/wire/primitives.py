@@ -17,6 +17,8 @@ INT16 = Packing(">h")
 INT32 = Packing(">i")
 UINT32 = Packing(">I")
 INT64 = Packing(">q")
+unpack_int32 = INT32.unpack_from
+"""Looked up once, for what every request does."""
 
 MAX_STRING_BYTES = 0x7FFF
 """A string's length travels as int16 before the flexible versions; brokers keep to that bound afterwards too."""

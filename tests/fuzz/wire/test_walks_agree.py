@@ -56,7 +56,7 @@ def _outcome(walk: Callable[..., object], *arguments: object) -> object:
 
 def _told(note: Any) -> object:
     """All that a note says."""
-    if isinstance(note, list):
+    if isinstance(note, list | tuple):
         return [_told(one) for one in note]
     for source in SOURCES:
         fields = getattr(getattr(source, type(note).__name__, None), "__slots__", None)
@@ -91,6 +91,18 @@ def test_about_messages_whole_damaged_and_in_part(
 def test_about_headers_of_noise(noise: bytes, start: int, key: int, version: int) -> None:
     same("parse_request_header", noise, start, len(noise))
     same("parse_response_header", noise, start, len(noise), key, version)
+
+
+@some
+@given(
+    length=st.one_of(st.binary(max_size=6), st.sampled_from([b"\x06", b"\x86\x00", b"\x06\x00"])),
+    tags=st.one_of(st.binary(max_size=5), st.just(bytes(3))),
+    start=st.integers(-2, 3),
+    end=st.integers(-2, 20),
+)
+def test_about_the_records_of_noise(length: bytes, tags: bytes, start: int, end: int) -> None:
+    same("sole_records", length + b"batch" + tags, start, end)
+    same("sole_records", length + b"batch" + tags, 0, len(length) + 5 + len(tags))
 
 
 @pytest.mark.parametrize("version", [0, 8, 9, 12])

@@ -17,6 +17,7 @@ from services.gateway.downstream.fanned_fetch import FanWay
 from services.gateway.requests.records import fetch
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.three_brokers import ThreeBrokers
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read_all
@@ -71,6 +72,7 @@ def topic(unique_name: Callable[[str], str]) -> str:
 def gateway(three_brokers: ThreeBrokers, start_gateway: StartGateway, topic: str) -> RunningGateway:
     admin = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    await_leaders(admin, topic, PARTITIONS)
     started = start_gateway(Rules({"wide": three_brokers.bootstrap}).to("wide", [topic]))
     produce(started.address, topic, VALUES)
     return started

@@ -37,6 +37,7 @@ from services.gateway.wire.messages.list_partition_reassignments import (
 from tests.clients.topic_under_load import TopicUnderLoad
 from tests.clients.upstream import Upstream
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.three_brokers import ThreeBrokers
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import StartGateway
@@ -63,7 +64,8 @@ class Leaders:
         return {number: found.leader for number, found in self._partitions().items()}
 
     def in_sync(self) -> bool:
-        return all(len(found.isrs) == 3 for found in self._partitions().values())
+        partitions = self._partitions()
+        return bool(partitions) and all(len(found.isrs) == 3 for found in partitions.values())
 
     def _partitions(self) -> dict[int, PartitionMetadata]:
         return dict(self._admin.list_topics(self._topic, timeout=20).topics[self._topic].partitions)
@@ -80,6 +82,7 @@ async def test_leaders_move_and_brokers_die_under_load(
     for bootstrap, replicas in ((three_brokers.bootstrap, 3), (kafka_c2.bootstrap, 1)):
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(30)
+        await away(await_leaders, admin, topic, PARTITIONS)
     leaders = Leaders(three_brokers.bootstrap, topic)
     rules = Rules({"wide": three_brokers.bootstrap, "c2": kafka_c2.bootstrap})
     gateway = start_gateway(rules.to("wide", [topic]))
@@ -172,6 +175,7 @@ def test_records_are_read_from_the_replica_in_the_clients_rack(
     topic = unique_name("racks")
     admin = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+    await_leaders(admin, topic, 1)
     leaders = Leaders(three_brokers.bootstrap, topic)
     wait_until(leaders.in_sync, "all replicas are there")
     leader = leaders.now()[0]
@@ -210,6 +214,7 @@ def test_a_share_group_takes_records_from_all_leaders_and_goes_on_when_they_move
     topic = unique_name("shared")
     admin = AdminClient({"bootstrap.servers": three_brokers.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 3)])[topic].result(30)
+    await_leaders(admin, topic, PARTITIONS)
     leaders = Leaders(three_brokers.bootstrap, topic)
     assert set(leaders.now().values()) == {1, 2, 3}
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)

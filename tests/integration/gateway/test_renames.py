@@ -10,6 +10,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from mesh.routing import ForwardingRule, NamePrefix, NameRegex, RoutingTable, RuleVersion, UpstreamCluster
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.leaders import await_leaders
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import StartGateway
 from tests.integration.gateway.records import produce, read_all
@@ -64,6 +65,8 @@ def there(admin: AdminClient, run: str) -> dict[str, int]:
 def create(tenant: Tenant, *names: str) -> None:
     for created in tenant.admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
         created.result(20)
+    for name in names:
+        await_leaders(tenant.admin, name, 2)
 
 
 def retention_ms(admin: AdminClient, topic: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 import pytest
 import uvloop
@@ -60,6 +61,23 @@ def test_a_peer_that_never_reads_cannot_keep_a_closed_connection(
         runner.run(closed())
 
 
+async def heard(send: Callable[[FrameStream], None], size: int) -> bytes:
+    """What comes to a peer that begins to read when all has been sent."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        stream = FrameStream(1000)
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: stream, *listening.getsockname())
+        peer, _ = await loop.sock_accept(listening)
+        with peer:
+            send(stream)
+            found = bytearray()
+            while len(found) < size:
+                found += await loop.sock_recv(peer, 1 << 20)
+        stream.abort("seen")
+        return bytes(found)
+
+
 @LOOPS
 @pytest.mark.parametrize("sizes", [[1] * 2000, [5_000_000], [3, 0, 700_000, 1, 9_000_000, 2] * 2, [40_000] * 600])
 def test_what_is_sent_in_many_pieces_arrives_in_order_whatever_the_socket_takes(
@@ -67,21 +85,24 @@ def test_what_is_sent_in_many_pieces_arrives_in_order_whatever_the_socket_takes(
 ) -> None:
     pieces = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
 
-    async def received() -> bytes:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            listening.setblocking(False)
-            stream = FrameStream(1000)
-            loop = asyncio.get_running_loop()
-            await loop.create_connection(lambda: stream, *listening.getsockname())
-            peer, _ = await loop.sock_accept(listening)
-            with peer:
-                for start in range(0, len(pieces), 700):
-                    stream.send(*pieces[start : start + 700])
-                found = bytearray()
-                while len(found) < sum(sizes):
-                    found += await loop.sock_recv(peer, 1 << 20)
-            stream.abort("seen")
-            return bytes(found)
+    def send(stream: FrameStream) -> None:
+        for start in range(0, len(pieces), 700):
+            stream.send(*pieces[start : start + 700])
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        assert runner.run(asyncio.wait_for(received(), 30)) == b"".join(pieces)
+        assert runner.run(asyncio.wait_for(heard(send, sum(sizes)), 30)) == b"".join(pieces)
+
+
+@LOOPS
+@pytest.mark.parametrize("sizes", [[9_000_000], [3, 9_000_000, 2, 1]])
+def test_what_the_socket_has_not_taken_is_kept_when_its_buffer_is_used_again(
+    new_loop: type[asyncio.AbstractEventLoop], sizes: list[int]
+) -> None:
+    def send(stream: FrameStream) -> None:
+        buffers = [bytearray(b"a" * size) for size in sizes]
+        stream.send(*[memoryview(buffer) for buffer in buffers])
+        for buffer in buffers:
+            buffer[:] = bytes(len(buffer))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(asyncio.wait_for(heard(send, sum(sizes)), 30)).count(b"a") == sum(sizes)

@@ -8,16 +8,18 @@ Theory of operation
    is asked again, with that permission, or is told to create it with the cluster's `partition_count`.
 3. Brokers, controller, leaders and replicas are virtual nodes, leader epochs are -1: nothing that clients keep from
    one cluster can contradict what they see after the topic has moved.
-4. A topic of a cluster that can't be reached is shown as it was seen last: clients that run keep their assignments, and
-   learn of the outage where it concerns them. If it was never seen, who may create topics (producers) is told
-   LEADER_NOT_AVAILABLE and tries again; who may not is told UNKNOWN_TOPIC_OR_PARTITION, for a librdkafka consumer would
-   not join its group before it has heard of all its topics. Without a rule a topic is UNKNOWN_TOPIC_OR_PARTITION.
+4. A topic of a cluster that can't be reached is shown as it was seen last, there or where it lived before: clients that
+   run keep their assignments, and learn of the outage where it concerns them. If it was never seen, who may create
+   topics (producers) is told LEADER_NOT_AVAILABLE and tries again; who may not is told UNKNOWN_TOPIC_OR_PARTITION, for
+   a librdkafka consumer would not join its group before it has heard of all its topics. Without a rule a topic is
+   UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.gateway.requests.knowledge import TopicKnowledge
 from services.gateway.requests.plan import (
     Call,
     Command,
@@ -195,13 +197,23 @@ def _ask_owners(
 
 def _seen_last(mesh: MeshView, cluster: str, name: str, wanted: _Wanted) -> MetadataResponseTopic:
     """A topic whose owner does not answer."""
-    known = mesh.clusters[cluster].topics.get(name)
+    known = _known(mesh, cluster, name)
     if known is None:
         creates = wanted.message.allow_auto_topic_creation
         error = ErrorCode.LEADER_NOT_AVAILABLE if creates else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return MetadataResponseTopic(error_code=error, name=name)
     partitions = [MetadataResponsePartition(partition_index=n, leader_id=0) for n in range(len(known.leaders))]
     return _shown(mesh, cluster, MetadataResponseTopic(0, name, partitions=partitions))
+
+
+def _known(mesh: MeshView, cluster: str, name: str) -> TopicKnowledge | None:
+    """What its owner has told of it, or else the cluster where it lived before."""
+    known = mesh.clusters[cluster].topics.get(name)
+    route = mesh.table.route(name)
+    if known is not None or route is None or route.before is None:
+        return known
+    left = mesh.clusters.get(route.before.cluster)
+    return None if left is None else left.topics.get(name)
 
 
 def _create(mesh: MeshView, wanted: _Wanted, missing: dict[str, list[str]]) -> Generator[Command, Any, None]:

@@ -22,7 +22,7 @@ from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Body, MeshView, Outcome, RawResponse, Request
 from services.gateway.requests.records.broker_fetches import BrokerFetches, Limits, NamedSlot, limits_of
 from services.gateway.requests.records.fetch_poll import Found, Poll, fitting, is_pressing, scan_of
-from services.gateway.requests.records.fetch_road import TOPICS_REMEMBERED, Said
+from services.gateway.requests.records.fetch_road import FETCH_KEY, TOPICS_REMEMBERED, Said
 from services.gateway.requests.records.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -45,7 +45,7 @@ from services.gateway.wire.frames import (
     request_prefix,
 )
 from services.gateway.wire.messages.fetch import FetchRequest
-from services.gateway.wire.primitives import INT32, WireError
+from services.gateway.wire.primitives import INT32, WireError, unpack_int32
 from services.gateway.wire.scanner import (
     FetchResponseScan,
     cut_entry,
@@ -156,8 +156,8 @@ class FetchFan:
 
     def take(self, frame: memoryview, sessions: FetchSessions, now: float) -> FanAsking | None:
         """The poll in `frame`, if it goes on here: then it counts as asked. None: its plan has to look at it."""
-        (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
-        if key_and_version != ApiKey.FETCH << 16 | self.version:
+        (key_and_version,) = unpack_int32(frame, SIZE_BYTES)
+        if key_and_version != FETCH_KEY | self.version:
             return None
         for part in self.parts:
             knowledge = part.knowledge

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from mesh.routing import Route, RoutingTable
 from mesh.traffic.counting import Key
+from services.gateway.counting import Count
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Answer, Body, MeshView, RawResponse, Request
@@ -46,7 +47,7 @@ from services.gateway.wire.frames import (
     request_prefix,
     response_prefix,
 )
-from services.gateway.wire.primitives import INT32, Buffer, WireError
+from services.gateway.wire.primitives import INT32, Buffer, WireError, unpack_int32
 from services.gateway.wire.scanner import (
     Entries,
     FetchedPartition,
@@ -67,6 +68,8 @@ SAID_BYTES: Final = 1024
 """An answer of so few bytes is compared with the next one as it lies."""
 SESSIONS_SINCE: Final = 7
 FLEXIBLE: Final = flexible_since(ApiKey.FETCH) or 0
+FETCH_KEY: Final = int(ApiKey.FETCH) << 16
+"""What a Fetch begins with, behind its size, but for its version."""
 _BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
 """Of a request: behind size, API key, version and correlation id."""
 _ANSWER_BEHIND_ID: Final = SIZE_BYTES + INT32.size
@@ -150,6 +153,8 @@ class FetchRoad:
     checked: int = -1
     """The edition of leaders by which all of the topics were seen to be led from there."""
     last: Asking | None = None
+    answers: Count | None = None
+    """Requests that were answered."""
     counted_idle_as: Key | None = None
     look: Any = None
     """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
@@ -161,9 +166,9 @@ class FetchRoad:
 
         A broker is asked by one poll at a time: call this when the last one is answered.
         """
-        (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
+        (key_and_version,) = unpack_int32(frame, SIZE_BYTES)
         knowledge = self.knowledge
-        if key_and_version != ApiKey.FETCH << 16 | self.version or knowledge.down is not None:
+        if key_and_version != FETCH_KEY | self.version or knowledge.down is not None:
             return None
         if self.checked != knowledge.leaders_edition and not self._is_led_from_there():
             return None

@@ -2,7 +2,8 @@
 
 Theory of operation
 1. A request whose partitions all have one leader passes as it came; its answer too, unless it reports an error. Any
-   other request is cut into one for each leader from slices of its own bytes; answers come in the client's order.
+   other request is cut into one for each leader from slices of its own bytes; answers come in the client's order, as
+   slices of what the leaders say where that is no error.
    Upstream goes by name, so from version 13 on ids are exchanged for names and back (`topic_ids`); a cluster that is
    older than the client is spoken to in its own version. Batches are the same in all of them.
 2. The gateway itself answers a partition with NOT_LEADER_OR_FOLLOWER (the cluster is out of reach or the leader not
@@ -55,8 +56,8 @@ from services.gateway.requests.records.produce_order import (
     enter_seams,
     not_overtaking,
     note_batch,
-    partitions_of,
 )
+from services.gateway.requests.records.roads import FLEXIBLE
 from services.gateway.requests.records.seams import is_open, look_behind, look_further_back
 from services.gateway.requests.records.straight_road import road_of
 from services.gateway.requests.topic_ids import topic_names
@@ -70,7 +71,12 @@ from services.gateway.wire.messages.produce import PartitionProduceResponse, Pro
 from services.gateway.wire.primitives import WireError
 from services.gateway.wire.scanner import ProducePartition, ProduceScan, ProduceTopic, scan_produce, split_produce
 from services.gateway.wire.scanner.bounds import IDS_SINCE
-from services.gateway.wire.scanner.produce_response import produce_response_is_clean, with_topic_ids
+from services.gateway.wire.scanner.produce_response import (
+    Awaited,
+    join_clean,
+    produce_response_is_clean,
+    with_topic_ids,
+)
 
 NAMES_UNTIL = IDS_SINCE - 1
 """The last version that names topics, and so the newest that clusters are spoken to in."""
@@ -99,7 +105,7 @@ def _carried(produce: Producing) -> Plan:
     for topic in scan.topics:
         mesh.session.uses.topics.note(topic.name)
     if scan.transactional_id is not None:
-        for wanted in partitions_of(scan):  # their identity is another one afterwards
+        for wanted in produce.wanted:  # their identity is another one afterwards
             note_batch(produce, wanted)
         produce.closed = yield from admit(request.frame, scan, mesh)
     sole = produce.sole = _sole_leader(produce)
@@ -112,12 +118,11 @@ def _carried(produce: Producing) -> Plan:
             if isinstance(outcome, RawResponse):
                 _remember_road(produce, sole, outcome.version)
             return passing
-        parts = list(partitions_of(scan))
-        for wanted in parts:
+        for wanted in produce.wanted:
             note_batch(produce, wanted)
         if scan.acks == 0:
-            return _without_acks(produce, [(sole, parts, outcome)])
-        yield from _take(produce, sole, parts, outcome)
+            return _without_acks(produce, [(sole, produce.wanted, outcome)])
+        yield from _take(produce, sole, produce.wanted, outcome)
         return _answer(produce)
     crossing = enter_seams(produce)
     try:
@@ -148,7 +153,7 @@ def ended_astray(
     """What becomes of a request that went straight on to `place` and was not simply stored. `batches`: those whose
     producers number them; of `request` itself nothing is left but its own header."""
     produce = Producing(request, mesh, scan, batches=batches)
-    yield from _take(produce, place, list(partitions_of(scan)), outcome)
+    yield from _take(produce, place, produce.wanted, outcome)
     return _answer(produce)
 
 
@@ -157,7 +162,7 @@ def _in_parts(produce: Producing) -> Plan:
     scan, mesh = produce.scan, produce.mesh
     if scan.acks != 0:
         back = come_back(produce)
-        slots = [(wanted.topic, wanted.partition) for wanted in partitions_of(scan)]
+        slots = [(wanted.topic, wanted.partition) for wanted in produce.wanted]
         yield from look_behind(mesh, [slot for slot in slots if slot not in produce.unsettled], back.last)
         yield from look_further_back(back.further, mesh)
     located = yield from locate(mesh, admitted(produce))
@@ -172,6 +177,9 @@ def _in_parts(produce: Producing) -> Plan:
         outcomes = [(place, parts, o) for (place, parts), o in zip(places.items(), answers, strict=True)]
     if scan.acks == 0:
         return _without_acks(produce, outcomes)
+    joined = _joined(produce, [outcome for _, _, outcome in outcomes])
+    if joined is not None:
+        return joined
     whole = not produce.results and len(outcomes) == 1
     for place, parts, outcome in outcomes:
         response = yield from _take(produce, place, parts, outcome)
@@ -244,7 +252,7 @@ def _call(produce: Producing, place: Place, parts: list[Wanted[Item]] | None) ->
         message = Verbatim(request.frame)
     else:
         topics: list[tuple[ProduceTopic, list[ProducePartition]]] = []
-        for wanted in partitions_of(scan) if parts is None else parts:
+        for wanted in produce.wanted if parts is None else parts:
             topic, partition = wanted.item
             if not topics or topics[-1][0] is not topic:
                 topics.append((topic, []))
@@ -306,6 +314,31 @@ def _passing(produce: Producing, outcome: Outcome) -> Answer | None:
             return None
         pieces = with_topic_ids(*place, {topic.name.encode(): topic.topic_id for topic in produce.scan.topics})
     except WireError:
+        return None
+    return None if pieces is None else Body(tuple(pieces))
+
+
+def _joined(produce: Producing, outcomes: list[Outcome]) -> Body | None:
+    """One answer of several that may go to the client without being opened; None if one has to be looked at."""
+    if len(outcomes) < 2 or produce.results or produce.strange or produce.scan.transactional_id is not None:
+        return None
+    if produce.request.version < FLEXIBLE:
+        return None
+    by_id = produce.request.version >= IDS_SINCE
+    responses = [
+        (outcome.frame, outcome.version, outcome.body_offset, len(outcome.frame))
+        for outcome in outcomes
+        if isinstance(outcome, RawResponse)
+    ]
+    if len(responses) < len(outcomes):
+        return None
+    topics = [
+        Awaited(topic.name.encode(), topic.topic_id if by_id else None, len(topic.partitions))
+        for topic in produce.scan.topics
+    ]
+    try:
+        pieces = join_clean(responses, topics)
+    except WireError:  # for the decoder to refuse
         return None
     return None if pieces is None else Body(tuple(pieces))
 

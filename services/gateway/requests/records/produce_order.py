@@ -49,6 +49,15 @@ class Producing:
     """Where all of it was sent, if that is one broker ..."""
     places: dict[Slot, Place] = field(default_factory=dict)
     """... and where each partition was, if not."""
+    _wanted: tuple[ProduceScan, list[Wanted[Item]]] | None = None
+
+    @property
+    def wanted(self) -> list[Wanted[Item]]:
+        """The partitions of the scan, in the client's order."""
+        if self._wanted is None or self._wanted[0] is not self.scan:
+            scan = self.scan
+            self._wanted = scan, [Wanted(t.name, p.partition, (t, p)) for t in scan.topics for p in t.partitions]
+        return self._wanted[1]
 
     def sent_to(self, topic: str, partition: int) -> Place | None:
         if self.sole is None:
@@ -97,7 +106,7 @@ class Producing:
 def enter_seams(produce: Producing) -> list[BatchKey]:
     """Say what is on its way over a seam, in the order in which requests start."""
     crossing: list[BatchKey] = []
-    for wanted in partitions_of(produce.scan) if produce.scan.acks != 0 else ():
+    for wanted in produce.wanted if produce.scan.acks != 0 else ():
         slot = (wanted.topic, wanted.partition)
         route = produce.mesh.table.route(wanted.topic)
         if route is not None and is_open(*slot, route, produce.mesh):
@@ -108,15 +117,9 @@ def enter_seams(produce: Producing) -> list[BatchKey]:
     return crossing
 
 
-def partitions_of(scan: ProduceScan) -> Iterator[Wanted[Item]]:
-    for topic in scan.topics:
-        for partition in topic.partitions:
-            yield Wanted(topic.name, partition.partition, (topic, partition))
-
-
 def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
     """The partitions that may go on; the others are refused here."""
-    for wanted in partitions_of(produce.scan):
+    for wanted in produce.wanted:
         slot = (wanted.topic, wanted.partition)
         batch = note_batch(produce, wanted)
         if wanted.topic in produce.closed:
@@ -177,7 +180,7 @@ def come_back(produce: Producing) -> Back:
     soon for anybody to tell, their partitions are `unsettled`."""
     mesh, doubts = produce.mesh, produce.mesh.memory.doubts
     found = Back()
-    for wanted in partitions_of(produce.scan):
+    for wanted in produce.wanted:
         slot = (wanted.topic, wanted.partition)
         batch, route = note_batch(produce, wanted), mesh.table.route(wanted.topic)
         if batch is None or route is None:

@@ -11,8 +11,8 @@ from services.gateway.requests.records.producer_memory import SeamKey
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, read_kept_header
 from services.gateway.wire.frames import SIZE_BYTES
-from services.gateway.wire.primitives import INT32, WireError, read_uvarint
-from services.gateway.wire.scanner import ProduceScan
+from services.gateway.wire.primitives import INT32, WireError, read_uvarint, unpack_int32
+from services.gateway.wire.scanner import ProduceScan, sole_records
 
 if TYPE_CHECKING:
     from services.gateway.requests.memory import Memory
@@ -75,8 +75,8 @@ class Road:
     """In the traffic of clients."""
     look: Any = None
     """What whoever goes there has found at the last look, and by what to tell whether that still counts."""
-    answered: Count | None = None
-    """Requests that were."""
+    answers: Count | None = None
+    """Requests that were answered."""
     topic: str = field(init=False)
     topics: tuple[str] = field(init=False)
     partition: int = field(init=False)
@@ -118,11 +118,9 @@ class Road:
         at, end = self.head_end, len(frame)
         if self._flexible:
             try:
-                length, start = read_uvarint(frame, at, end, "Produce.records")
+                return sole_records(frame, at, end)
             except WireError:
                 return None
-            stop = start + length - 1
-            return (start, stop) if length and bytes(frame[stop:]) == NO_TAGS else None
         start = at + INT32.size
         if end <= start or INT32.unpack_from(frame, at)[0] != end - start:
             return None
@@ -185,11 +183,11 @@ class Roads:
 
     def find(self, frame: memoryview) -> Road | None:
         """The road of a request, which is in `frame` as a whole, if one like it has passed."""
-        (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
+        (key_and_version,) = unpack_int32(frame, SIZE_BYTES)
         if key_and_version >> 16 != _PRODUCE:
             return None
         for end in self.ends:
-            road = self._by_head.get(bytes(frame[HEAD_AT:end]))
+            road = self._by_head.get(frame[HEAD_AT:end].tobytes())
             if road is not None:
                 return road if key_and_version == road.key_and_version else None
         return None

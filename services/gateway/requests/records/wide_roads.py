@@ -12,7 +12,7 @@ from services.gateway.requests.records.roads import HEAD_AT, LENGTHS_REMEMBERED
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import HEADER_BYTES, BatchHeader, read_kept_header
 from services.gateway.wire.frames import SIZE_BYTES
-from services.gateway.wire.primitives import INT32, Buffer, WireError
+from services.gateway.wire.primitives import Buffer, WireError, unpack_int32
 from services.gateway.wire.scanner import ProduceScan, ProduceTopic, first_headers, led_by, scan_produce
 from services.gateway.wire.scanner.bounds import IDS_SINCE
 
@@ -138,8 +138,8 @@ class WideRoad:
     """By what clients call the topics: names, or ids."""
     looks: dict[tuple[str, int], Any] = field(default_factory=dict)
     """What whoever goes to these places has found at the last look, and by what to tell whether that still counts."""
-    answered: Count | None = None
-    """Requests that were."""
+    answers: Count | None = None
+    """Requests that were answered."""
 
     def course(self, frame: memoryview, memory: "Memory", now: float) -> Course | None:
         """Where this request of the road goes straight on; None: its plan has to look at it."""
@@ -195,7 +195,7 @@ class WideRoads:
 
     def find(self, frame: memoryview) -> WideRoad | None:
         """The road of a request, which is in `frame` as a whole, if one like it has passed."""
-        (key_and_version,) = INT32.unpack_from(frame, SIZE_BYTES)
+        (key_and_version,) = unpack_int32(frame, SIZE_BYTES)
         if key_and_version >> 16 != _PRODUCE:
             return None
         for end in self.ends:

@@ -29,6 +29,7 @@ from services.gateway.wire.scanner.running import (
     scan_fetch_request,
     scan_fetch_response,
     scan_produce,
+    sole_records,
 )
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "scan_fetch_request",
     "scan_fetch_response",
     "scan_produce",
+    "sole_records",
     "split_produce",
 ]
 

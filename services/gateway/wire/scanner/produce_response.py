@@ -1,11 +1,28 @@
-"""Produce responses that pass: as they are, or with ids in the place of names."""
+"""Produce responses that pass: as they are, with ids in the place of names, or several of them as one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from services.gateway.wire.primitives import Buffer
+from services.gateway.wire.scanner.produce_split import written_count
 from services.gateway.wire.scanner.running import produce_response_is_clean, topics_of_clean_response
 
-__all__ = ["produce_response_is_clean", "with_topic_ids"]
+__all__ = ["Awaited", "join_clean", "produce_response_is_clean", "with_topic_ids"]
+
+_PARTITION_BYTES = 33
+"""Of a clean flexible response: number, error, offset, time, start; no record errors, no message, no tags."""
+_END = bytes(5)
+"""No throttling, no tags."""
+
+
+class Awaited(NamedTuple):
+    """A topic that is to be in a response."""
+
+    name: bytes
+    topic_id: bytes | None
+    """In the place of its name."""
+    partitions: int
+    """How many."""
 
 
 def with_topic_ids(
@@ -25,4 +42,37 @@ def with_topic_ids(
         pieces += (view[at : topic.start], topic_id)
         at = topic.partitions_at
     pieces.append(view[at:end])
+    return pieces
+
+
+def join_clean(responses: Sequence[tuple[Buffer, int, int, int]], topics: Sequence[Awaited]) -> list[Buffer] | None:
+    """The body of one response made of several (each: buffer, version, start and end of its body), topics in this
+    order; slices of them but for ids. None unless they are clean and flexible, and each topic is in one with as many
+    partitions, and no other."""
+    entries: dict[bytes, tuple[memoryview, memoryview]] = {}
+    for buffer, version, offset, end in responses:
+        found = topics_of_clean_response(buffer, version, offset, end)
+        if found is None:
+            return None
+        view, stop = memoryview(buffer), end - len(_END)
+        for topic in reversed(found):
+            name = view[topic.name_at : topic.partitions_at].tobytes()
+            entries[name] = view[topic.start : topic.partitions_at], view[topic.partitions_at : stop]
+            stop = topic.start
+    if len(entries) != len(topics):
+        return None
+    pieces: list[Buffer] = [written_count(len(topics), True)]
+    for awaited in topics:
+        entry = entries.get(awaited.name)
+        if entry is None:
+            return None
+        named, partitions = entry
+        count = written_count(awaited.partitions, True)
+        if (
+            len(partitions) != len(count) + awaited.partitions * _PARTITION_BYTES + 1
+            or partitions[: len(count)] != count
+        ):
+            return None
+        pieces += (named if awaited.topic_id is None else awaited.topic_id, partitions)
+    pieces.append(_END)
     return pieces

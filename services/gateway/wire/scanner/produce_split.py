@@ -37,10 +37,10 @@ def split_produce(
     same_form = flexible == (scan.version >= _PRODUCE_FLEXIBLE)
     same_names = same_form and (version >= IDS_SINCE) == (scan.version >= IDS_SINCE)
     head: Buffer = view[scan.start : scan.topics_at] if same_form else _head(scan, version)
-    pieces: list[Buffer] = [head, _count(len(parts), flexible)]
+    pieces: list[Buffer] = [head, written_count(len(parts), flexible)]
     for topic, partitions in parts:
         pieces.append(view[topic.start : topic.partitions_at] if same_names else _text(topic.name, flexible))
-        pieces.append(_count(len(partitions), flexible))
+        pieces.append(written_count(len(partitions), flexible))
         for partition in partitions:
             if same_form:
                 pieces.append(view[partition.start : partition.end])
@@ -79,10 +79,11 @@ def _rewritten(view: memoryview, partition: ProducePartition, flexible: bool) ->
     length = -1 if null else partition.records_end - partition.records_start
     records = view[partition.records_end if null else partition.records_start : partition.records_end]
     number = INT32.pack(partition.partition)
-    return [number + _count(length, flexible), records, _NO_TAGS if flexible else b""]
+    return [number + written_count(length, flexible), records, _NO_TAGS if flexible else b""]
 
 
-def _count(count: int, flexible: bool) -> bytes:
+def written_count(count: int, flexible: bool) -> bytes:
+    """The number of entries, or of bytes, as it stands before them."""
     if not flexible:
         return INT32.pack(count)
     out = bytearray()

@@ -53,6 +53,7 @@ Produced = produce.Produced
 count_produced = produce.count_produced
 first_headers = produce.first_headers
 led_by = produce.led_by
+sole_records = produce.sole_records
 
 produce_response_is_clean = produce_response.produce_response_is_clean
 topics_of_clean_response = produce_response.topics_of_clean_response

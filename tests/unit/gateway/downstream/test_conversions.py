@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from services.gateway.downstream import conversions
@@ -14,6 +15,7 @@ from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.plan import Answer, Close, Command, Convert, NoAnswer, NotConverted, convert
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.lanes import Lanes
+from tests.fixtures.waiting import until
 
 
 @pytest.fixture
@@ -27,16 +29,6 @@ async def result(pool: Conversions, function: Callable[..., Any], *arguments: An
     found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     pool.submit(Convert(function, arguments), found.set_result)
     return await asyncio.wait_for(found, 20)
-
-
-async def gone(process_id: int) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                os.kill(process_id, 0)
-            except ProcessLookupError:
-                return
-            await asyncio.sleep(0.01)
 
 
 async def test_work_is_done_by_as_many_processes_as_are_allowed_and_none_of_them_is_ours(pool: Conversions) -> None:
@@ -69,7 +61,7 @@ async def test_what_takes_too_long_is_ended_and_its_process_too(
     monkeypatch.setattr(conversions, "CONVERSION_S", 0.05)
     late = await result(pool, time.sleep, 600)
     assert isinstance(late, NotConverted) and "0.05 s" in late.reason
-    await gone(process_id)
+    await until(lambda: not psutil.pid_exists(process_id), "its process is gone")
 
 
 async def test_a_process_that_does_not_end_keeps_nobody_waiting(
@@ -102,7 +94,7 @@ async def test_nothing_is_left_after_the_stop() -> None:
     process_id = await result(pool, os.getpid)
     pool.submit(Convert(time.sleep, (600,)), lambda _: None)
     await pool.stop()
-    await gone(process_id)
+    await until(lambda: not psutil.pid_exists(process_id), "its process is gone")
 
 
 async def test_a_plan_goes_on_with_what_was_converted(pool: Conversions) -> None:

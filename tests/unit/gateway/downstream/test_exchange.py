@@ -14,6 +14,7 @@ from services.gateway.upstream.connection import Settle
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.messages import MetadataRequest
 from services.gateway.wire.primitives import WireError
+from tests.fixtures.waiting import until
 
 
 class Upstream:
@@ -82,9 +83,7 @@ async def test_what_was_left_behind_is_copied_for_a_plan_that_keeps_it() -> None
 
     upstream, lanes = Upstream(), Lanes()
     left = start(alone(), upstream, lanes)
-    async with asyncio.timeout(5):
-        while not left:
-            await asyncio.sleep(0.001)
+    await until(lambda: left, "the plan has ended")
     start(both(), upstream, lanes)
     receive_buffer = bytearray(b"of c1")
     upstream.settles[0](window(receive_buffer), False)
@@ -101,9 +100,7 @@ def gathering(got: list[tuple[Outcome | None, ...]], *clusters: str, enough: boo
 
 
 async def ended(answers: list[Answer]) -> None:
-    async with asyncio.timeout(5):
-        while not answers:
-            await asyncio.sleep(0.001)
+    await until(lambda: answers, "the plan has ended")
 
 
 async def test_a_late_answer_resumes_a_plan_at_once_and_the_others_are_left_behind_in_their_turn() -> None:

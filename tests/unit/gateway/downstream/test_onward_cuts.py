@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
-from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.frame_stream import GATHER_FROM_BYTES
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
@@ -26,6 +25,7 @@ from services.gateway.wire.messages import ProduceRequest
 from services.gateway.wire.messages.produce import PartitionProduceData, TopicProduceData
 from services.gateway.wire.scanner import patch_correlation_id
 from tests.unit.gateway.downstream.test_order import produce, written
+from tests.unit.gateway.replaceable import FromClient, ToBroker
 from tests.unit.gateway.wire.records import batch
 
 SMALL, LARGE = b"small", bytes(range(251)) * 270
@@ -61,7 +61,7 @@ class Between:
 
     def __init__(self) -> None:
         self.asked, self.answered = bytearray(), bytearray()
-        self.broker = self._recorded(BrokerConnection("c1", "test", 1 << 20, 1000), self.asked)
+        self.broker = self._recorded(ToBroker("c1", "test", 1 << 20, 1000), self.asked)
         self.broker._ready = True
         knowledge = ClusterKnowledge("c1", {1: BrokerAddress(1, "test", 1, None)}, down=None)
         knowledge.topics["apples"] = TopicKnowledge("apples", bytes(16), (1,))
@@ -69,7 +69,7 @@ class Between:
         mesh = Mesh(OneBroker(self.broker, knowledge), "test", ClientLimits())
         rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
         mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("test:1",), 1)], [rule]))
-        self.client = self._recorded(ClientConnection(mesh, set(), Advertised("test", 1)), self.answered)
+        self.client = self._recorded(FromClient(mesh, set(), Advertised("test", 1)), self.answered)
         self.client._lanes.connections[LaneKey(1, 1, Lane.PRODUCE)] = self.broker
         self.feed(self.client, encode_request(produce("apples"), 9, 1, "raw"))
         self.answer(1)

@@ -16,10 +16,10 @@ from mesh import server_certificate
 from mesh.server_certificate import TlsFiles
 from services.gateway.downstream.server_tls import ServerTls, subject_of
 from tests.fixtures.certificates import Authority, Signed
+from tests.fixtures.waiting import until
 
 HOST = "101.kafka.example.com"
 NAMES = f"DNS:{HOST},IP:127.0.0.1"
-WITHIN_S, PAUSE_S = 10.0, 0.01
 
 
 @dataclass
@@ -103,17 +103,17 @@ async def test_the_host_that_a_client_asks_for_is_known(stage: Stage) -> None:
 @pytest.mark.parametrize("host", [HOST, "127.0.0.1"])
 async def test_a_renewed_certificate_is_shown_to_new_clients(stage: Stage, host: str) -> None:
     stage.take(stage.authority.sign("second", host=NAMES))
-    async with asyncio.timeout(WITHIN_S):
-        while await stage.name_shown(host=host) != "second":
-            await asyncio.sleep(PAUSE_S)
+
+    async def is_shown() -> bool:
+        return await stage.name_shown(host=host) == "second"
+
+    await until(is_shown, "the renewed certificate is shown")
 
 
 async def test_a_certificate_that_can_not_be_loaded_is_said_and_not_taken(stage: Stage) -> None:
     with capture_logs() as logs:
         stage.files.certificate.write_text("no PEM")
-        async with asyncio.timeout(WITHIN_S):
-            while not logs:
-                await asyncio.sleep(PAUSE_S)
+        await until(lambda: logs, "the log tells")
     assert f"tls_certificate {stage.files.certificate}" in logs[0]["reason"]
     assert await stage.name_shown() == "first"
 
@@ -151,9 +151,7 @@ async def test_other_authorities_of_clients_count_for_new_connections(
     old, new = mutual_stage.authority.sign("old"), other.sign("new")
     assert not await lets_in(mutual_stage, new, host)
     (tmp_path / "ca.pem").write_bytes(other.certificate.read_bytes())
-    async with asyncio.timeout(WITHIN_S):
-        while not await lets_in(mutual_stage, new, host):
-            await asyncio.sleep(PAUSE_S)
+    await until(lambda: lets_in(mutual_stage, new, host), "the new authority counts")
     assert not await lets_in(mutual_stage, old, host)
 
 

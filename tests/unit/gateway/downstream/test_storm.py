@@ -25,6 +25,7 @@ from services.gateway.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage, staged
 from tests.unit.gateway.downstream.raw_client import RawClient
 from tests.unit.gateway.wire.records import batch
@@ -36,9 +37,7 @@ SPARE_FILES = 500
 
 
 async def until_gone(stage: Stage) -> None:
-    async with asyncio.timeout(30):
-        while stage.gateway.connections:
-            await asyncio.sleep(0.01)
+    await until(lambda: not stage.gateway.connections, "all clients are gone")
 
 
 @pytest.fixture
@@ -92,9 +91,7 @@ async def test_connections_of_a_client_upstream_end_with_it(stage: Stage) -> Non
     for client in clients:
         client.abort()
     await until_gone(stage)
-    async with asyncio.timeout(10):
-        while len(stage.c1.connections) > shared:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(stage.c1.connections) <= shared, "only shared connections are left")
 
 
 async def test_a_peer_that_is_gone_without_a_word_is_noticed_by_the_system(stage: Stage) -> None:

@@ -298,7 +298,7 @@ async def test_what_is_on_its_way_elsewhere_is_not_overtaken(stage: Stage) -> No
     stage.gateway.mesh.run_table(stage.table(3, apples="c1", bananas="c2"))  # without a hold
     client.send(produce(1, bananas=(0, 1)), 9)
     (connection,) = stage.gateway.connections
-    await until(lambda: connection.unanswered == 2)
+    await until(lambda: [slot.done for slot in connection._slots.queue] == [False, True])
     gate.set()
     assert not any(codes(await client.answer(ProduceResponse)).values())
     assert set(codes(await client.answer(ProduceResponse)).values()) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}

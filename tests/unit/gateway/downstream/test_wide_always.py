@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.wide import WideProduce, WideWay
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
@@ -162,7 +163,12 @@ async def test_all_is_heard_as_by_plans(seed: int, tmp_path: Path, monkeypatch: 
         clients = [await stage.connect() for stage in stages]
         await until(lambda: all(stage.gateway.connections for stage in stages))
         (planned,) = stages[1].gateway.connections
-        monkeypatch.setattr(planned, "_goes_straight", lambda frame: False)
+        goes_straight = ClientConnection._goes_straight
+        monkeypatch.setattr(
+            ClientConnection,
+            "_goes_straight",
+            lambda client, frame: client is not planned and goes_straight(client, frame),
+        )
         producers = Producers(seed, stages[0].gateway.mesh.mesh_id)
         for number in range(REQUESTS):
             if moves and number == REQUESTS * 2 // 3:

@@ -37,6 +37,7 @@ from services.gateway.wire.messages import (
 from services.gateway.wire.messages.api_versions import ApiVersion, FinalizedFeatureKey, SupportedFeatureKey
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from services.gateway.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from tests.fixtures.waiting import until
 from tests.unit.gateway.scripted_broker import BROKER_ID, ScriptedBroker, broker
 
 LIMITS = UpstreamLimits(connect_timeout_s=1.0, request_timeout_s=1.0)
@@ -67,9 +68,7 @@ async def call(cluster: Cluster, target: Target, lanes: Lanes | None = None, lan
 
 
 async def up(cluster: Cluster, wanted: bool) -> None:
-    async with asyncio.timeout(10):
-        while cluster.knowledge.available is not wanted:
-            await asyncio.sleep(0.01)
+    await until(lambda: cluster.knowledge.available is wanted, f"the cluster is available: {wanted}")
 
 
 async def test_a_visit_tells_brokers_and_versions(cluster: Cluster) -> None:
@@ -109,12 +108,10 @@ async def test_features_that_are_switched_on_later_are_seen(monkeypatch: pytest.
     async with broker({}, {ApiKey.API_VERSIONS: said}) as running:
         cluster = Cluster(UpstreamCluster("c1", (running.address,), 1), LIMITS, lambda: None)
         cluster.start()
-        async with asyncio.timeout(5):
-            await cluster.attempted.wait()
-            assert cluster.knowledge.finalized_features == {"transaction.version": 1}
-            level = 2
-            while cluster.knowledge.finalized_features != {"transaction.version": 2}:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(cluster.attempted.wait(), 5)
+        assert cluster.knowledge.finalized_features == {"transaction.version": 1}
+        level = 2
+        await until(lambda: cluster.knowledge.finalized_features == {"transaction.version": 2}, "it is visited again")
         await cluster.stop()
 
 
@@ -226,9 +223,7 @@ async def test_a_fault_of_ours_in_a_visit_is_told_and_the_next_visit_comes(
         await scripted.stop()
         await up(cluster, False)
         await scripted.start()
-        async with asyncio.timeout(10):
-            while "fault of the gateway" not in (cluster.knowledge.down or ""):
-                await asyncio.sleep(0.01)
+        await until(lambda: "fault of the gateway" in (cluster.knowledge.down or ""), "the fault is told")
     await up(cluster, True)
 
 

@@ -20,6 +20,7 @@ class Walks:
     first_headers: Callable[[Buffer, produce.ProduceScan], bytes | None]
     count_produced: Callable[[Buffer, produce.ProduceScan], produce.Produced]
     led_by: Callable[[produce.ProduceTopic, tuple[int | None, ...]], int | None]
+    sole_records: Callable[[Buffer, int, int], tuple[int, int] | None]
     scan_fetch_request: Callable[[Buffer, int, int, int], fetch_request.FetchRequestScan]
     scan_fetch_response: Callable[[Buffer, int, int, int], fetch_response.FetchResponseScan]
     produce_response_is_clean: Callable[[Buffer, int, int, int], bool]

@@ -17,7 +17,7 @@ from services.gateway.wire.messages.produce import (
     TopicProduceResponse,
 )
 from services.gateway.wire.primitives import WireError
-from services.gateway.wire.scanner.produce_response import with_topic_ids
+from services.gateway.wire.scanner.produce_response import Awaited, join_clean, with_topic_ids
 from tests.unit.gateway.wire.both_walks import Walks, both
 
 VERSIONS = range(3, 13)
@@ -126,3 +126,54 @@ def test_an_answer_that_is_not_clean_or_not_flexible_is_for_the_decoder(version:
     body = encode(message, version)
     ids = {topic.name.encode(): b"i" * 16 for topic in message.responses}
     assert with_topic_ids(body, version, 0, len(body), ids) is None
+
+
+def parts(version: int, *messages: ProduceResponse) -> list[tuple[bytes, int, int, int]]:
+    """As they lie in their frames."""
+    bodies = [b"header" + encode(message, version) for message in messages]
+    return [(body, version, 6, len(body)) for body in bodies]
+
+
+def awaited(message: ProduceResponse, *, by_id: bool = False) -> list[Awaited]:
+    return [
+        Awaited(topic.name.encode(), bytes([place]) * 16 if by_id else None, len(topic.partition_responses))
+        for place, topic in enumerate(message.responses)
+    ]
+
+
+@pytest.mark.parametrize("version", range(9, 13))
+@pytest.mark.parametrize("partitions", [1, 3, 126, 127, 200])
+@pytest.mark.parametrize("by_id", [False, True])
+def test_clean_answers_become_one_in_the_order_that_is_asked(version: int, partitions: int, by_id: bool) -> None:
+    whole = response(topics=5, partitions=partitions)
+    shares = [ProduceResponse([whole.responses[place] for place in places], 9) for places in ([3, 0], [4], [1, 2])]
+    pieces = join_clean(parts(version, *shares), awaited(whole, by_id=by_id))
+    assert pieces is not None
+    whole.throttle_time_ms = 0  # of a broker, not of the gateway
+    for place, topic in enumerate(whole.responses):
+        if by_id:
+            topic.name, topic.topic_id = "", bytes([place]) * 16
+    assert decode(ProduceResponse, 13 if by_id else version, b"".join(pieces)) == whole
+
+
+@pytest.mark.parametrize("version", [8, 12])
+def test_answers_are_joined_only_when_each_is_clean_flexible_and_whole(version: int) -> None:
+    whole = response()
+    one, other = ([topic] for topic in whole.responses)
+
+    def joined(*shares: list[TopicProduceResponse]) -> bool:
+        return join_clean(parts(version, *map(ProduceResponse, shares)), awaited(whole)) is not None
+
+    assert joined(one, other) == (version == 12)
+    assert not joined(one)
+    assert not joined(one, other, response(3).responses[2:])
+    fewer = response(partitions=2).responses
+    assert not joined(one, fewer[1:])
+    other[0].partition_responses[0].error_code = 6
+    assert not joined(one, other)
+
+
+@given(st.lists(st.binary(max_size=80), min_size=2, max_size=3))
+def test_any_answers_are_joined_or_refused(data: list[bytes]) -> None:
+    with contextlib.suppress(WireError):
+        join_clean([(each, 9, 0, len(each)) for each in data], [Awaited(b"a", None, 1)] * 2)

@@ -407,3 +407,30 @@ def test_a_correlation_id_is_patched_in_place() -> None:
     buffer = bytearray(12)
     patch_correlation_id(buffer, 4, -2)
     assert buffer.hex() == "00000000fffffffe00000000"
+
+
+@both
+@pytest.mark.parametrize(
+    ("request_end", "where"),
+    [
+        (b"\x06batch\x00\x00\x00", (3, 8)),
+        (b"\x86\x00batch\x00\x00\x00", (4, 9)),
+        (b"\x06batch\x00\x01\x00", None),
+        (b"\x06batch\x00\x00", None),
+        (b"\x06batch\x00\x00\x00\x00", None),
+        (b"\x07batch\x00\x00\x00", None),
+        (b"\x00\x00\x00\x00", None),
+        (b"\x01\x00\x00\x00", (3, 3)),
+    ],
+)
+def test_records_with_nothing_but_empty_tags_behind_them(
+    walks: Walks, request_end: bytes, where: tuple[int, int] | None
+) -> None:
+    assert walks.sole_records(b"::" + request_end, 2, 2 + len(request_end)) == where
+
+
+@both
+def test_the_length_of_records_that_cannot_be_read_is_an_error(walks: Walks) -> None:
+    for broken in (b"", b"\x80", b"\xff\xff\xff\xff\x7f"):
+        with pytest.raises(WireError, match=r"Produce\.records"):
+            walks.sole_records(broken + bytes(3 if len(broken) > 1 else 0), 0, len(broken))

@@ -2,7 +2,7 @@ cimport cython
 
 from . cimport octets, readers
 
-cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE
+cdef Py_ssize_t _IDS_SINCE, _MAX_ENTRIES, _HEADER_BYTES, _MOST_COUNTED, _FLEXIBLE, _TAGS
 
 
 @cython.final
@@ -64,6 +64,9 @@ cpdef Produced count_produced(const unsigned char[::1] buffer, ProduceScan scan)
 
 @cython.locals(records=Py_ssize_t, at=Py_ssize_t, length=Py_ssize_t, stop=Py_ssize_t, counted=object)
 cdef object _count_records(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
+
+@cython.locals(data="const unsigned char *", length=Py_ssize_t, start=Py_ssize_t, stop=Py_ssize_t)
+cpdef tuple sole_records(const unsigned char[::1] buffer, Py_ssize_t at, Py_ssize_t end)
 
 @cython.locals(
     least=Py_ssize_t, head=Py_ssize_t, count=Py_ssize_t, length=Py_ssize_t, begin=Py_ssize_t, stop=Py_ssize_t,

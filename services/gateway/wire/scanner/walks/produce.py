@@ -12,6 +12,8 @@ _MAX_ENTRIES = MAX_ENTRIES
 _HEADER_BYTES = HEADER_BYTES
 _MOST_COUNTED = MOST_COUNTED
 _FLEXIBLE = flexible_since(ApiKey.PRODUCE) or 0
+_TAGS = 3
+"""None of the partition, the topic and the request: a byte each."""
 
 
 class ProducePartition:
@@ -217,6 +219,19 @@ def _count_records(data: Buffer, start: int, end: int) -> int:
         at = stop
     counted = records  # that many records times so many bytes may be more than a machine's word holds
     return counted * (end - start) // (at - start)
+
+
+def sole_records(buffer: Buffer, at: int, end: int) -> tuple[int, int] | None:
+    """Where the records lie whose length stands at `at`, if nothing follows them but the empty tags of a flexible
+    request with one partition. None for any others, and for none. Raises WireError for a length that can't be read.
+    """
+    readers.enclose("Produce", buffer, at, end)
+    data = octets.of(buffer)
+    length, start = readers.uvarint(data, at, end, "Produce.records")
+    stop = start + length - 1
+    if not length or end - stop != _TAGS or data[stop] or data[stop + 1] or data[stop + 2]:
+        return None
+    return start, stop
 
 
 def _produce_partitions(

@@ -96,6 +96,18 @@ def test_a_topic_of_an_unreachable_cluster_is_shown_as_it_was_seen_last() -> Non
 
 
 @pytest.mark.parametrize("create", [True, False])
+def test_a_topic_that_moved_to_an_unreachable_cluster_is_shown_as_where_it_lived_before(create: bool) -> None:
+    world = World({"c1": ["apples"], "c2": ["bananas"]}, partitions=3)
+    world.move("apples", "c2")
+    del world.clusters["c2"].topics["apples"]
+    book = ask(world, "apples", create=create)
+    assert [call.cluster for call in book.asked()] == ["c2"]
+    book.all_unreachable()
+    (topic,) = book.answer.topics
+    assert (topic.error_code, [p.leader_id for p in topic.partitions]) == (0, [99, 99, 99])
+
+
+@pytest.mark.parametrize("create", [True, False])
 def test_a_topic_that_was_never_seen_is_to_be_asked_for_again(create: bool) -> None:
     world = World({"c1": ["apple*"]})
     world.clusters["c1"].down = "connection refused"

@@ -17,6 +17,7 @@ from services.gateway.requests.plan import (
     Verbatim,
 )
 from services.gateway.requests.records import produce
+from services.gateway.requests.records.produce_order import MAYBE_WRITTEN
 from services.gateway.requests.records.producer_memory import REFUSAL_SECONDS, SETTLED_SECONDS
 from services.gateway.wire.batches import read_batch_header, visit_producer_id
 from services.gateway.wire.codec import decode
@@ -94,6 +95,32 @@ def test_a_request_for_two_clusters_is_cut_and_answered_in_the_clients_order() -
     assert sent(apples) == [("apples", 0, two)]
     book.answered(raw(("bananas", 0, 0), ("bananas", 1, 10)), raw(("apples", 0, 0)))
     assert errors(book) == [("bananas", 1, 10), ("bananas", 0, 0), ("apples", 0, 0)]
+
+
+def test_clean_answers_of_two_clusters_are_one_answer_and_none_is_opened() -> None:
+    world = World({"c1": ["apples"], "c2": ["bananas"]}, partitions=2)
+    book = play(world, request(("bananas", 1, batch()), ("apples", 0, batch()), ("bananas", 0, batch())))
+    book.answered(raw(("bananas", 1, 0), ("bananas", 0, 0)), raw(("apples", 0, 0)))
+    assert isinstance(book.answer, Body)
+    told = decode(ProduceResponse, VERSION, b"".join(book.answer.pieces))
+    assert [(t.name, p.index, p.base_offset) for t in told.responses for p in t.partition_responses] == [
+        ("bananas", 1, 101),
+        ("bananas", 0, 100),
+        ("apples", 0, 100),
+    ]
+
+
+@pytest.mark.parametrize("told", [[("bananas", 1, 0)], [("bananas", 1, 0), ("bananas", 0, 0), ("cherries", 0, 0)], []])
+def test_of_two_answers_one_that_is_about_other_partitions_is_opened(told: list[tuple[str, int, int]]) -> None:
+    world = World({"c1": ["apples"], "c2": ["bananas"]}, partitions=2)
+    book = play(world, request(("bananas", 1, batch()), ("apples", 0, batch()), ("bananas", 0, batch())))
+    book.answered(raw(*told), raw(("apples", 0, 0)))
+    missing = {1, 0} - {partition for topic, partition, _ in told if topic == "bananas"}
+    assert errors(book) == [
+        ("bananas", 1, MAYBE_WRITTEN if 1 in missing else 0),
+        ("bananas", 0, MAYBE_WRITTEN if 0 in missing else 0),
+        ("apples", 0, 0),
+    ]
 
 
 def test_unrouted_and_missing_partitions_are_refused_and_the_rest_goes_on() -> None:

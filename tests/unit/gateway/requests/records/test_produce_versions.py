@@ -82,6 +82,15 @@ def test_ids_of_two_clusters_come_back_in_the_clients_order() -> None:
     assert told == [(BANANAS, 0), (APPLES, 7)]
 
 
+def test_clean_answers_of_two_clusters_come_back_as_one_with_ids_and_none_is_opened() -> None:
+    book = Playbook(produce.handle, request(BANANAS, APPLES), 13, World({"c1": ["apples"], "c2": ["bananas"]}).view())
+    bananas, apples = book.asked()
+    book.answered(answer(bananas, "bananas"), answer(apples, "apples"))
+    assert isinstance(book.answer, Body)
+    results = [(t.topic_id, t.partition_responses[0].base_offset) for t in seen(book, 13).responses]
+    assert results == [(BANANAS, 7), (APPLES, 7)]
+
+
 def test_an_unknown_id_is_told_and_the_rest_goes_on() -> None:
     book = Playbook(produce.handle, request(STRANGE, APPLES), 13, World({"c1": ["apples"]}).view())
     assert book.waits_for_preliminaries(), "no later Produce may overtake it"
@@ -122,5 +131,5 @@ def test_an_older_cluster_is_spoken_to_in_its_version_and_a_newer_client_answere
     (data,) = message.topic_data
     assert (data.name, data.partition_data[0].index, data.partition_data[0].records) == ("apples", 0, batch())
     book.answered(answer(old, "apples"), answer(new, "bananas"))
-    told = [(t.partition_responses[0].error_code, t.partition_responses[0].base_offset) for t in book.answer.responses]
-    assert told == [(0, 7), (0, 7)]
+    results = [topic.partition_responses[0] for topic in seen(book, client).responses]
+    assert [(result.error_code, result.base_offset) for result in results] == [(0, 7), (0, 7)]
