@@ -17,6 +17,7 @@ from services.gateway.wire.compression import Codec
 from services.gateway.wire.legacy.conversion import Stored, batches_of, message_sets_of
 from services.gateway.wire.legacy.message_sets import write_message, write_wrapper
 from services.gateway.wire.legacy.record import Group, Record
+from tests.fixtures.waiting import until
 
 BYTES = 2_000_000
 SECONDS = 2.0
@@ -80,8 +81,8 @@ def test_the_event_loop_beside_conversions(kind: str) -> None:
 
         for _ in range(0 if kind == "nothing" else BESIDE):
             submit(again)
-        while kind != "nothing" and converted < BESIDE:  # the processes have started
-            await asyncio.sleep(0.01)
+        if kind != "nothing":
+            await until(lambda: converted >= BESIDE, "the processes have started")
         began = converted
         found = await _round_trips()
         going_on, done = False, converted - began

@@ -25,7 +25,7 @@ from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
 from tests.fixtures.ports import free_block
-from tests.fixtures.waiting import wait_until
+from tests.fixtures.waiting import until, wait_until
 from tests.integration.control.world import create_topic
 from tests.integration.router.parts import DataPlane, ServiceProcess, revision_of
 
@@ -156,12 +156,12 @@ async def _follow(plane: DataPlane, arrivals: Arrivals) -> None:
 
 async def _all_there(channel: object) -> None:
     decisions = admin_grpc.DecisionServiceStub(channel)  # type: ignore[call-overload]
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            status = await decisions.GetStatus(admin.GetStatusRequest(), timeout=WITHIN_S)
-            if sum(member.kind == admin.MEMBER_KIND_GATEWAY for member in status.members) == DATA_PLANES:
-                return
-            await asyncio.sleep(0.05)
+
+    async def are_there() -> bool:
+        status = await decisions.GetStatus(admin.GetStatusRequest(), timeout=WITHIN_S)
+        return bool(sum(member.kind == admin.MEMBER_KIND_GATEWAY for member in status.members) == DATA_PLANES)
+
+    await until(are_there, "control knows all data planes", WITHIN_S)
 
 
 async def _decision_times(channel: object) -> dict[int, float]:

@@ -1,4 +1,5 @@
-"""The ways from a client to the broker that the benchmark compares: direct, through the gateway, through a peer.
+"""The ways from a client to the broker that the benchmark compares: direct, through a relay, through the
+gateway, through a peer.
 
 Each way that has a process in the middle tells what that process has burnt. All of them listen on loopback and lead to
 the same broker.
@@ -14,10 +15,11 @@ from pathlib import Path
 
 import psutil
 
-from local.readiness import HttpReady, KafkaReady
+from local.readiness import HttpReady, KafkaReady, TcpReady
 from mesh.routing import ForwardingRule, NamePrefix, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.downstream import last_table
 from tests.bench.middles import cpu_s, running
+from tests.bench.wire.programs import Programs
 from tests.clients import maven
 from tests.fixtures.ports import free_block
 from tests.fixtures.toolchains import need
@@ -48,6 +50,14 @@ class Way:
 
 def direct(broker: str) -> Way:
     return Way("direct", broker)
+
+
+@contextmanager
+def relay(programs: Programs, port: int, target: int, folder: Path) -> Iterator[Way]:
+    """What copies bytes and reads none, from one port to the other: the floor of what a hop costs."""
+    command = [str(programs.relay), str(port), str(target)]
+    with running(command, folder / "relay.log", TcpReady(f"127.0.0.1:{port}"), {}) as process:
+        yield Way("relay", f"127.0.0.1:{port}", process)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from typing import Any
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from mesh.traffic.counting import Counts
 from mesh.traffic.sketches import LatencySketch
-from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.mesh import ClientLimits, Mesh
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge
 from services.gateway.requests.memory import Memory
@@ -43,6 +42,7 @@ from services.gateway.wire.messages.produce import (
 )
 from services.gateway.wire.primitives import INT32, INT64
 from services.gateway.wire.scanner import patch_correlation_id, scan_fetch_request
+from tests.unit.gateway.replaceable import FromClient, ToBroker
 from tests.unit.gateway.wire.records import batch
 
 ROUNDS, REQUESTS = 3, 2000
@@ -237,7 +237,7 @@ def _stage(lane: Lane, *, counted: bool) -> tuple[Any, Any]:
 
 def _stage_of(lane: Lane, brokers: int, *, counted: bool) -> tuple[Any, dict[int, Any]]:
     """A client's connection, and those to the brokers, which lead the partitions in turn."""
-    upstreams = {n: _deaf(BrokerConnection("c1", "bench", 1 << 20, 1000)) for n in range(1, brokers + 1)}
+    upstreams = {n: _deaf(ToBroker("c1", "bench", 1 << 20, 1000)) for n in range(1, brokers + 1)}
     for upstream in upstreams.values():
         upstream._ready = True
     knowledge = ClusterKnowledge("c1", {n: BrokerAddress(n, "bench", n, None) for n in upstreams}, down=None)
@@ -247,7 +247,7 @@ def _stage_of(lane: Lane, brokers: int, *, counted: bool) -> tuple[Any, dict[int
     mesh = Mesh(OneCluster(upstreams, knowledge), "bench", ClientLimits(), memory=Memory(traffic=traffic))
     rule = RuleVersion(ForwardingRule("r", ExactName("apples"), "c1"), 0.0, 1)
     mesh.run_table(RoutingTable(1, [UpstreamCluster("c1", ("bench:1",), 1)], [rule]))
-    client = _deaf(ClientConnection(mesh, set(), Advertised("bench", 1)))
+    client = _deaf(FromClient(mesh, set(), Advertised("bench", 1)))
     client._lanes.connections = {LaneKey(1, n, lane): upstream for n, upstream in upstreams.items()}
     return client, upstreams
 

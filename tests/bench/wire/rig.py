@@ -18,11 +18,9 @@ from typing import Any
 
 import psutil
 
-from local.readiness import TcpReady
 from mesh.routing import ForwardingRule, Match, NamePrefix, RoutingTable, RuleVersion
-from tests.bench.middles import running
 from tests.bench.test_look_ups import mixed
-from tests.bench.ways import Way, gateway_of
+from tests.bench.ways import Way, gateway_of, relay
 from tests.bench.wire.programs import Programs
 from tests.bench.wire.sinks import Sink, sink, tls_sink
 from tests.bench.wire.workloads import Workload
@@ -147,7 +145,7 @@ def rig(programs: Programs, variants: Sequence[Variant], folder: Path) -> Iterat
             with _on_core(client_core):
                 behind_tls = [stack.enter_context(tls_sink(programs, client_core, folder / "tls")), sinks[1]]
         with _on_core(middle_core):  # what is started here stays there
-            made = [stack.enter_context(_relay(programs, sinks[0].port, folder))]
+            made = [stack.enter_context(relay(programs, free_block(1), sinks[0].port, folder))]
             for variant in variants:
                 table = _table(variant, behind_tls if variant.upstream_tls else sinks)
                 home = folder / variant.name.replace(" ", "-").replace(",", "")
@@ -156,14 +154,6 @@ def rig(programs: Programs, variants: Sequence[Variant], folder: Path) -> Iterat
                 made.append(stack.enter_context(gateway_of(table, home, variant.name, environment, variant.module)))
         clusters = {process for each in (*sinks, *behind_tls) for process in each.processes}
         yield Rig(programs, client_core, made, sorted(clusters, key=lambda process: process.pid))
-
-
-@contextmanager
-def _relay(programs: Programs, target: int, folder: Path) -> Iterator[Way]:
-    port = free_block(1)
-    command = [str(programs.relay), str(port), str(target)]
-    with running(command, folder / "relay.log", TcpReady(f"127.0.0.1:{port}"), {}) as process:
-        yield Way("relay", f"127.0.0.1:{port}", process)
 
 
 def _table(variant: Variant, sinks: Sequence[Sink]) -> RoutingTable:
