@@ -13,7 +13,7 @@ Theory of operation
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from services.gateway.requests.records.fetch_sessions import (
@@ -31,6 +31,8 @@ from services.gateway.wire.scanner import FetchedPartition, FetchResponseScan
 SESSION_WORTH_PARTITIONS: Final = 10
 """From so many on a broker is asked for a session."""
 SESSIONS_SINCE: Final = 7
+GATHERED_BYTES: Final = 4 * 1024 * 1024
+"""Most that one poll asks for where its answer can't go on before all of it is there."""
 MAX_WAIT_MS: Final = 300_000
 """Longest poll that we carry out; clients wait 500 ms by default."""
 NO_EPOCH: Final = -1
@@ -65,6 +67,12 @@ class Limits:
     def least_bytes(self) -> int:
         """That make an answer. Who wants none is told by each broker at once."""
         return max(1, self.min_bytes)
+
+    def gathered(self) -> "Limits":
+        """The same, for an answer of which all has to be there before it goes on. A broker, too, may give less at once
+        than a client takes, and then waits for no more (its `fetch.max.bytes`)."""
+        max_bytes = min(self.max_bytes, GATHERED_BYTES)
+        return replace(self, min_bytes=min(self.min_bytes, max_bytes), max_bytes=max_bytes)
 
 
 def limits_of(max_wait_ms: int, min_bytes: int, max_bytes: int, rack_id: str) -> Limits:

@@ -212,7 +212,7 @@ class FetchFan:
         for slot, position in named.items():
             self.homes[slot].wanted[slot] = position
         parts = self.parts if session is not None else tuple(part for part in self.parts if part.wanted)
-        limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
+        limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id).gathered()
         each_limits = limits
         if len(parts) > 1:
             each_limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(parts)))

@@ -223,6 +223,8 @@ class FetchRoad:
         limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
         if session is not None:
             wanted = session.wanted
+        if len(wanted) > 1:  # else the answer passes while it comes (`begun`)
+            limits = limits.gathered()
         request = self._written(wanted, limits, scan.isolation_level)
         self.last = Asking(request, wanted, session, limits, scan.isolation_level)
         if version >= SESSIONS_SINCE:

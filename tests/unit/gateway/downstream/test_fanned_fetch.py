@@ -14,6 +14,7 @@ from services.gateway.downstream import client as client_module
 from services.gateway.downstream import fanned_fetch
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fanned_fetch import FanWay
+from services.gateway.requests.records.broker_fetches import GATHERED_BYTES
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.lanes import LEFT_BEHIND_S
@@ -82,9 +83,10 @@ class Reader:
         self.client = client
         self.version = version
         self.offsets = dict.fromkeys(BOTH, 42)
+        self.max_bytes = 1_000_000
 
     def ask(self, wait_ms: int = 30_000) -> None:
-        message = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1_000_000, session_epoch=-1)
+        message = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=self.max_bytes, session_epoch=-1)
         for topic, offset in self.offsets.items():
             message.topics += fetch(topic, offset=offset, version=self.version).topics
         self.client.send(message, self.version)
@@ -131,6 +133,18 @@ async def test_who_has_something_is_heard_and_the_other_one_is_left_behind(
     assert planned() == before
     for message in (*stage.c1.requests(ApiKey.FETCH), *stage.c2.requests(ApiKey.FETCH)):
         assert (len(message.topics), message.max_bytes) == (1, 500_000)
+
+
+async def test_brokers_are_asked_for_no_more_than_is_gathered(stage: Stage, planned: Planned) -> None:
+    reader, apples, bananas = await reading(stage)
+    before = planned()
+    reader.max_bytes = 50 << 20
+    for log in (apples, bananas, apples, bananas):
+        log.write()
+        await reader.read()
+    assert planned() == before
+    for there in (stage.c1, stage.c2):
+        assert there.requests(ApiKey.FETCH)[-1].max_bytes == GATHERED_BYTES // 2
 
 
 async def test_a_poll_ends_with_its_wait(stage: Stage, planned: Planned) -> None:

@@ -16,6 +16,7 @@ from services.gateway.downstream import client as client_module
 from services.gateway.downstream import straight_fetch
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.straight_fetch import FetchWay
+from services.gateway.requests.records.broker_fetches import GATHERED_BYTES
 from services.gateway.requests.records.fetch_road import SAID_BYTES
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
@@ -204,6 +205,21 @@ async def test_many_partitions_of_a_client_without_a_session_go_straight_on_too(
         assert len(seen(await client.ask(message, 12, FetchResponse))) == 20
     assert planned() == before
     assert {(asked.session_id, asked.session_epoch) for asked in stage.c1.requests(ApiKey.FETCH)} == {(0, -1)}
+
+
+async def test_only_what_passes_while_it_comes_is_asked_for_as_a_whole(stage: Stage, planned: Planned) -> None:
+    client = await warm(stage)
+    before = planned()
+    for partitions, most in ((1, 50 << 20), (2, GATHERED_BYTES), (1, 50 << 20)):
+        message = fetch("apples")
+        message.topics[0].partitions = [
+            FetchPartition(n, -1, 42, partition_max_bytes=50 << 20) for n in range(partitions)
+        ]
+        message.min_bytes = message.max_bytes = 50 << 20
+        await client.ask(message, 12, FetchResponse)
+        asked = stage.c1.requests(ApiKey.FETCH)[-1]
+        assert (asked.min_bytes, asked.max_bytes) == (most, most)
+    assert planned() == before
 
 
 async def test_who_is_overtaken_in_its_session_by_another_connection_is_told(stage: Stage) -> None:

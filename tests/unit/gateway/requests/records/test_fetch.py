@@ -4,6 +4,7 @@ import pytest
 
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Lane, Stale, Unreachable
+from services.gateway.requests.records.broker_fetches import GATHERED_BYTES
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import FetchRequest, MetadataResponse
 from tests.unit.gateway.requests.playbook import World
@@ -122,6 +123,15 @@ def test_an_answer_has_no_more_than_the_client_takes_whatever_each_broker_gives(
     assert seen(book) == [("apples", 0, b"a" * 80), ("bananas", 0, b"")]
     again = play(world, request("bananas", "apples", max_bytes=100))
     assert positions(again.gathers().calls[0]) == {"bananas": 42}, "what was left out is read again"
+
+
+def test_what_is_gathered_is_asked_for_in_pieces_that_many_clients_may_have_at_once() -> None:
+    """A plan has an answer as a whole. Brokers, too, give less at once than a client takes, and ask for no more first."""
+    (call,) = play(World({"c1": ["apples"]}), request("apples", min_bytes=50 << 20, max_bytes=50 << 20)).gathers().calls
+    assert (asked(call).min_bytes, asked(call).max_bytes) == (GATHERED_BYTES, GATHERED_BYTES)
+    gather = play(World(TWO), request("apples", "bananas", min_bytes=50 << 20, max_bytes=50 << 20)).gathers()
+    assert [asked(call).max_bytes for call in gather.calls] == [GATHERED_BYTES // 2] * 2
+    assert gather.enough([raw(data("apples", bytes(GATHERED_BYTES))), None])
 
 
 def test_one_batch_is_given_even_if_it_alone_is_too_much() -> None:
