@@ -137,7 +137,8 @@ class FrameStream(asyncio.BufferedProtocol):
                 return
             self._expected = end - rest + missing
             self._filled = end - rest
-            self._gathered = bytearray(min(self._expected, max(2 * self._filled, RECEIVE_BUFFER_BYTES)))
+            size = min(self._expected, max(2 * self._filled, RECEIVE_BUFFER_BYTES))
+            self._gathered = self.memory(size, None)
             self._gathered[: self._filled] = buffer[rest:end]
             self.gathering(len(self._gathered))
         else:
@@ -172,7 +173,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self.gathering(-len(gathered))
             self.frame_received(memoryview(gathered), True)
         elif self._filled == len(gathered):
-            grown = bytearray(min(self._expected, 2 * self._filled))
+            grown = self.memory(min(self._expected, 2 * self._filled), gathered)
             grown[: self._filled] = gathered
             self._gathered = grown
             self.gathering(len(grown) - len(gathered))
@@ -327,6 +328,10 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def frame_passed(self) -> None:
         """A passage has taken all of its frame."""
+
+    def memory(self, size: int, before: bytearray | None) -> bytearray:
+        """For an unfinished frame; `before`: what has become too small for it."""
+        return bytearray(size)
 
     def gathering(self, delta: int) -> None:
         """Memory for an unfinished frame grew or shrank by so many bytes."""

@@ -29,6 +29,13 @@ client_bytes = Counts(
 in_flight_bytes = Gauge(
     "kafka_mesh_gateway_in_flight_bytes", "Bytes of requests that are being worked on, and of unfinished frames."
 )
+gathered_bytes = Gauge(
+    "kafka_mesh_gateway_gathered_bytes",
+    "Bytes of brokers' large answers that can't go on while they come, and of answers that clients do not take.",
+)
+answers_waited = Counter(
+    "kafka_mesh_gateway_answers_waited", "Times that a large answer of a broker was not read on for want of memory."
+)
 paused_connections = Counter(
     "kafka_mesh_gateway_paused_connections",
     "Times that reading from a client was stopped, by why: requests, bytes (of the process), answers, upstream.",
@@ -40,7 +47,7 @@ upstream_bytes = Counts(
 upstream_calls = Counts("kafka_mesh_gateway_upstream_calls", "Requests sent to clusters.", ["cluster", "api"])
 upstream_errors = Counter(
     "kafka_mesh_gateway_upstream_errors",
-    "Calls that got no answer, by why: down, connect, security, lost, timeout, version, full, malformed.",
+    "Calls that got no answer, by why: down, connect, security, lost, timeout, version, full, malformed, memory.",
     ["cluster", "kind"],
 )
 upstream_connections = Gauge("kafka_mesh_gateway_upstream_connections", "Open connections to brokers.", ["cluster"])

@@ -94,6 +94,12 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
     max_frame_mib: int = Field(default=100, ge=1, le=1024, description="Longest request of a client.")
     max_requests_per_connection: int = Field(default=100, ge=1, description="Unanswered requests of one connection.")
     max_in_flight_mib: int = Field(default=512, ge=8, description="Requests that the process holds at once, in MiB.")
+    max_gathered_mib: int = Field(
+        default=256,
+        ge=16,
+        description="Answers of brokers that the process holds at once, in MiB: what can't go on while it comes, or is "
+        "not taken.",
+    )
     connect_timeout_s: float = Field(default=3.0, gt=0, description="Bound of a connection to a broker.")
     request_timeout_s: float = Field(
         default=10.0, gt=0, description="Bound of the gateway's own questions to a broker."
@@ -186,4 +192,5 @@ class GatewaySettings(TrafficSettings, ServiceSettings, service="gateway"):
             self.request_timeout_s,
             shared_connections=self.shared_connections,
             share_from_clients=self.share_from_clients,
+            max_gathered_bytes=self.max_gathered_mib * MIB,
         )

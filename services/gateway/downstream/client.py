@@ -43,6 +43,7 @@ from services.gateway.requests.plan import Answer, MeshView, RawResponse, Reques
 from services.gateway.requests.records.fetch_fan import FetchFan
 from services.gateway.requests.records.fetch_road import FetchRoad
 from services.gateway.requests.table import HANDLERS
+from services.gateway.upstream.answer_memory import Share
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.frames import (
@@ -82,6 +83,7 @@ class ClientConnection(FrameStream):
         "_serial_running",
         "_slots",
         "_straight",
+        "_untaken",
         "_wide",
         "_wide_roads",
         "session",
@@ -119,6 +121,8 @@ class ClientConnection(FrameStream):
         self._pipelined_asking: Slot | None = None
         self._held = False
         self._pumping = False
+        self._untaken: Share | None = None
+        """What the client has left lying of its answers, in the budget of gathered ones."""
 
     @property
     def unanswered(self) -> int:
@@ -311,7 +315,7 @@ class ClientConnection(FrameStream):
             self._mesh.produce_ended(slot)
         self._mesh.budget.add(-slot.held_bytes)
         slot.held_bytes = 0
-        slot.request = None
+        slot.request = slot.exchange = None  # they hold one another, and what brokers have said
         self._count(slot.header.api_key, slot.header.api_version, answer)
         if self.is_open:
             self._slots.fill(slot, answer)
@@ -372,6 +376,7 @@ class ClientConnection(FrameStream):
     def straight_fetch_ended(self, fetch: StraightFetch | FannedFetch, answer: Answer | Passed) -> None:
         self._count(ApiKey.FETCH, fetch.road.version, answer)
         self._serial_running = None
+        fetch.exchange = None
         if self.is_open:
             self._slots.fill(fetch, answer)
             self._slots.flush()
@@ -405,6 +410,10 @@ class ClientConnection(FrameStream):
         self._reading.gathering(delta)
 
     def congestion(self, congested: bool) -> None:
+        self._untaken = None
+        if congested:
+            self._untaken = Share(self._mesh.clusters.answer_room)
+            self._untaken.take(self.unsent_bytes)
         if self._slots.passing is not None:
             self._slots.passing.hold_back(congested)
         if not congested:
@@ -438,6 +447,7 @@ class ClientConnection(FrameStream):
         self.close(str(error))
 
     def lost(self, reason: str) -> None:
+        self._untaken = None
         self._reading.end()
         self._connections.discard(self)
         metrics.client_connections.dec()

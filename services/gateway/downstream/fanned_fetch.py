@@ -178,8 +178,9 @@ class FannedFetch:
         """The client is gone."""
         self.ended = True
         self._way.abandoned()
-        if self.exchange is not None:
-            self.exchange.abandon()
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.abandon()
 
 
 class FanWay:

@@ -139,8 +139,9 @@ class Slots:
             if isinstance(slot, (StraightFetch, FannedFetch)):
                 slot.abandon()
             elif isinstance(slot, Slot) and not slot.produces:
-                if slot.exchange is not None and not slot.exchange.ended:
-                    slot.exchange.abandon()
+                exchange, slot.exchange = slot.exchange, None
+                if exchange is not None and not exchange.ended:
+                    exchange.abandon()
                 freed += slot.held_bytes
                 slot.held_bytes = 0
         left = [slot for slot in self.queue if slot.produces and not slot.done]

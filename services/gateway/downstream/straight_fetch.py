@@ -123,8 +123,9 @@ class StraightFetch:
 
     def abandon(self) -> None:
         """The client is gone."""
-        if self.exchange is not None:
-            self.exchange.abandon()
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.abandon()
 
     # --- for the broker's connection -----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from mesh.routing import UpstreamCluster
 from services.gateway import metrics
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge
 from services.gateway.requests.plan import Lane, Unreachable
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.upstream.lanes import LaneKey, Lanes
@@ -40,6 +41,8 @@ class UpstreamLimits:
     """To each broker, at most, for small Produce of many clients; 0: each client has its own (see `shared`) ..."""
     share_from_clients: int = 50
     """... as it has where fewer write to the broker."""
+    max_gathered_bytes: int = 256 * 1024 * 1024
+    """Of all answers together that can't go on while they come."""
 
 
 _incarnations = itertools.count(1)
@@ -48,7 +51,9 @@ _incarnations = itertools.count(1)
 class Brokers:
     """See above. All methods run on the event loop."""
 
-    def __init__(self, spec: UpstreamCluster, knowledge: ClusterKnowledge, limits: UpstreamLimits) -> None:
+    def __init__(
+        self, spec: UpstreamCluster, knowledge: ClusterKnowledge, limits: UpstreamLimits, answer_room: AnswerRoom
+    ) -> None:
         self.incarnation = next(_incarnations)
         """A number that no other cluster of this process has, also none of the same name."""
         self.broken = asyncio.Event()
@@ -56,6 +61,7 @@ class Brokers:
         self._cluster = spec.name
         self._knowledge = knowledge
         self._limits = limits
+        self._answer_room = answer_room
         self._loop = asyncio.get_running_loop()
         self._keyring = Keyring(spec.name, security_of(spec))
         self._shared: dict[int, BrokerConnection] = {}
@@ -150,7 +156,9 @@ class Brokers:
         if address is None or self._loop.time() < self._rest_of(broker_id)[0]:
             return None
         place = f"{address.host}:{address.port}"
-        connection = SharedConnection(self._cluster, place, self._limits.max_frame_bytes, self._keyring)
+        connection = SharedConnection(
+            self._cluster, place, self._limits.max_frame_bytes, self._answer_room, self._keyring
+        )
         self._lanes.add(connection)
         self._begin(connection, address)
         return connection
@@ -159,7 +167,9 @@ class Brokers:
         """One more, which is the caller's own."""
         place = f"{address.host}:{address.port}"
         limits = self._limits
-        connection = BrokerConnection(self._cluster, place, limits.max_frame_bytes, limits.max_in_flight, self._keyring)
+        connection = BrokerConnection(
+            self._cluster, place, limits.max_frame_bytes, limits.max_in_flight, self._answer_room, self._keyring
+        )
         self._begin(connection, address)
         return connection
 

@@ -31,6 +31,7 @@ from services.gateway.requests.plan import (
     Unreachable,
 )
 from services.gateway.requests.topic_names import TopicNames
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.border import Inward, crossing
 from services.gateway.upstream.brokers import Brokers, UpstreamLimits
 from services.gateway.upstream.connection import OUR_CLIENT_ID, Settle
@@ -50,12 +51,18 @@ M = TypeVar("M", bound=Struct)
 class Cluster:
     """See above. All methods run on the event loop."""
 
-    def __init__(self, spec: UpstreamCluster, limits: UpstreamLimits, on_versions: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        spec: UpstreamCluster,
+        limits: UpstreamLimits,
+        answer_room: AnswerRoom,
+        on_versions: Callable[[], None],
+    ) -> None:
         self.spec = spec
         self.name = spec.name
         self.knowledge = ClusterKnowledge(spec.name)
         self._timeout_s = limits.request_timeout_s
-        self._brokers = Brokers(spec, self.knowledge, limits)
+        self._brokers = Brokers(spec, self.knowledge, limits, answer_room)
         self._visits = Visits(self.knowledge, spec.bootstrap_servers, self._brokers, self._timeout_s, on_versions)
         self._coordinators = Coordinators(
             self.knowledge, lambda call, done: self._own(call, FindCoordinatorResponse, done)

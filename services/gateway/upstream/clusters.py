@@ -8,6 +8,7 @@ from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.plan import Call, Coordinator, Unreachable
 from services.gateway.requests.table import served_ranges
 from services.gateway.requests.topic_names import TopicNames
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.brokers import UpstreamLimits
 from services.gateway.upstream.cluster import Cluster
 from services.gateway.upstream.connection import Settle
@@ -25,6 +26,8 @@ class Clusters:
         self.known: Mapping[str, ClusterKnowledge] = {}
         """By name; replaced, never changed, so that a request keeps the clusters that it started with."""
         self.served: Mapping[int, VersionRange] = {}
+        self.answer_room = AnswerRoom(limits.max_gathered_bytes)
+        """Whatever of clusters' answers lies in memory for clients."""
         self._limits = limits
         self._clusters: dict[str, Cluster] = {}
         self._leaving: dict[Cluster, asyncio.Task[None]] = {}
@@ -40,7 +43,7 @@ class Clusters:
             if current is not None:
                 current.give_way()
                 self._leave(current)
-            self._clusters[name] = Cluster(spec, self._limits, self._recount)
+            self._clusters[name] = Cluster(spec, self._limits, self.answer_room, self._recount)
             self._clusters[name].start()
         for name in self._clusters.keys() - table.clusters.keys():
             self._leave(self._clusters[name])

@@ -9,7 +9,7 @@ Theory of operation
 5. A large request of a client may leave while it still comes (`begin_passing_on`). Until its end nothing else is sent:
    what is submitted waits. It has no deadline until then. Should its client not get to the end, the connection takes
    nothing more and ends when all that was sent before is answered: brokers drop what they got a part of.
-   A large answer may go on while it comes, too (`Awaiting.begun`).
+   A large answer may go on while it comes, too (`Awaiting.begun`). Any other one is gathered (`answer_memory`).
 6. The connection is up when TLS is and the broker has let us in, where the cluster asks for it (`admission`).
 """
 
@@ -26,9 +26,10 @@ from services.gateway import metrics
 from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.requests.plan import Body, Call, RawResponse, Sent, Unreachable, Verbatim
 from services.gateway.upstream.admission import LOGIN_TIMEOUT_S, Admission, ConnectionEndedError
+from services.gateway.upstream.answer_memory import AnswerMemory, AnswerRoom, SharedBytes
 from services.gateway.upstream.keyring import Keyring, KeyringError
 from services.gateway.upstream.sasl import LoginRefusedError
-from services.gateway.wire.apis import api_name
+from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.frames import (
     CORRELATION_OFFSET,
     REQUEST_START_BYTES,
@@ -111,6 +112,7 @@ class BrokerConnection(FrameStream):
         "_held_back_at",
         "_loop",
         "_max_in_flight",
+        "_memory",
         "_midway",
         "_missing_before",
         "_next_id",
@@ -135,7 +137,13 @@ class BrokerConnection(FrameStream):
     )
 
     def __init__(
-        self, cluster: str, address: str, max_frame_bytes: int, max_in_flight: int, keyring: Keyring | None = None
+        self,
+        cluster: str,
+        address: str,
+        max_frame_bytes: int,
+        max_in_flight: int,
+        answer_room: AnswerRoom,
+        keyring: Keyring | None = None,
     ) -> None:
         """Without a keyring: plain."""
         super().__init__(max_frame_bytes)
@@ -166,6 +174,7 @@ class BrokerConnection(FrameStream):
         """Since when its answers are not read, for who gets them does not take them."""
         self._missing_before = 0
         """Of a large answer, when deadlines were looked at last."""
+        self._memory = AnswerMemory(self, answer_room)
         self._severed = False
         """The rest of it will never come."""
         self._ready = False
@@ -401,6 +410,8 @@ class BrokerConnection(FrameStream):
                 self._fail(f"{self.address} stopped in the middle of an answer", "timeout")
             else:
                 self._watch(now + STALLED_S)
+        elif self._memory.is_wanting and self._held_back_at is not None and now - self._held_back_at >= STALLED_S:
+            self._fail(f"no memory for a large answer of {self.address} in time", "memory")
         elif self._held_back_at is not None or (missing and missing != before):
             self._watch(max(first.deadline, now + LOOK_AGAIN_S))
         elif first.deadline <= now:
@@ -460,6 +471,15 @@ class BrokerConnection(FrameStream):
     def frame_passed(self) -> None:
         self._maybe_retire()
 
+    def memory(self, size: int, before: bytearray | None) -> bytearray:
+        return self._memory.buffer(size, before)
+
+    def gathering(self, delta: int) -> None:
+        gathered = self._gathered
+        if delta > 0 and isinstance(gathered, SharedBytes) and not (gathered.share.size or self._memory.is_wanting):
+            is_fetch = bool(self._pending) and self._pending[0].api_key == ApiKey.FETCH
+            self._memory.begin(gathered, self._expected, may_wait=is_fetch)
+
     def congestion(self, congested: bool) -> None:
         if self.on_congestion is not None:
             self.on_congestion(congested)
@@ -492,6 +512,7 @@ class BrokerConnection(FrameStream):
     def _ended_by(self, reason: str) -> None:
         self.ended = reason
         self._ready = False
+        self._memory.end()
         self._is_through()
         if self._timer is not None:
             self._timer.cancel()

@@ -20,6 +20,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from services.gateway import metrics
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.wire.primitives import Buffer
@@ -44,8 +45,15 @@ class SharedConnection(BrokerConnection):
         "moved_at",
     )
 
-    def __init__(self, cluster: str, address: str, max_frame_bytes: int, keyring: Keyring | None = None) -> None:
-        super().__init__(cluster, address, max_frame_bytes, MOST_UNANSWERED, keyring)
+    def __init__(
+        self,
+        cluster: str,
+        address: str,
+        max_frame_bytes: int,
+        answer_room: AnswerRoom,
+        keyring: Keyring | None = None,
+    ) -> None:
+        super().__init__(cluster, address, max_frame_bytes, MOST_UNANSWERED, answer_room, keyring)
         self.clients = 0
         """Who keep to it."""
         self.blamed = False

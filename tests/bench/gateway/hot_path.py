@@ -22,6 +22,7 @@ from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.topic_names import TopicNames
 from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.connection import BrokerConnection, Settle
 from services.gateway.upstream.lanes import LaneKey, Lanes
@@ -55,6 +56,7 @@ class OneCluster(Clusters):
     def __init__(self, connections: Mapping[int, BrokerConnection], knowledge: ClusterKnowledge) -> None:
         self.known = {"c1": knowledge}
         self.served = {key: handler.versions for key, handler in HANDLERS.items()}
+        self.answer_room = AnswerRoom(1 << 30)
         self._connections = connections
 
     def follow(self, table: RoutingTable) -> None:
@@ -237,7 +239,7 @@ def _stage(lane: Lane, *, counted: bool) -> tuple[Any, Any]:
 
 def _stage_of(lane: Lane, brokers: int, *, counted: bool) -> tuple[Any, dict[int, Any]]:
     """A client's connection, and those to the brokers, which lead the partitions in turn."""
-    upstreams = {n: _deaf(ToBroker("c1", "bench", 1 << 20, 1000)) for n in range(1, brokers + 1)}
+    upstreams = {n: _deaf(ToBroker("c1", "bench", 1 << 20, 1000, AnswerRoom(1 << 30))) for n in range(1, brokers + 1)}
     for upstream in upstreams.values():
         upstream._ready = True
     knowledge = ClusterKnowledge("c1", {n: BrokerAddress(n, "bench", n, None) for n in upstreams}, down=None)

@@ -17,6 +17,7 @@ from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import Call, Lane
 from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_names import TopicNames
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.clusters import Clusters
 from services.gateway.upstream.connection import BrokerConnection, Settle
 from services.gateway.upstream.lanes import LaneKey, Lanes
@@ -39,6 +40,7 @@ class OneBroker(Clusters):
     def __init__(self, connection: BrokerConnection, knowledge: ClusterKnowledge) -> None:
         self.known = {"c1": knowledge}
         self.served = {key: handler.versions for key, handler in HANDLERS.items()}
+        self.answer_room = AnswerRoom(1 << 30)
         self._connection = connection
 
     def follow(self, table: RoutingTable) -> None:
@@ -61,7 +63,7 @@ class Between:
 
     def __init__(self) -> None:
         self.asked, self.answered = bytearray(), bytearray()
-        self.broker = self._recorded(ToBroker("c1", "test", 1 << 20, 1000), self.asked)
+        self.broker = self._recorded(ToBroker("c1", "test", 1 << 20, 1000, AnswerRoom(1 << 30)), self.asked)
         self.broker._ready = True
         knowledge = ClusterKnowledge("c1", {1: BrokerAddress(1, "test", 1, None)}, down=None)
         knowledge.topics["apples"] = TopicKnowledge("apples", bytes(16), (1,))

@@ -15,6 +15,7 @@ from services.gateway.downstream.client import ClientConnection
 from services.gateway.downstream.passing import Passed
 from services.gateway.frame_stream import Passage
 from services.gateway.requests.plan import Unreachable
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import SIZE_BYTES, RequestHeader, encode_request
@@ -106,7 +107,7 @@ async def world(stage: Stage) -> AsyncIterator[World]:
     await client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     (connection,) = stage.gateway.connections
     before = set(stage.c1.connections)
-    broker = BrokerConnection("c1", stage.c1.address, 1 << 26, 100)
+    broker = BrokerConnection("c1", stage.c1.address, 1 << 26, 100, AnswerRoom(1 << 30))
     assert await broker.open("127.0.0.1", stage.c1.port, 5) is None
     await until(lambda: len(stage.c1.connections) > len(before))
     (writer,) = set(stage.c1.connections) - before

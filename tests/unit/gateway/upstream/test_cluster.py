@@ -20,6 +20,7 @@ from services.gateway.requests.plan import (
     Verbatim,
 )
 from services.gateway.requests.topic_names import RenamedKnowledge, TopicNames
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.brokers import UpstreamLimits
 from services.gateway.upstream.cluster import Cluster
 from services.gateway.upstream.clusters import Clusters
@@ -51,7 +52,7 @@ async def scripted() -> AsyncIterator[ScriptedBroker]:
 
 @pytest.fixture
 async def cluster(scripted: ScriptedBroker) -> AsyncIterator[Cluster]:
-    found = Cluster(UpstreamCluster("c1", (scripted.address,), 1), LIMITS, lambda: None)
+    found = Cluster(UpstreamCluster("c1", (scripted.address,), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
     found.start()
     async with asyncio.timeout(5):
         await found.attempted.wait()
@@ -86,7 +87,7 @@ async def test_features_are_asked_in_the_version_that_tells_all_of_them() -> Non
 
     spoken = {ApiKey.METADATA: VersionRange(4, 12), ApiKey.API_VERSIONS: VersionRange(0, 5)}
     async with broker({}, {ApiKey.API_VERSIONS: said}) as running:
-        cluster = Cluster(UpstreamCluster("c1", (running.address,), 1), LIMITS, lambda: None)
+        cluster = Cluster(UpstreamCluster("c1", (running.address,), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
         cluster.start()
         async with asyncio.timeout(5):
             await cluster.attempted.wait()
@@ -106,7 +107,7 @@ async def test_features_that_are_switched_on_later_are_seen(monkeypatch: pytest.
 
     monkeypatch.setattr("services.gateway.upstream.visits.VISIT_EVERY_S", 0.01)
     async with broker({}, {ApiKey.API_VERSIONS: said}) as running:
-        cluster = Cluster(UpstreamCluster("c1", (running.address,), 1), LIMITS, lambda: None)
+        cluster = Cluster(UpstreamCluster("c1", (running.address,), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
         cluster.start()
         await asyncio.wait_for(cluster.attempted.wait(), 5)
         assert cluster.knowledge.finalized_features == {"transaction.version": 1}
@@ -228,7 +229,7 @@ async def test_a_fault_of_ours_in_a_visit_is_told_and_the_next_visit_comes(
 
 
 async def test_clients_connections_end_with_the_cluster(scripted: ScriptedBroker) -> None:
-    left = Cluster(UpstreamCluster("c1", (scripted.address,), 1), LIMITS, lambda: None)
+    left = Cluster(UpstreamCluster("c1", (scripted.address,), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
     left.start()
     await left.attempted.wait()
     lanes = Lanes()
@@ -352,7 +353,7 @@ async def test_a_name_that_leads_elsewhere_now_is_followed(
         return list(answers[0] if len(asked) < 3 else answers[1])
 
     monkeypatch.setattr(loop, "getaddrinfo", resolve)
-    found = Cluster(UpstreamCluster("c1", ("kafka.test:9092",), 1), LIMITS, lambda: None)
+    found = Cluster(UpstreamCluster("c1", ("kafka.test:9092",), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
     found.start()
     try:
         async with asyncio.timeout(5):
@@ -375,7 +376,7 @@ async def test_of_several_addresses_of_a_name_a_living_one_is_found(
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", each)) for each in there]
 
     monkeypatch.setattr(loop, "getaddrinfo", resolve)
-    found = Cluster(UpstreamCluster("c1", ("kafka.test:9092",), 1), LIMITS, lambda: None)
+    found = Cluster(UpstreamCluster("c1", ("kafka.test:9092",), 1), LIMITS, AnswerRoom(1 << 30), lambda: None)
     found.start()
     try:
         await up(found, True)

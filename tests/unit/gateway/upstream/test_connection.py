@@ -8,6 +8,7 @@ import pytest
 from mesh.connection_security import ConnectionSecurity, Mechanism, PasswordLogin
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
+from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.connection import SEVERED, BrokerConnection
 from services.gateway.upstream.keyring import Keyring
 from services.gateway.wire.apis import ApiKey
@@ -34,7 +35,9 @@ class Caller:
     """Submits heartbeats and keeps their outcomes."""
 
     def __init__(self, scripted: ScriptedBroker, *, max_in_flight: int = 10, keyring: Keyring | None = None) -> None:
-        self.connection = BrokerConnection("c1", scripted.address, MAX_FRAME, max_in_flight, keyring)
+        self.connection = BrokerConnection(
+            "c1", scripted.address, MAX_FRAME, max_in_flight, AnswerRoom(1 << 30), keyring
+        )
         self.outcomes: dict[str, RawResponse | Unreachable | Sent] = {}
         self.order: list[str] = []
         self._changed = asyncio.Event()

@@ -126,7 +126,7 @@ def test_an_answer_has_no_more_than_the_client_takes_whatever_each_broker_gives(
 
 
 def test_what_is_gathered_is_asked_for_in_pieces_that_many_clients_may_have_at_once() -> None:
-    """A plan has an answer as a whole. Brokers, too, give less at once than a client takes, and ask for no more first."""
+    """Brokers, too, may give less at once than a client takes, and then wait for no more."""
     (call,) = play(World({"c1": ["apples"]}), request("apples", min_bytes=50 << 20, max_bytes=50 << 20)).gathers().calls
     assert (asked(call).min_bytes, asked(call).max_bytes) == (GATHERED_BYTES, GATHERED_BYTES)
     gather = play(World(TWO), request("apples", "bananas", min_bytes=50 << 20, max_bytes=50 << 20)).gathers()

@@ -1,0 +1,138 @@
+"""Memory for large answers that can't go on while they come: all of them together have a bound.
+
+Theory of operation
+1. What an answer needs counts from its first bytes on, and until nobody holds it any more: it may be put together with
+   others, or be left behind for the client's next poll. What a client does not take of its answers counts, too.
+2. A Fetch that finds no room is not read on until its turn has come. Its broker's connection is its client's own, and
+   a poll that waits for others as well is over with its wait, so nobody waits for another in a circle. Other answers
+   are counted, and come.
+3. One that needs more than there is comes when nothing else is held.
+"""
+
+import asyncio
+from typing import Protocol
+
+from services.gateway import metrics
+
+
+class Source(Protocol):
+    """The connection on which an answer comes."""
+
+    def hold_back(self, held_back: bool) -> None: ...
+
+
+class AnswerRoom:
+    """Of the process."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self._waiting: dict[AnswerMemory, int] = {}
+        """In their turn, with what they need."""
+        metrics.gathered_bytes.set_function(lambda: self.held_bytes)
+
+    def take(self, size: int) -> None:
+        self.held_bytes += size
+
+    def give_back(self, size: int) -> None:
+        """This may happen anywhere; who has waited goes on from the event loop."""
+        self.held_bytes -= size
+        if self._waiting:
+            next(iter(self._waiting)).loop.call_soon(self._let_on)
+
+    def finds_none(self, size: int) -> bool:
+        """Whether so many bytes have to wait."""
+        return bool(self._waiting) or not self._fits(size)
+
+    def wait(self, who: "AnswerMemory", size: int) -> None:
+        self._waiting[who] = size
+
+    def leave(self, who: "AnswerMemory") -> None:
+        if self._waiting.pop(who, None) is not None:
+            self._let_on()
+
+    def _fits(self, size: int) -> bool:
+        return not self.held_bytes or self.held_bytes + size <= self.limit_bytes
+
+    def _let_on(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            who, size = next(iter(waiting.items()))
+            if not self._fits(size):
+                return
+            del waiting[who]
+            who.go_on()
+
+
+class Share:
+    """Bytes that count until nobody has this any more."""
+
+    __slots__ = ("_room", "size")
+
+    def __init__(self, room: AnswerRoom) -> None:
+        self._room = room
+        self.size = 0
+
+    def take(self, size: int) -> None:
+        """So many more."""
+        self.size += size
+        self._room.take(size)
+
+    def __del__(self) -> None:
+        self._room.give_back(self.size)
+
+
+class SharedBytes(bytearray):
+    """Memory that counts as long as anybody holds it, or looks into it."""
+
+    __slots__ = ("share",)
+
+    def __init__(self, size: int, share: Share) -> None:
+        super().__init__(size)
+        self.share = share
+
+
+class AnswerMemory:
+    """Of one connection to a broker, which gathers one answer at a time."""
+
+    __slots__ = ("_expected", "_room", "_share", "_source", "loop")
+
+    def __init__(self, source: Source, room: AnswerRoom) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._source = source
+        self._room = room
+        self._share: Share | None = None
+        """Of the answer for which there is no room yet ..."""
+        self._expected = 0
+        """... and what it needs."""
+
+    @property
+    def is_wanting(self) -> bool:
+        """The answer that has begun to come is not read on, for there is no room for all of it."""
+        return self._share is not None
+
+    def buffer(self, size: int, before: bytearray | None) -> SharedBytes:
+        """For the first bytes of an answer; `before`: what has become too small for it."""
+        return SharedBytes(size, before.share if isinstance(before, SharedBytes) else Share(self._room))
+
+    def begin(self, gathered: SharedBytes, expected: int, *, may_wait: bool) -> None:
+        """An answer of so many bytes has begun to come into this buffer."""
+        if may_wait and self._room.finds_none(expected):
+            self._share, self._expected = gathered.share, expected
+            metrics.answers_waited.inc()
+            self._source.hold_back(True)
+            self._room.wait(self, expected)
+        else:
+            gathered.share.take(expected)
+
+    def go_on(self) -> None:
+        """There is room."""
+        share, self._share = self._share, None
+        if share is not None:
+            share.take(self._expected)
+            self._source.hold_back(False)
+
+    def end(self) -> None:
+        """The connection is gone."""
+        self._share = None
+        self._room.leave(self)
