@@ -5,8 +5,9 @@ Theory of operation
    `buffer_updated` without interruption, so one is enough, and memory does not grow with connections.
 2. Complete frames are handed to `frame_received` where they lie; they are good during that call alone, unless `owned`.
    What is left over is copied aside. A frame of more than `GATHER_FROM_BYTES` that is not complete gets a buffer of
-   its own, which grows with the bytes that have arrived, never with what its size prefix claims; unless `frame_begun`
-   finds a `Passage` for it: then its bytes are handed on as they arrive, and nothing of it is kept.
+   its own, which grows with the bytes that have arrived, never with what a client's size prefix claims (`memory`);
+   unless `frame_begun` finds a `Passage` for it: then its bytes are handed on as they arrive, and nothing of it is
+   kept.
 3. `send` keeps its pieces until the read that is being worked on is done, then everything that was sent to one peer
    meanwhile leaves in one `writev`, past the transport. What the socket does not take is copied to the transport,
    and as long as that holds bytes, everything goes there: order is never lost.
@@ -137,8 +138,7 @@ class FrameStream(asyncio.BufferedProtocol):
                 return
             self._expected = end - rest + missing
             self._filled = end - rest
-            size = min(self._expected, max(2 * self._filled, RECEIVE_BUFFER_BYTES))
-            self._gathered = self.memory(size, None)
+            self._gathered = self.memory(self._expected, self._filled, None)
             self._gathered[: self._filled] = buffer[rest:end]
             self.gathering(len(self._gathered))
         else:
@@ -173,7 +173,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self.gathering(-len(gathered))
             self.frame_received(memoryview(gathered), True)
         elif self._filled == len(gathered):
-            grown = self.memory(min(self._expected, 2 * self._filled), gathered)
+            grown = self.memory(self._expected, self._filled, gathered)
             grown[: self._filled] = gathered
             self._gathered = grown
             self.gathering(len(grown) - len(gathered))
@@ -329,9 +329,10 @@ class FrameStream(asyncio.BufferedProtocol):
     def frame_passed(self) -> None:
         """A passage has taken all of its frame."""
 
-    def memory(self, size: int, before: bytearray | None) -> bytearray:
-        """For an unfinished frame; `before`: what has become too small for it."""
-        return bytearray(size)
+    def memory(self, expected: int, filled: int, before: bytearray | None) -> bytearray:
+        """For an unfinished frame that claims so many bytes, of which so many have come: for more than these.
+        `before`: what has become too small for it."""
+        return bytearray(min(expected, max(2 * filled, RECEIVE_BUFFER_BYTES)))
 
     def gathering(self, delta: int) -> None:
         """Memory for an unfinished frame grew or shrank by so many bytes."""

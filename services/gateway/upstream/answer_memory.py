@@ -111,19 +111,18 @@ class AnswerMemory:
         """The answer that has begun to come is not read on, for there is no room for all of it."""
         return self._share is not None
 
-    def buffer(self, size: int, before: bytearray | None) -> SharedBytes:
-        """For the first bytes of an answer; `before`: what has become too small for it."""
-        return SharedBytes(size, before.share if isinstance(before, SharedBytes) else Share(self._room))
-
-    def begin(self, gathered: SharedBytes, expected: int, *, may_wait: bool) -> None:
-        """An answer of so many bytes has begun to come into this buffer."""
+    def of(self, expected: int, filled: int, *, may_wait: bool) -> SharedBytes:
+        """For an answer of so many bytes, of which so many have come: for all of it, or, until there is room, for more
+        than these. A broker is trusted with what it says its answer has: to grow with it would be to copy it again."""
+        share = Share(self._room)
         if may_wait and self._room.finds_none(expected):
-            self._share, self._expected = gathered.share, expected
+            self._share, self._expected = share, expected
             metrics.answers_waited.inc()
             self._source.hold_back(True)
             self._room.wait(self, expected)
-        else:
-            gathered.share.take(expected)
+            return SharedBytes(min(expected, 2 * filled), share)
+        share.take(expected)
+        return SharedBytes(expected, share)
 
     def go_on(self) -> None:
         """There is room."""

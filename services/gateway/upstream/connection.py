@@ -471,14 +471,11 @@ class BrokerConnection(FrameStream):
     def frame_passed(self) -> None:
         self._maybe_retire()
 
-    def memory(self, size: int, before: bytearray | None) -> bytearray:
-        return self._memory.buffer(size, before)
-
-    def gathering(self, delta: int) -> None:
-        gathered = self._gathered
-        if delta > 0 and isinstance(gathered, SharedBytes) and not (gathered.share.size or self._memory.is_wanting):
-            is_fetch = bool(self._pending) and self._pending[0].api_key == ApiKey.FETCH
-            self._memory.begin(gathered, self._expected, may_wait=is_fetch)
+    def memory(self, expected: int, filled: int, before: bytearray | None) -> bytearray:
+        if isinstance(before, SharedBytes):  # now there is room
+            return SharedBytes(expected, before.share)
+        is_fetch = bool(self._pending) and self._pending[0].api_key == ApiKey.FETCH
+        return self._memory.of(expected, filled, may_wait=is_fetch)
 
     def congestion(self, congested: bool) -> None:
         if self.on_congestion is not None:
