@@ -7,7 +7,6 @@ very read that brought the answer. Bytes that the plan may look at later are cop
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
@@ -251,7 +250,7 @@ class Exchange:
                     del waiting[place]
                 taker(outcome, owned)
             elif waiting.get(place) is mine:
-                mine.outcome, mine.arrived = _kept(call, outcome, owned, False), monotonic()
+                mine.keep(_kept(call, outcome, owned, False))
 
         self._clusters.submit(call, self._lanes, self.client_id, settled, names)
 

@@ -111,7 +111,7 @@ class _Question:
                 del waiting[self._place]
             left.taker(outcome, owned)
         elif is_there:
-            left.outcome, left.arrived = outcome if owned else _kept(outcome), monotonic()
+            left.keep(outcome if owned else _kept(outcome))
 
 
 def _kept(outcome: Outcome) -> Outcome:
@@ -218,7 +218,7 @@ class FanWay:
                 left = waiting.get(way.place)
                 if left is None or left.key != (part.key, None):
                     return None
-        asking = fan.take(frame, mesh.memory.fetch_sessions, now)
+        asking = fan.take(frame, mesh.memory.fetch_sessions, now, mesh.clusters.answer_room)
         if asking is None:
             return None
         (clients_id,) = unpack_int32(frame, CLIENTS_ID_AT)

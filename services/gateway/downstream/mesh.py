@@ -77,6 +77,7 @@ class Mesh:
             mesh_id=self.mesh_id,
             now=asyncio.get_running_loop().time(),
             random_bits=secrets.randbits,
+            poll_bytes=self.clusters.answer_room.poll_bytes,
         )
 
     def run_table(self, table: RoutingTable) -> None:

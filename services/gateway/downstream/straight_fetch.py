@@ -209,7 +209,7 @@ class FetchWay:
             road.look = None  # it may have ended: then another one is in its place
             return None
         memory = mesh.memory
-        asking = road.take(frame, memory.fetch_sessions, now)
+        asking = road.take(frame, memory.fetch_sessions, now, mesh.clusters.answer_room)
         if asking is None:
             return None
         (clients_id,) = unpack_int32(frame, CLIENTS_ID_AT)

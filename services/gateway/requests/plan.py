@@ -86,6 +86,8 @@ class MeshView:
     now: float
     """Monotonic seconds when the request was started."""
     random_bits: Callable[[int], int]
+    poll_bytes: int
+    """Most that a Fetch should ask for whose answer has to be gathered."""
 
 
 # --- upstream calls ----------------------------------------------------------------------------------------------

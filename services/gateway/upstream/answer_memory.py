@@ -7,18 +7,36 @@ Theory of operation
    a poll that waits for others as well is over with its wait, so nobody waits for another in a circle. Other answers
    are counted, and come.
 3. One that needs more than there is comes when nothing else is held.
+4. The less room there is, the less do polls ask for, whose answers would need it; the smallest ones need none. So who
+   holds a lot, and takes or leaves nothing, makes others slower, and stops nobody. What was left behind for a client's
+   next poll is dropped when others need the memory.
 """
 
 import asyncio
-from typing import Protocol
+from itertools import count
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from services.gateway import metrics
+
+POLL_BYTES: Final = 4 << 20
+"""Most that a poll asks for at once, if its answer has to be gathered; as long as half of the room is free ..."""
+SCARCE_POLL_BYTES: Final = 512 << 10
+"""... as long as an eighth is ..."""
+LEAST_POLL_BYTES: Final = 48 << 10
+"""... and then: small enough to come in one piece, where no batch is larger (`frame_stream.GATHER_FROM_BYTES`)."""
 
 
 class Source(Protocol):
     """The connection on which an answer comes."""
 
     def hold_back(self, held_back: bool) -> None: ...
+
+
+class Spare(Protocol):
+    """Who holds what can be asked for again."""
+
+    def drop(self) -> None: ...
 
 
 class AnswerRoom:
@@ -29,7 +47,18 @@ class AnswerRoom:
         self.held_bytes = 0
         self._waiting: dict[AnswerMemory, int] = {}
         """In their turn, with what they need."""
+        self._spare: WeakValueDictionary[int, Spare] = WeakValueDictionary()
+        """The oldest ones first."""
+        self._numbers = count()
         metrics.gathered_bytes.set_function(lambda: self.held_bytes)
+
+    @property
+    def poll_bytes(self) -> int:
+        """Most that a poll should ask for whose answer has to be gathered."""
+        free = self.limit_bytes - self.held_bytes
+        if free * 2 >= self.limit_bytes:
+            return POLL_BYTES
+        return SCARCE_POLL_BYTES if free * 8 >= self.limit_bytes else LEAST_POLL_BYTES
 
     def take(self, size: int) -> None:
         self.held_bytes += size
@@ -51,8 +80,21 @@ class AnswerRoom:
         if self._waiting.pop(who, None) is not None:
             self._let_on()
 
+    def can_be_spared(self, spare: Spare) -> None:
+        """As long as it lives."""
+        self._spare[next(self._numbers)] = spare
+        if self._waiting:
+            self._let_on()
+
     def _fits(self, size: int) -> bool:
-        return not self.held_bytes or self.held_bytes + size <= self.limit_bytes
+        """After what can be spared has been dropped, if need be."""
+        for number in (*self._spare, None):
+            if not self.held_bytes or self.held_bytes + size <= self.limit_bytes:
+                return True
+            spare = None if number is None else self._spare.pop(number, None)
+            if spare is not None:
+                spare.drop()
+        return False
 
     def _let_on(self) -> None:
         waiting = self._waiting
@@ -77,6 +119,10 @@ class Share:
         """So many more."""
         self.size += size
         self._room.take(size)
+
+    def can_be_spared(self, spare: Spare) -> None:
+        """By who holds it."""
+        self._room.can_be_spared(spare)
 
     def __del__(self) -> None:
         self._room.give_back(self.size)

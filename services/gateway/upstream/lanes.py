@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, NamedTuple
 
-from services.gateway.requests.plan import Lane, Outcome
+from services.gateway.requests.plan import Lane, Outcome, RawResponse
+from services.gateway.upstream.answer_memory import SharedBytes
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.seats import Seat
 
@@ -25,15 +26,27 @@ Taker = Callable[[Outcome, bool], None]
 """Takes an outcome, and whether the buffer behind it is the taker's own."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class LeftBehind:
-    """A call that its plan did not wait for (see `Gather`): its outcome is kept for the next call with an equal key."""
+    """A call that its plan did not wait for (see `Gather`): its outcome is kept for the next call with an equal key,
+    unless others need the memory: then the client has to ask once more."""
 
     key: object
     outcome: Outcome | None = None
     arrived: float = 0.0
     """When the outcome did, in monotonic seconds."""
     taker: Taker | None = None
+
+    def keep(self, outcome: Outcome) -> None:
+        """Nobody waits for it now."""
+        self.outcome, self.arrived = outcome, monotonic()
+        if isinstance(outcome, RawResponse):
+            memory = outcome.frame.obj
+            if isinstance(memory, SharedBytes):
+                memory.share.can_be_spared(self)
+
+    def drop(self) -> None:
+        self.key = self.outcome = None
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ Theory of operation
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from services.gateway.requests.records.fetch_sessions import (
     FINAL_EPOCH,
@@ -31,13 +31,19 @@ from services.gateway.wire.scanner import FetchedPartition, FetchResponseScan
 SESSION_WORTH_PARTITIONS: Final = 10
 """From so many on a broker is asked for a session."""
 SESSIONS_SINCE: Final = 7
-GATHERED_BYTES: Final = 4 * 1024 * 1024
-"""Most that one poll asks for where its answer can't go on before all of it is there."""
 MAX_WAIT_MS: Final = 300_000
 """Longest poll that we carry out; clients wait 500 ms by default."""
 NO_EPOCH: Final = -1
 
 NamedSlot = tuple[str, int]
+
+
+class Room(Protocol):
+    """What there is for answers of which all has to be there before they go on."""
+
+    @property
+    def poll_bytes(self) -> int:
+        """Most that a poll should ask for whose answer is such a one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +74,10 @@ class Limits:
         """That make an answer. Who wants none is told by each broker at once."""
         return max(1, self.min_bytes)
 
-    def gathered(self) -> "Limits":
-        """The same, for an answer of which all has to be there before it goes on. A broker, too, may give less at once
-        than a client takes, and then waits for no more (its `fetch.max.bytes`)."""
-        max_bytes = min(self.max_bytes, GATHERED_BYTES)
+    def within(self, poll_bytes: int) -> "Limits":
+        """The same, for an answer of no more than so many. A broker, too, may give less at once than a client takes,
+        and then waits for no more (its `fetch.max.bytes`)."""
+        max_bytes = min(self.max_bytes, poll_bytes)
         return replace(self, min_bytes=min(self.min_bytes, max_bytes), max_bytes=max_bytes)
 
 

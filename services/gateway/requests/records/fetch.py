@@ -55,7 +55,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     wish = wish_of(mesh.memory.fetch_sessions, asked, mesh.now)
     if isinstance(wish, ErrorCode):
         return FetchResponse(error_code=wish)
-    limits = limits_of(message.max_wait_ms, message.min_bytes, message.max_bytes, message.rack_id).gathered()
+    limits = limits_of(message.max_wait_ms, message.min_bytes, message.max_bytes, message.rack_id)
+    limits = limits.within(mesh.poll_bytes)
     poll = Poll(mesh, wish.wanted, request.version, message.isolation_level, limits, not wish.alone)
     answer = yield from _polled(mesh, wish, poll, counted)
     session.fetch_road = road_of(request, mesh, wish, poll, before) or fan_of(request, mesh, wish, poll)
@@ -72,7 +73,7 @@ def ended_astray(
         counted.since(began)
     mesh.session.fetch_road = None
     wish = asking.wish(road.epoch)
-    limits = asking.limits.gathered()
+    limits = asking.limits.within(mesh.poll_bytes)
     poll = Poll(mesh, wish.wanted, request.version, asking.isolation_level, limits, not wish.alone)
     if not (road.renames and isinstance(outcome, RawResponse)):  # else it speaks of topics by other names
         poll.came = (road.place, outcome)

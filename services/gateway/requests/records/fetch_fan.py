@@ -20,7 +20,7 @@ from mesh.traffic.counting import Key
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Body, MeshView, Outcome, RawResponse, Request
-from services.gateway.requests.records.broker_fetches import BrokerFetches, Limits, NamedSlot, limits_of
+from services.gateway.requests.records.broker_fetches import BrokerFetches, Limits, NamedSlot, Room, limits_of
 from services.gateway.requests.records.fetch_poll import Found, Poll, fitting, is_pressing, scan_of
 from services.gateway.requests.records.fetch_road import FETCH_KEY, TOPICS_REMEMBERED, Said
 from services.gateway.requests.records.fetch_sessions import (
@@ -121,6 +121,8 @@ class FanAsking:
     limits: Limits
     each: Limits
     """For each of the brokers."""
+    poll_bytes: int
+    """Most that could be asked for when this was."""
 
     @property
     def in_session(self) -> bool:
@@ -154,7 +156,7 @@ class FetchFan:
 
     # --- requests ------------------------------------------------------------------------------------------------
 
-    def take(self, frame: memoryview, sessions: FetchSessions, now: float) -> FanAsking | None:
+    def take(self, frame: memoryview, sessions: FetchSessions, now: float, room: Room) -> FanAsking | None:
         """The poll in `frame`, if it goes on here: then it counts as asked. None: its plan has to look at it."""
         (key_and_version,) = unpack_int32(frame, SIZE_BYTES)
         if key_and_version != FETCH_KEY | self.version:
@@ -165,14 +167,16 @@ class FetchFan:
                 return None
             if part.checked != knowledge.leaders_edition and not part.is_led_from_there():
                 return None
-        said = self.said
+        said, last, poll_bytes = self.said, self.last, room.poll_bytes
+        if last is None or last.poll_bytes != poll_bytes:
+            said = None
         if said is not None and bytes(frame[_BEHIND_ID : said.epoch_at]) == said.before:
             behind = said.epoch_at + INT32.size
             if bytes(frame[behind:]) == said.after:
                 (epoch,) = INT32.unpack_from(frame, said.epoch_at)
-                return self.last if self._goes_on(epoch, {}, sessions, now) else None
+                return last if self._goes_on(epoch, {}, sessions, now) else None
         try:
-            return self._read(frame, sessions, now)
+            return self._read(frame, sessions, now, poll_bytes)
         except WireError:  # bytes after its end, among others: plans let them be
             return None
 
@@ -185,7 +189,7 @@ class FetchFan:
         self.epoch = self.session.epoch
         return True
 
-    def _read(self, frame: memoryview, sessions: FetchSessions, now: float) -> FanAsking | None:
+    def _read(self, frame: memoryview, sessions: FetchSessions, now: float, poll_bytes: int) -> FanAsking | None:
         version, session, end = self.version, self.session, len(frame)
         header = parse_request_header(frame, SIZE_BYTES, end)
         if header.client_id != self.client_id:
@@ -212,12 +216,13 @@ class FetchFan:
         for slot, position in named.items():
             self.homes[slot].wanted[slot] = position
         parts = self.parts if session is not None else tuple(part for part in self.parts if part.wanted)
-        limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id).gathered()
+        limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
+        limits = limits.within(poll_bytes)
         each_limits = limits
         if len(parts) > 1:
             each_limits = replace(limits, max_bytes=max(1, limits.max_bytes // len(parts)))
         wanted = named if session is None else session.wanted
-        self.last = FanAsking(wanted, session, parts, limits, each_limits)
+        self.last = FanAsking(wanted, session, parts, limits, each_limits, poll_bytes)
         self.said = None
         if version >= SESSIONS_SINCE:
             at = scan.waits_at + _EPOCH_AT

@@ -22,7 +22,7 @@ from services.gateway.counting import Count
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Answer, Body, MeshView, RawResponse, Request
-from services.gateway.requests.records.broker_fetches import Limits, limits_of
+from services.gateway.requests.records.broker_fetches import Limits, Room, limits_of
 from services.gateway.requests.records.fetch_poll import Poll
 from services.gateway.requests.records.fetch_sessions import (
     FINAL_EPOCH,
@@ -113,6 +113,8 @@ class Asking:
     session: FetchSession | None
     limits: Limits
     isolation_level: int
+    poll_bytes: int | None
+    """Most that could be asked for when this was, if the answer has to be gathered."""
     said: Said | None = None
     answer: bytes | None = None
     """What the broker said the last time, behind the correlation id, if that brought no records ..."""
@@ -161,7 +163,7 @@ class FetchRoad:
 
     # --- requests ------------------------------------------------------------------------------------------------
 
-    def take(self, frame: memoryview, sessions: FetchSessions, now: float) -> Asking | None:
+    def take(self, frame: memoryview, sessions: FetchSessions, now: float, room: Room) -> Asking | None:
         """The poll in `frame`, if it goes on here: from then on it counts as asked. None: its plan has to look at it.
 
         A broker is asked by one poll at a time: call this when the last one is answered.
@@ -173,13 +175,13 @@ class FetchRoad:
         if self.checked != knowledge.leaders_edition and not self._is_led_from_there():
             return None
         last = self.last
-        if last is not None and last.said is not None:
+        if last is not None and last.said is not None and last.poll_bytes in (None, room.poll_bytes):
             at, before, after = last.said
             if bytes(frame[_BEHIND_ID:at]) == before and bytes(frame[at + INT32.size :]) == after:
                 (epoch,) = INT32.unpack_from(frame, at)
                 return last if self._goes_on(epoch, {}, sessions, now) else None
         try:
-            return self._read(frame, sessions, now)
+            return self._read(frame, sessions, now, room)
         except WireError:  # bytes after its end, among others: plans let them be
             return None
 
@@ -207,7 +209,7 @@ class FetchRoad:
         self.checked = knowledge.leaders_edition
         return True
 
-    def _read(self, frame: memoryview, sessions: FetchSessions, now: float) -> Asking | None:
+    def _read(self, frame: memoryview, sessions: FetchSessions, now: float, room: Room) -> Asking | None:
         version, session, end = self.version, self.session, len(frame)
         header = parse_request_header(frame, SIZE_BYTES, end)
         if header.client_id != self.client_id:
@@ -223,10 +225,11 @@ class FetchRoad:
         limits = limits_of(scan.max_wait_ms, scan.min_bytes, scan.max_bytes, scan.rack_id)
         if session is not None:
             wanted = session.wanted
-        if len(wanted) > 1:  # else the answer passes while it comes (`begun`)
-            limits = limits.gathered()
+        poll_bytes = room.poll_bytes if len(wanted) > 1 else None  # else the answer passes while it comes (`begun`)
+        if poll_bytes is not None:
+            limits = limits.within(poll_bytes)
         request = self._written(wanted, limits, scan.isolation_level)
-        self.last = Asking(request, wanted, session, limits, scan.isolation_level)
+        self.last = Asking(request, wanted, session, limits, scan.isolation_level, poll_bytes)
         if version >= SESSIONS_SINCE:
             at = scan.waits_at + _EPOCH_AT
             self.last.said = Said(at, bytes(frame[_BEHIND_ID:at]), bytes(frame[at + INT32.size :]))

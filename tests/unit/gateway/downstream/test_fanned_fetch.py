@@ -14,9 +14,9 @@ from services.gateway.downstream import client as client_module
 from services.gateway.downstream import fanned_fetch
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.fanned_fetch import FanWay
-from services.gateway.requests.records.broker_fetches import GATHERED_BYTES
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, POLL_BYTES, Share
 from services.gateway.upstream.lanes import LEFT_BEHIND_S
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -144,7 +144,37 @@ async def test_brokers_are_asked_for_no_more_than_is_gathered(stage: Stage, plan
         await reader.read()
     assert planned() == before
     for there in (stage.c1, stage.c2):
-        assert there.requests(ApiKey.FETCH)[-1].max_bytes == GATHERED_BYTES // 2
+        assert there.requests(ApiKey.FETCH)[-1].max_bytes == POLL_BYTES // 2
+
+
+async def test_a_poll_that_says_the_same_asks_for_less_when_there_is_less_room(stage: Stage, planned: Planned) -> None:
+    reader, apples, bananas = await reading(stage)
+    before, room = planned(), stage.gateway.mesh.clusters.answer_room
+    others = Share(room)
+    others.take(room.limit_bytes)
+    for log in (apples, bananas, apples, bananas):
+        log.write()
+        await reader.read()
+    assert planned() == before
+    for there in (stage.c1, stage.c2):
+        assert there.requests(ApiKey.FETCH)[-1].max_bytes == LEAST_POLL_BYTES // 2
+
+
+async def test_what_was_left_behind_and_dropped_for_others_is_asked_for_again(stage: Stage) -> None:
+    reader, apples, bananas = await reading(stage)
+    reader.ask()
+    apples.write()
+    await reader.heard()
+    bananas.write()
+    (connection,) = stage.gateway.connections
+    waiting = connection._lanes.left_behind
+    await until(lambda: [left.outcome is not None for left in waiting.values()] == [True])
+    for left in waiting.values():
+        left.drop()
+    assert await reader.read() == [("apples", 0, b""), ("bananas", 0, b"43")]
+    for offset in (44, 45):
+        bananas.write()
+        assert await reader.read() == [("apples", 0, b""), ("bananas", 0, b"%d" % offset)]
 
 
 async def test_a_poll_ends_with_its_wait(stage: Stage, planned: Planned) -> None:

@@ -16,10 +16,10 @@ from services.gateway.downstream import client as client_module
 from services.gateway.downstream import straight_fetch
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.downstream.straight_fetch import FetchWay
-from services.gateway.requests.records.broker_fetches import GATHERED_BYTES
 from services.gateway.requests.records.fetch_road import SAID_BYTES
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
+from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, POLL_BYTES, SCARCE_POLL_BYTES, Share
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader, encode_response
@@ -210,7 +210,7 @@ async def test_many_partitions_of_a_client_without_a_session_go_straight_on_too(
 async def test_only_what_passes_while_it_comes_is_asked_for_as_a_whole(stage: Stage, planned: Planned) -> None:
     client = await warm(stage)
     before = planned()
-    for partitions, most in ((1, 50 << 20), (2, GATHERED_BYTES), (1, 50 << 20)):
+    for partitions, most in ((1, 50 << 20), (2, POLL_BYTES), (1, 50 << 20)):
         message = fetch("apples")
         message.topics[0].partitions = [
             FetchPartition(n, -1, 42, partition_max_bytes=50 << 20) for n in range(partitions)
@@ -219,6 +219,20 @@ async def test_only_what_passes_while_it_comes_is_asked_for_as_a_whole(stage: St
         await client.ask(message, 12, FetchResponse)
         asked = stage.c1.requests(ApiKey.FETCH)[-1]
         assert (asked.min_bytes, asked.max_bytes) == (most, most)
+    assert planned() == before
+
+
+async def test_a_poll_that_says_the_same_asks_for_less_when_there_is_less_room(stage: Stage, planned: Planned) -> None:
+    client, room = await warm(stage), stage.gateway.mesh.clusters.answer_room
+    stage.c1.scripts[ApiKey.FETCH] = brought(b"")
+    before, others = planned(), Share(room)
+    message = fetch("apples")
+    message.topics[0].partitions.append(FetchPartition(1, -1, 42, partition_max_bytes=1))
+    for taken, most in ((0, POLL_BYTES), (0.6, SCARCE_POLL_BYTES), (0.3, LEAST_POLL_BYTES), (0, LEAST_POLL_BYTES)):
+        others.take(int(taken * room.limit_bytes))
+        for _ in range(2):
+            await client.ask(message, 12, FetchResponse)
+            assert stage.c1.requests(ApiKey.FETCH)[-1].max_bytes == min(message.max_bytes, most)
     assert planned() == before
 
 

@@ -10,6 +10,7 @@ from services.gateway import metrics
 from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
 from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
+from services.gateway.upstream.lanes import LeftBehind
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.frames import encode_response
 from services.gateway.wire.messages import FetchRequest, FetchResponse, MetadataRequest, MetadataResponse
@@ -147,6 +148,38 @@ async def test_who_waits_for_room_too_long_is_told(scripted: ScriptedBroker, mon
     assert room.held_bytes == len(fetched())
     first.connection.shut("the test is over")
     assert room.held_bytes == 0
+
+
+async def test_what_was_left_behind_makes_room_for_others_the_oldest_first(scripted: ScriptedBroker) -> None:
+    room, left = AnswerRoom(3 * SIZE), [LeftBehind(number) for number in range(3)]
+    for each in left[1], left[0]:
+        reader = await fetching(scripted, room)
+        reader.hears(fetched())
+        await until(lambda reader=reader: isinstance(reader.outcome, RawResponse))  # type: ignore[misc]
+        assert isinstance(reader.outcome, RawResponse)
+        each.keep(reader.outcome)
+        reader.outcome = None
+    third = await fetching(scripted, room)
+    third.hears(fetched())
+    await until(lambda: isinstance(third.outcome, RawResponse))
+    assert [each.outcome is not None for each in left] == [True, False, False]
+    assert (left[0].key, left[1].key) == (0, None)
+
+
+async def test_who_waits_gets_what_others_leave_behind(scripted: ScriptedBroker) -> None:
+    room, left = AnswerRoom(SIZE), LeftBehind("key")
+    first = await half_heard(scripted, room)
+    second = await fetching(scripted, room)
+    second.hears(fetched())
+    await until(lambda: second.is_held_back)
+    first.hears(fetched()[SIZE // 2 :])
+    await until(lambda: isinstance(first.outcome, RawResponse))
+    assert isinstance(first.outcome, RawResponse)
+    outcome, first.outcome = first.outcome, None
+    left.keep(outcome)
+    del outcome
+    await until(lambda: isinstance(second.outcome, RawResponse))
+    assert (left.key, left.outcome) == (None, None)
 
 
 async def test_what_never_has_room_comes_alone(scripted: ScriptedBroker) -> None:

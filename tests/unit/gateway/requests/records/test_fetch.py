@@ -4,7 +4,6 @@ import pytest
 
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Lane, Stale, Unreachable
-from services.gateway.requests.records.broker_fetches import GATHERED_BYTES
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import FetchRequest, MetadataResponse
 from tests.unit.gateway.requests.playbook import World
@@ -125,13 +124,14 @@ def test_an_answer_has_no_more_than_the_client_takes_whatever_each_broker_gives(
     assert positions(again.gathers().calls[0]) == {"bananas": 42}, "what was left out is read again"
 
 
-def test_what_is_gathered_is_asked_for_in_pieces_that_many_clients_may_have_at_once() -> None:
+def test_a_plan_which_gathers_what_it_asks_for_asks_for_no_more_than_there_is_room_for() -> None:
     """Brokers, too, may give less at once than a client takes, and then wait for no more."""
-    (call,) = play(World({"c1": ["apples"]}), request("apples", min_bytes=50 << 20, max_bytes=50 << 20)).gathers().calls
-    assert (asked(call).min_bytes, asked(call).max_bytes) == (GATHERED_BYTES, GATHERED_BYTES)
-    gather = play(World(TWO), request("apples", "bananas", min_bytes=50 << 20, max_bytes=50 << 20)).gathers()
-    assert [asked(call).max_bytes for call in gather.calls] == [GATHERED_BYTES // 2] * 2
-    assert gather.enough([raw(data("apples", bytes(GATHERED_BYTES))), None])
+    one, two = World({"c1": ["apples"]}, poll_bytes=600), World(TWO, poll_bytes=600)
+    (call,) = play(one, request("apples", min_bytes=900, max_bytes=1000)).gathers().calls
+    assert (asked(call).min_bytes, asked(call).max_bytes) == (600, 600)
+    gather = play(two, request("apples", "bananas", min_bytes=900, max_bytes=1000)).gathers()
+    assert [asked(call).max_bytes for call in gather.calls] == [300, 300]
+    assert gather.enough([raw(data("apples", bytes(600))), None])
 
 
 def test_one_batch_is_given_even_if_it_alone_is_too_much() -> None:

@@ -64,7 +64,7 @@ class FanPlay(StraightPlay):
         for part in fan.parts:
             if part.fetches.on_its_way is not None and self.left.get(_place(part), (None, None))[0] != part.key:
                 return None
-        asking = fan.take(frame, self.world.memory.fetch_sessions, self.world.now)
+        asking = fan.take(frame, self.world.memory.fetch_sessions, self.world.now, self.world)
         if asking is None:
             return None
         self.straight += 1

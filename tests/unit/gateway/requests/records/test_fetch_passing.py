@@ -60,7 +60,7 @@ class Stage:
         road = self.world.session.fetch_road
         assert isinstance(road, FetchRoad)
         frame = memoryview(bytearray(encode_request(self._request(2 if session else -1, 43), version, 7, "test")))
-        asking = road.take(frame, self.world.memory.fetch_sessions, 0)
+        asking = road.take(frame, self.world.memory.fetch_sessions, 0, self.world)
         assert asking is not None
         self.road = road
         self.asking = asking

@@ -118,7 +118,7 @@ class StraightPlay(Play):
         road = self.world.session.fetch_road
         if not isinstance(road, FetchRoad) or road.table is not self.world.table:
             return None
-        asking = road.take(frame, self.world.memory.fetch_sessions, self.world.now)
+        asking = road.take(frame, self.world.memory.fetch_sessions, self.world.now, self.world)
         if asking is None:
             return None
         self.straight += 1
