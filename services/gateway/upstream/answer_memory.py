@@ -22,7 +22,7 @@ from services.gateway import metrics
 POLL_BYTES: Final = 4 << 20
 """Most that a poll asks for at once, if its answer has to be gathered; as long as half of the room is free ..."""
 SCARCE_POLL_BYTES: Final = 512 << 10
-"""... as long as an eighth is ..."""
+"""... as long as an eighth is, and nobody waits ..."""
 LEAST_POLL_BYTES: Final = 48 << 10
 """... and then: small enough to come in one piece, where no batch is larger (`frame_stream.GATHER_FROM_BYTES`)."""
 
@@ -56,9 +56,9 @@ class AnswerRoom:
     def poll_bytes(self) -> int:
         """Most that a poll should ask for whose answer has to be gathered."""
         free = self.limit_bytes - self.held_bytes
-        if free * 2 >= self.limit_bytes:
-            return POLL_BYTES
-        return SCARCE_POLL_BYTES if free * 8 >= self.limit_bytes else LEAST_POLL_BYTES
+        if self._waiting or free * 8 < self.limit_bytes:
+            return LEAST_POLL_BYTES
+        return POLL_BYTES if free * 2 >= self.limit_bytes else SCARCE_POLL_BYTES
 
     def take(self, size: int) -> None:
         self.held_bytes += size

@@ -8,7 +8,7 @@ import pytest
 
 from services.gateway import metrics
 from services.gateway.requests.plan import Call, RawResponse, Sent, Unreachable
-from services.gateway.upstream.answer_memory import AnswerRoom
+from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, AnswerRoom
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LeftBehind
 from services.gateway.wire.apis import ApiKey
@@ -110,6 +110,7 @@ async def test_who_finds_no_room_goes_on_when_there_is_some(scripted: ScriptedBr
         await until(lambda each=each: each.is_held_back)  # type: ignore[misc]
     assert room.held_bytes == len(fetched())
     assert metrics.answers_waited._value.get() == waited + 2
+    assert room.poll_bytes == LEAST_POLL_BYTES, "who comes now needs no room"
     first.hears(fetched()[SIZE // 2 :])
     await until(lambda: first.outcome is not None)
     first.outcome = None
