@@ -39,10 +39,9 @@ from services.gateway.requests.traffic.calls import count_fanned_fetch
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes, LeftBehind
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
+from services.gateway.wire.frames import REQUEST_ID_AT, SIZE_BYTES, RequestHeader, parse_response_header
 from services.gateway.wire.primitives import Buffer, unpack_int32
 
-CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
 _NOTHING = memoryview(b"")
 
 
@@ -221,7 +220,7 @@ class FanWay:
         asking = fan.take(frame, mesh.memory.fetch_sessions, now, mesh.clusters.answer_room)
         if asking is None:
             return None
-        (clients_id,) = unpack_int32(frame, CLIENTS_ID_AT)
+        (clients_id,) = unpack_int32(frame, REQUEST_ID_AT)
         questions = [FanQuestion(part, part.fetches.on_its_way is not None) for part in asking.parts]
         fetch = FannedFetch(self, FanPoll(fan, asking, questions), look, clients_id, now)
         if mesh.memory.traffic is not None:

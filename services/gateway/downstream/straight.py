@@ -42,7 +42,7 @@ from services.gateway.upstream.shared import SharedConnection
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.batches import HEADER_BYTES, count_records
 from services.gateway.wire.frames import (
-    CORRELATION_OFFSET,
+    REQUEST_ID_AT,
     REQUEST_START_BYTES,
     SIZE_BYTES,
     RequestHeader,
@@ -51,7 +51,6 @@ from services.gateway.wire.frames import (
 )
 from services.gateway.wire.primitives import Buffer, unpack_int32
 
-CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
 _NOTHING = memoryview(b"")
 
 
@@ -299,7 +298,7 @@ class StraightWay:
 
     def _taken(self, road: Road, look: "Look", frame: memoryview, start: int, deadline: float) -> NarrowProduce:
         """The request, whose records begin at `start`."""
-        produce = NarrowProduce(self, road, road.place, unpack_int32(frame, CLIENTS_ID_AT)[0], deadline)
+        produce = NarrowProduce(self, road, road.place, unpack_int32(frame, REQUEST_ID_AT)[0], deadline)
         produce.batch_header = frame[start : start + HEADER_BYTES].tobytes()
         look.calls.total += 1
         self._session.producing.append(produce)

@@ -32,11 +32,10 @@ from services.gateway.requests.traffic.calls import count_passed_fetch, count_st
 from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.apis import ApiKey, api_name
-from services.gateway.wire.frames import CORRELATION_OFFSET, SIZE_BYTES, RequestHeader, parse_response_header
+from services.gateway.wire.frames import REQUEST_ID_AT, SIZE_BYTES, RequestHeader, parse_response_header
 from services.gateway.wire.passing_records import PassingRecords
 from services.gateway.wire.primitives import Buffer, unpack_int32
 
-CLIENTS_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
 _NOTHING = memoryview(b"")
 
 
@@ -212,7 +211,7 @@ class FetchWay:
         asking = road.take(frame, memory.fetch_sessions, now, mesh.clusters.answer_room)
         if asking is None:
             return None
-        (clients_id,) = unpack_int32(frame, CLIENTS_ID_AT)
+        (clients_id,) = unpack_int32(frame, REQUEST_ID_AT)
         fetch = StraightFetch(self, road, asking, look.known, connection, clients_id, now)
         if memory.traffic is not None:
             fetch.began = memory.traffic.clock()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from services.gateway.downstream.hold import Started
 from services.gateway.downstream.onward import Onward
-from services.gateway.downstream.straight import CLIENTS_ID_AT, Look, StraightProduce, StraightWay
+from services.gateway.downstream.straight import Look, StraightProduce, StraightWay
 from services.gateway.requests.knowledge import ClusterKnowledge
 from services.gateway.requests.memory import Session
 from services.gateway.requests.placement import Place
@@ -16,6 +16,7 @@ from services.gateway.requests.traffic.calls import count_wide
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.shared import SharedConnection
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.frames import REQUEST_ID_AT
 from services.gateway.wire.primitives import Buffer, WireError, unpack_int32
 from services.gateway.wire.scanner import Produced, count_produced
 from services.gateway.wire.scanner.produce_response import produce_response_is_clean, with_topic_ids
@@ -102,7 +103,7 @@ class WideWay(StraightWay):
         if connection is None:
             road.looks.pop(place, None)  # it may have ended: then another one is in its place
             return None
-        (clients_id,) = unpack_int32(frame, CLIENTS_ID_AT)
+        (clients_id,) = unpack_int32(frame, REQUEST_ID_AT)
         produce = WideProduce(self, road, course, place, clients_id, now + look.timeout_s)
         look.calls.total += 1
         session.producing.append(produce)

@@ -32,9 +32,10 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.answer_memory import AnswerRoom
+from services.gateway.upstream.awaiting import Settle
 from services.gateway.upstream.border import Inward, crossing
 from services.gateway.upstream.brokers import Brokers, UpstreamLimits
-from services.gateway.upstream.connection import OUR_CLIENT_ID, Settle
+from services.gateway.upstream.connection import OUR_CLIENT_ID
 from services.gateway.upstream.coordinators import Coordinators
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.questions import decoded, metadata_call

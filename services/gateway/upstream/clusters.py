@@ -9,9 +9,9 @@ from services.gateway.requests.plan import Call, Coordinator, Unreachable
 from services.gateway.requests.table import served_ranges
 from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.answer_memory import AnswerRoom
+from services.gateway.upstream.awaiting import Settle
 from services.gateway.upstream.brokers import UpstreamLimits
 from services.gateway.upstream.cluster import Cluster
-from services.gateway.upstream.connection import Settle
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.upstream.shared import Pool
 

@@ -18,24 +18,24 @@ import math
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from services.gateway import metrics
 from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.requests.plan import Body, Call, RawResponse, Sent, Unreachable, Verbatim
 from services.gateway.upstream.admission import LOGIN_TIMEOUT_S, Admission, ConnectionEndedError
 from services.gateway.upstream.answer_memory import AnswerMemory, AnswerRoom, SharedBytes
+from services.gateway.upstream.awaiting import Awaiting, PendingCall, Settle, Unsent
 from services.gateway.upstream.keyring import Keyring, KeyringError
 from services.gateway.upstream.sasl import LoginRefusedError
 from services.gateway.wire.apis import ApiKey, api_name
 from services.gateway.wire.frames import (
-    CORRELATION_OFFSET,
+    REQUEST_ID_AT,
     REQUEST_START_BYTES,
     SIZE_BYTES,
     encode_request,
-    parse_response_header,
     request_prefix,
     request_start,
 )
@@ -43,12 +43,7 @@ from services.gateway.wire.primitives import INT32, Buffer, WireError, unpack_in
 from services.gateway.wire.scanner import patch_correlation_id
 from services.gateway.wire.schema import Struct, api_key_of
 
-Settle = Callable[[RawResponse | Unreachable | Sent, bool], None]
-"""Takes the outcome of a call, and whether the buffer behind it is the taker's own."""
-
-MAX_CORRELATION_ID = 0x7FFF_FFFF
-
-
+MAX_CORRELATION_ID: Final = 0x7FFF_FFFF
 OUR_CLIENT_ID: Final = "kafka-mesh-gateway"
 LOOK_AGAIN_S: Final = 1.0
 """How often deadlines are looked at while a large answer comes, or nothing is read: who is behind that is not late."""
@@ -56,51 +51,6 @@ STALLED_S: Final = 30.0
 """A large answer that passes while it comes must go on within this time, as long as we read it: nobody is left among
 those pending who would be late."""
 SEVERED: Final = "a request was broken off in the middle"
-
-
-class Awaiting(Protocol):
-    """Whoever waits for an answer. Exactly one of `answered` and `failed` is called, once, unless `begun` has given a
-    passage: then that is told the rest."""
-
-    correlation_id: int
-    deadline: float
-
-    @property
-    def api_key(self) -> int: ...
-
-    def answered(self, frame: memoryview, owned: bool) -> None:
-        """Raises WireError for what can't be read, before anybody is told of it."""
-
-    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        """A large answer begins to come (`FrameStream.frame_begun`). None: it is to be `answered` as a whole."""
-
-    def failed(self, outcome: Unreachable) -> None: ...
-
-
-@dataclass(slots=True)
-class _Pending:
-    correlation_id: int
-    api_key: int
-    version: int
-    deadline: float
-    settle: Settle
-
-    def answered(self, frame: memoryview, owned: bool) -> None:
-        header = parse_response_header(frame, SIZE_BYTES, len(frame), self.api_key, self.version)
-        self.settle(RawResponse(frame, header.body_offset, self.version), owned)
-
-    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
-        return None
-
-    def failed(self, outcome: Unreachable) -> None:
-        self.settle(outcome, True)
-
-
-class _Waiting(NamedTuple):
-    """A request that was submitted while the connection was not up, and who waits for its answer, if there is one."""
-
-    pieces: tuple[Buffer, ...]
-    pending: Awaiting | None
 
 
 class BrokerConnection(FrameStream):
@@ -165,7 +115,7 @@ class BrokerConnection(FrameStream):
         self._admission = Admission(self, keyring)
         self._pending: deque[Awaiting] = deque()
         """Sent and not answered."""
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Unsent] = deque()
         self._midway: Awaiting | None = None
         """Whose request has left in part; the last one of those pending."""
         self._through: asyncio.Future[None] | None = None
@@ -226,7 +176,7 @@ class BrokerConnection(FrameStream):
         message = call.message
         pieces: tuple[Buffer, ...]
         if isinstance(message, Verbatim):
-            patch_correlation_id(message.frame, SIZE_BYTES + CORRELATION_OFFSET, correlation_id)
+            patch_correlation_id(message.frame, REQUEST_ID_AT, correlation_id)
             pieces = (message.frame,)
         elif isinstance(message, Body):
             size = sum(map(len, message.pieces))
@@ -241,7 +191,7 @@ class BrokerConnection(FrameStream):
         pending = None
         if not call.no_answer:
             deadline = self._loop.time() + call.timeout_s
-            pending = _Pending(correlation_id, api_key, call.version, deadline, settle)
+            pending = PendingCall(correlation_id, api_key, call.version, deadline, settle)
             self._watch(deadline)
         self._out(pending, *pieces)
         if pending is None:
@@ -254,7 +204,7 @@ class BrokerConnection(FrameStream):
 
     def pass_on(self, frame: memoryview, awaiting: Awaiting) -> None:
         """Send a client's request as it lies there, which it does until this read is done (see `FrameStream`)."""
-        INT32.pack_into(frame, SIZE_BYTES + CORRELATION_OFFSET, self._numbered(awaiting))
+        INT32.pack_into(frame, REQUEST_ID_AT, self._numbered(awaiting))
         self._sent_bytes.total += len(frame)
         self.send(frame)
 
@@ -275,7 +225,7 @@ class BrokerConnection(FrameStream):
         """Send the beginning of a client's request, as `pass_on` does, in one piece or two; `pass_on_more` the rest.
         Its deadline is set at the end."""
         awaiting.deadline = math.inf
-        patch_correlation_id(start, SIZE_BYTES + CORRELATION_OFFSET, self._numbered(awaiting))
+        patch_correlation_id(start, REQUEST_ID_AT, self._numbered(awaiting))
         beginning = (start,) if goes_on is None else (start, goes_on)
         self._midway = awaiting
         self._sent_bytes.total += sum(map(len, beginning))
@@ -320,7 +270,7 @@ class BrokerConnection(FrameStream):
 
     def _out(self, pending: Awaiting | None, *pieces: Buffer) -> None:
         if not self._ready or self._midway is not None:
-            self._waiting.append(_Waiting(pieces, pending))
+            self._waiting.append(Unsent(pieces, pending))
             return
         if pending is not None:
             self._pending.append(pending)
@@ -361,7 +311,7 @@ class BrokerConnection(FrameStream):
 
         self._next_id = correlation_id = self._next_id % MAX_CORRELATION_ID + 1
         deadline = self._loop.time() + LOGIN_TIMEOUT_S
-        self._pending.append(_Pending(correlation_id, api_key_of(message), version, deadline, settle))
+        self._pending.append(PendingCall(correlation_id, api_key_of(message), version, deadline, settle))
         self._watch(deadline)
         frame = encode_request(message, version, correlation_id, OUR_CLIENT_ID)
         self._sent_bytes.total += len(frame)

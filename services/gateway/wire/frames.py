@@ -23,6 +23,7 @@ from services.gateway.wire.schema import Kind, Struct, spec_of
 __all__ = [
     "CORRELATION_OFFSET",
     "DEFAULT_MAX_FRAME_BYTES",
+    "REQUEST_ID_AT",
     "SIZE_BYTES",
     "FrameSplitter",
     "FrameTooLargeError",
@@ -42,6 +43,8 @@ SIZE_BYTES = 4
 """The length prefix of a frame."""
 CORRELATION_OFFSET = 4
 """Where the correlation id stands in a request, counted from the api key; in a response it comes first."""
+REQUEST_ID_AT = SIZE_BYTES + CORRELATION_OFFSET
+"""The same, counted from the frame's length prefix."""
 DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024
 """`socket.request.max.bytes` of a broker by default."""
 

@@ -23,8 +23,9 @@ from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.topic_names import TopicNames
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.answer_memory import AnswerRoom
+from services.gateway.upstream.awaiting import Settle
 from services.gateway.upstream.clusters import Clusters
-from services.gateway.upstream.connection import BrokerConnection, Settle
+from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.codec import decode
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, encode_response, parse_request_header

@@ -9,8 +9,8 @@ import pytest
 from services.gateway.downstream.conversions import Conversions
 from services.gateway.downstream.exchange import Exchange
 from services.gateway.requests.plan import Answer, Ask, Call, Close, Gather, NoAnswer, Outcome, Plan, RawResponse
+from services.gateway.upstream.awaiting import Settle
 from services.gateway.upstream.clusters import Clusters
-from services.gateway.upstream.connection import Settle
 from services.gateway.upstream.lanes import Lanes
 from services.gateway.wire.messages import MetadataRequest
 from services.gateway.wire.primitives import WireError

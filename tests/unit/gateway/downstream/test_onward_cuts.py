@@ -18,8 +18,9 @@ from services.gateway.requests.plan import Call, Lane
 from services.gateway.requests.table import HANDLERS
 from services.gateway.requests.topic_names import TopicNames
 from services.gateway.upstream.answer_memory import AnswerRoom
+from services.gateway.upstream.awaiting import Settle
 from services.gateway.upstream.clusters import Clusters
-from services.gateway.upstream.connection import BrokerConnection, Settle
+from services.gateway.upstream.connection import BrokerConnection
 from services.gateway.upstream.lanes import LaneKey, Lanes
 from services.gateway.wire.frames import SIZE_BYTES, encode_request, encode_response
 from services.gateway.wire.messages import ProduceRequest

@@ -1,0 +1,60 @@
+"""Who waits for a broker's answer, or for a connection to carry a request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from services.gateway.frame_stream import Passage
+from services.gateway.requests.plan import RawResponse, Sent, Unreachable
+from services.gateway.wire.frames import SIZE_BYTES, parse_response_header
+from services.gateway.wire.primitives import Buffer
+
+Settle = Callable[[RawResponse | Unreachable | Sent, bool], None]
+"""Takes the outcome of a call, and whether the buffer behind it is the taker's own."""
+
+
+class Awaiting(Protocol):
+    """Whoever waits for an answer. Exactly one of `answered` and `failed` is called, once, unless `begun` has given a
+    passage: then that is told the rest."""
+
+    correlation_id: int
+    deadline: float
+
+    @property
+    def api_key(self) -> int: ...
+
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        """Raises WireError for what can't be read, before anybody is told of it."""
+
+    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        """A large answer begins to come (`FrameStream.frame_begun`). None: it is to be `answered` as a whole."""
+
+    def failed(self, outcome: Unreachable) -> None: ...
+
+
+@dataclass(slots=True)
+class PendingCall:
+    """A call that goes by its plan."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+    deadline: float
+    settle: Settle
+
+    def answered(self, frame: memoryview, owned: bool) -> None:
+        header = parse_response_header(frame, SIZE_BYTES, len(frame), self.api_key, self.version)
+        self.settle(RawResponse(frame, header.body_offset, self.version), owned)
+
+    def begun(self, beginning: memoryview, missing: int) -> Passage | None:
+        return None
+
+    def failed(self, outcome: Unreachable) -> None:
+        self.settle(outcome, True)
+
+
+class Unsent(NamedTuple):
+    """A request that was submitted while the connection was not up, and who waits for its answer, if there is one."""
+
+    pieces: tuple[Buffer, ...]
+    pending: Awaiting | None
