@@ -88,13 +88,14 @@ class AnswerRoom:
 
     def _fits(self, size: int) -> bool:
         """After what can be spared has been dropped, if need be."""
-        for number in (*self._spare, None):
-            if not self.held_bytes or self.held_bytes + size <= self.limit_bytes:
-                return True
-            spare = None if number is None else self._spare.pop(number, None)
+        while self.held_bytes and self.held_bytes + size > self.limit_bytes:
+            oldest = next(iter(self._spare), None)
+            if oldest is None:
+                return False
+            spare = self._spare.pop(oldest, None)
             if spare is not None:
                 spare.drop()
-        return False
+        return True
 
     def _let_on(self) -> None:
         waiting = self._waiting
