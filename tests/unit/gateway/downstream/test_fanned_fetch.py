@@ -17,7 +17,7 @@ from services.gateway.downstream.fanned_fetch import FanWay
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.traffic.clients import ClientTraffic
 from services.gateway.upstream.answer_memory import LEAST_POLL_BYTES, POLL_BYTES, Share
-from services.gateway.upstream.lanes import LEFT_BEHIND_S
+from services.gateway.upstream.lanes import LEFT_BEHIND_S, LeftBehind
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.frames import RequestHeader
@@ -117,6 +117,18 @@ async def reading(stage: Stage, version: int = 12) -> tuple[Reader, Log, Log]:
     return reader, apples, bananas
 
 
+async def left_behind(stage: Stage, reader: Reader, apples: Log, bananas: Log) -> LeftBehind:
+    """What the bananas' broker says after the poll has been answered."""
+    reader.ask()
+    apples.write()
+    await reader.heard()
+    bananas.write()
+    (connection,) = stage.gateway.connections
+    waiting = connection._lanes.left_behind
+    await until(lambda: [left.outcome is not None for left in waiting.values()] == [True])
+    return next(iter(waiting.values()))
+
+
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
 async def test_who_has_something_is_heard_and_the_other_one_is_left_behind(
     version: int, stage: Stage, planned: Planned
@@ -162,15 +174,7 @@ async def test_a_poll_that_says_the_same_asks_for_less_when_there_is_less_room(s
 
 async def test_what_was_left_behind_and_dropped_for_others_is_asked_for_again(stage: Stage) -> None:
     reader, apples, bananas = await reading(stage)
-    reader.ask()
-    apples.write()
-    await reader.heard()
-    bananas.write()
-    (connection,) = stage.gateway.connections
-    waiting = connection._lanes.left_behind
-    await until(lambda: [left.outcome is not None for left in waiting.values()] == [True])
-    for left in waiting.values():
-        left.drop()
+    (await left_behind(stage, reader, apples, bananas)).drop()
     assert await reader.read() == [("apples", 0, b""), ("bananas", 0, b"43")]
     for offset in (44, 45):
         bananas.write()
@@ -200,15 +204,8 @@ async def test_who_is_left_behind_at_a_position_that_is_not_wanted_any_more_is_a
 
 async def test_what_has_long_been_left_behind_is_heard_by_a_client_that_has_paused(stage: Stage) -> None:
     reader, apples, bananas = await reading(stage)
-    reader.ask()
-    apples.write()
-    await reader.heard()
-    bananas.write()
-    (connection,) = stage.gateway.connections
-    waiting = connection._lanes.left_behind
-    await until(lambda: [left.outcome is not None for left in waiting.values()] == [True])
-    for left in waiting.values():
-        left.arrived -= 2 * LEFT_BEHIND_S
+    left = await left_behind(stage, reader, apples, bananas)
+    left.arrived -= 2 * LEFT_BEHIND_S
     async with asyncio.timeout(30):
         while reader.offsets["bananas"] == 43:
             assert len(await reader.read(wait_ms=100)) == 2
