@@ -244,13 +244,14 @@ class Control:
     async def _began_to_lead(self) -> None:
         self.orders.began_to_lead()
         self.replays.began_to_lead()
+        # before whatever waits for its turn: a change that came first waits for gateways, which hear of it in Kafka
+        self._spawn("publisher", self.publisher.run())
+        self._spawn("audit publisher", self._audit_publisher.run())
         try:
             await self._registering.recall()
             await self._rules.settle()
         except (Refusal, StoreUnavailableError) as error:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
-        self._spawn("publisher", self.publisher.run())
-        self._spawn("audit publisher", self._audit_publisher.run())
         self._spawn("snapshots", self._snapshots.run())
         await self.server.set_serving(True)
         with suppress(TimeoutError):  # a home cluster that is away keeps nobody from deciding

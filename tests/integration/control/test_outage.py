@@ -10,10 +10,11 @@ import psycopg
 import pytest
 
 from mesh.rpc import admin, events, instances
+from services.control.store.journal import Caller, Draft
 from services.control.store.migrate import migrate
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.integration.control.world import Cable, World, refused, until
+from tests.integration.control.world import WITHIN, Cable, World, refused, until
 
 
 @pytest.fixture
@@ -40,6 +41,29 @@ async def test_reads_go_on_and_writes_come_back_with_the_database(
         await until(lambda: world.lifecycle.is_ready, "control is ready again")
         assert (await world.set("pears", "c1")).revision == 3
         await world.published(3)
+
+
+async def test_a_change_that_is_the_first_when_control_leads_again_is_published_before_it_ends(
+    cable: Cable, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    """It waits for gateways, which hear of it in Kafka; whatever else control does when it leads stands behind it."""
+    async with World(cable.url, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.published(1)
+        control, journal = world.control, world.control.journal
+
+        async def change() -> None:
+            await until(lambda: not journal.why_not_leading, "control leads again")
+            draft = Draft("clusters/c1", events.ClusterRemoved(cluster_name="c1"))
+            [event] = await journal.append([draft], Caller("test"), rests_on=lambda view: view.position)
+            async with asyncio.timeout(WITHIN):
+                await control.publisher.caught_up(event.position)
+
+        await cable.cut()
+        await until(lambda: not world.lifecycle.is_ready, "control has lost its database")
+        first = asyncio.create_task(control._rules._turns.take(change()))
+        await cable.mend()
+        await first
 
 
 async def test_control_starts_before_its_database_and_says_so(
