@@ -11,8 +11,12 @@ READ_S = 0.02
 """A call of `consume` waits so long for more records, however many it has."""
 
 
-def produce(bootstrap: str, topic: str, values: Iterable[str], **config: Any) -> None:
-    """Produce in order with key = value; fails on the first record that is not delivered."""
+def produce(bootstrap: str, topic: str, values: Iterable[str], **config: Any) -> Producer:
+    """Produce in order with key = value; fails on the first record that is not delivered.
+
+    Without acks the producer is to be kept until all is stored: when it goes it may leave an answer unread, about
+    telemetry say, and then the system drops what is still on its way.
+    """
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **config})
     faults: list[KafkaError] = []
     for value in values:
@@ -20,6 +24,7 @@ def produce(bootstrap: str, topic: str, values: Iterable[str], **config: Any) ->
         producer.poll(0)
     assert producer.flush(DELIVERY_S) == 0, "records were not delivered in time"
     assert not faults, faults[:3]
+    return producer
 
 
 def read(consumer: Consumer, count: int) -> list[str]:

@@ -44,8 +44,9 @@ def test_records_arrive_on_the_owner_and_come_back(
     gateway = start_gateway(rules.to("c2", [bananas]))
     for topic, cluster in ((apples, kafka_c1), (bananas, kafka_c2)):
         values = [f"{topic} {n} {'x' * (n % 300)}" for n in range(COUNT)]
-        produce(gateway.address, topic, values, **config)
+        producer = produce(gateway.address, topic, values, **config)
         stored = wait_until(partial(_all_of, cluster.bootstrap, topic), "all are stored, acknowledged or not")
+        del producer  # no sooner: see there
         assert sorted(stored) == sorted(values)
         assert sorted(read_all(gateway.address, topic)) == sorted(values)
 
