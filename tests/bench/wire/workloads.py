@@ -193,7 +193,7 @@ IDLE_30_S = Workload(
     Kind.IDLE,
     connections=5000,
     max_wait_ms=30_000,
-    least_seconds=8,
+    least_seconds=30,
     target=Target(cores=0.02, kib_each=40),
 )
 CROWDS = (MANY_CONNECTIONS, IDLE_500_MS, IDLE_30_S)
