@@ -122,7 +122,7 @@ class ClientConnection(FrameStream):
         self._held = False
         self._pumping = False
         self._untaken: Share | None = None
-        """What the client has left lying of its answers, in the budget of gathered ones."""
+        """What the client has left lying of its answers, in the room of gathered ones."""
 
     @property
     def unanswered(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from pathlib import Path
 
@@ -12,6 +11,7 @@ pytest.importorskip("pyspark", reason="the extra `pipeline` is not installed (ma
 
 from services.pipeline.kafka_reading import read_logs
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.garbage import no_collector
 from tests.fixtures.waiting import wait_until
 
 TASKS = Path("/proc/self/task")
@@ -28,12 +28,8 @@ def test_who_asks_again_and_again_has_the_threads_of_one_client(kafka_c1: KafkaC
         read_logs({"bootstrap.servers": kafka_c1.bootstrap}, ["no-such-topic"], 30.0, skip_absent=True)
 
     ask()
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collector():
         before = threads()
         for _ in range(5):
             ask()
         wait_until(lambda: threads() <= before, "the threads of clients that nobody has any more are gone")
-    finally:
-        gc.enable()

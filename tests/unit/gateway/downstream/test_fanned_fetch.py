@@ -160,13 +160,15 @@ async def test_brokers_are_asked_for_no_more_than_is_gathered(stage: Stage, plan
 
 
 async def test_a_poll_that_says_the_same_asks_for_less_when_there_is_less_room(stage: Stage, planned: Planned) -> None:
-    reader, apples, bananas = await reading(stage)
-    before, room = planned(), stage.gateway.mesh.clusters.answer_room
-    others = Share(room)
+    for there in (stage.c1, stage.c2):
+        there.scripts[ApiKey.FETCH] = brought(b"")
+    client, room = await stage.connect(), stage.gateway.mesh.clusters.answer_room
+    for _ in range(3):
+        await client.ask(fetch(*BOTH), 12, FetchResponse)
+    before, others = planned(), Share(room)
     others.take(room.limit_bytes)
-    for log in (apples, bananas, apples, bananas):
-        log.write()
-        await reader.read()
+    for _ in range(2):
+        await client.ask(fetch(*BOTH), 12, FetchResponse)
     assert planned() == before
     for there in (stage.c1, stage.c2):
         assert there.requests(ApiKey.FETCH)[-1].max_bytes == LEAST_POLL_BYTES // 2

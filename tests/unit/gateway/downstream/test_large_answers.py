@@ -1,8 +1,6 @@
 """What a gateway holds of large answers: no more than its bound, and nothing when they have been told."""
 
 import asyncio
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from services.gateway.upstream.answer_memory import AnswerRoom
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.messages import FetchRequest, FetchResponse
 from services.gateway.wire.messages.fetch import FetchPartition
+from tests.fixtures.garbage import no_collector
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage, staged
 from tests.unit.gateway.downstream.test_straight_fetch import brought, fetch
@@ -18,15 +17,6 @@ from tests.unit.gateway.downstream.test_straight_fetch import brought, fetch
 LARGE = 3 << 20
 LIMIT_MIB = 16
 CLIENTS = 12
-
-
-@pytest.fixture
-def without_garbage_collector() -> Iterator[None]:
-    """What is freed only by it may lie there for minutes."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.fixture
@@ -51,17 +41,17 @@ def poll(*topics: str, partitions: int = 1) -> FetchRequest:
 
 
 @pytest.mark.parametrize("topics", [("apples",), ("apples", "bananas")])
-@pytest.mark.usefixtures("without_garbage_collector")
 async def test_nothing_is_held_of_what_has_been_told(topics: tuple[str, ...], stage: Stage, most: list[int]) -> None:
     for there in (stage.c1, stage.c2):
         there.scripts[ApiKey.FETCH] = brought(bytes(LARGE))
     client, room = await stage.connect(), stage.gateway.mesh.clusters.answer_room
-    for _ in range(4):  # by their plan, then straight on
-        await client.ask(poll(*topics, partitions=2), 12, FetchResponse)
-    client.close()
-    await until(lambda: not stage.gateway.connections)
-    assert max(most) > LARGE
-    assert room.held_bytes == 0
+    with no_collector():
+        for _ in range(4):  # by their plan, then straight on
+            await client.ask(poll(*topics, partitions=2), 12, FetchResponse)
+        client.close()
+        await until(lambda: not stage.gateway.connections)
+        assert max(most) > LARGE
+        assert room.held_bytes == 0
 
 
 async def test_many_that_begin_at_once_are_all_told_within_the_bound(tmp_path: Path, most: list[int]) -> None:
