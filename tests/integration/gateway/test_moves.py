@@ -13,6 +13,7 @@ from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
 from tests.integration.gateway.running import Rules
+from tests.integration.gateway.stored import assert_stored_once
 
 MOVES = ("c2", "c1", "c2", "c1", "c2")
 BETWEEN_MOVES = 150
@@ -89,7 +90,7 @@ def test_a_topic_moves_back_and_forth_under_load(
     acknowledged = [value for producer in producers for value in producer.acknowledged]
     stored = [read_all(cluster.bootstrap, apples) for cluster in clusters]
     assert all(stored), "both clusters have had their share"
-    assert sorted(stored[0] + stored[1]) == sorted(acknowledged)
+    assert_stored_once(stored[0] + stored[1], acknowledged)
 
 
 def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
@@ -143,4 +144,4 @@ def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
     assert [producer.faults for producer in producers] == [[], [], []]
     acknowledged = [value for producer in producers for value in producer.acknowledged]
     stored = [value for cluster in clusters for value in read_all(cluster.bootstrap, apples)]
-    assert sorted(stored) == sorted(acknowledged)
+    assert_stored_once(stored, acknowledged)

@@ -172,15 +172,16 @@ async def test_who_uses_up_a_quota_slows_nobody_else_down(
         talking_to(gateway.address) as greedy,
         talking_to(gateway.address) as modest,
     ):
-        await quota(admin, "greedy", 2000.0)
+        await quota(admin, "greedy", 150.0)
         try:
             before, was = calls.total, left._value.get()
             while calls.total < before + 4:
                 await write_as(greedy, "greedy", 10)
                 await write_as(modest, "modest", 10)
             throttled_ms = 0
-            while throttled_ms < 2000:
+            while not throttled_ms:
                 throttled_ms = await write_as(greedy, "greedy", 7000)
+            assert throttled_ms > 10_000, "700 bytes/s, over the ten seconds that a broker counts, are far too many"
             assert left._value.get() == was + 1
             (connection,) = pool_of(gateway).connections
 

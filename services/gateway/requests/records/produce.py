@@ -163,8 +163,9 @@ def _in_parts(produce: Producing) -> Plan:
     if scan.acks != 0:
         back = come_back(produce)
         slots = [(wanted.topic, wanted.partition) for wanted in produce.wanted]
-        yield from look_behind(mesh, [slot for slot in slots if slot not in produce.unsettled], back.last)
-        yield from look_further_back(back.further, mesh)
+        settled = [slot for slot in slots if slot not in produce.unsettled]
+        produce.unsettled |= yield from look_behind(mesh, settled, back.last)
+        produce.unsettled |= yield from look_further_back(back.further, mesh)
     located = yield from locate(mesh, admitted(produce))
     for wanted, error in located.homeless:
         produce.refuse((wanted.topic, wanted.partition), error)

@@ -11,7 +11,7 @@ from services.gateway.requests.memory import OnItsWay
 from services.gateway.requests.placement import LEADER_ERRORS, Place, Wanted
 from services.gateway.requests.plan import MeshView, Request
 from services.gateway.requests.records.producer_memory import SETTLED_SECONDS, BatchKey, Doubt, Refusals, batch_key
-from services.gateway.requests.records.seams import Verdict, has_gap, is_open, judged
+from services.gateway.requests.records.seams import Verdict, has_gap, is_open, judged, seam_of
 from services.gateway.requests.transactions.records import Closed
 from services.gateway.wire.batches import BatchHeader
 from services.gateway.wire.errors import ErrorCode
@@ -40,7 +40,7 @@ class Producing:
     batches: dict[Slot, BatchHeader] = field(default_factory=dict)
     """First batch of each partition whose producer numbers its batches, as the client sent it."""
     unsettled: set[Slot] = field(default_factory=set)
-    """Partitions whose last cluster may not have worked off yet what it was sent."""
+    """Partitions whose last cluster may not have worked off yet what it was sent, or does not tell what it has."""
     unsent: set[Slot] = field(default_factory=set)
     """What was sent back without having been sent on."""
     closed: Closed = field(default_factory=dict)
@@ -197,6 +197,8 @@ def come_back(produce: Producing) -> Back:
         elif stayed or doubt.stay == route.before:
             doubts.replace(key, doubt._replace(looked_for=True))
             found.last.add(slot)
+            if not stayed:
+                mesh.memory.seams.ask(seam_of(*slot, route, doubt.stay), mesh.now)
         else:
             found.further[key] = doubt
     return found

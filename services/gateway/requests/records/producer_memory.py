@@ -81,6 +81,8 @@ class Seam:
     """Producers that have written to the new cluster: nothing of theirs is missing in between."""
     here: frozenset[int] | None = None
     """Producers that the new cluster knew when it was asked, by their ids there; None if it could not be asked."""
+    unknown_since: float | None = None
+    """Since when the last cluster has something to tell, and has not told it."""
 
     @property
     def producers(self) -> int:
@@ -102,12 +104,23 @@ class Seams:
         return len(self._seams)
 
     def is_known(self, key: SeamKey) -> bool:
-        return key in self._seams
+        seam = self._seams.get(key)
+        return seam is not None and seam.unknown_since is None
+
+    def ask(self, key: SeamKey, now: float) -> float:
+        """The last cluster is to be asked, once more if it was before: since when that is so."""
+        seam = self._seams.get(key)
+        if seam is None:
+            seam = Seam(now + SEAM_SECONDS, {})
+            self._keep(key, seam)
+        if seam.unknown_since is None:
+            seam.unknown_since = now
+        return seam.unknown_since
 
     def is_closed(self, key: SeamKey, now: float) -> bool:
         """Whether it is known that no producer can repeat anything."""
         seam = self._seams.get(key)
-        if seam is None:
+        if seam is None or seam.unknown_since is not None:
             return False
         if seam.writes and now > seam.until:
             self._producers -= seam.producers
@@ -129,6 +142,9 @@ class Seams:
             for producer_id, missing in known.writes.items():
                 if missing.gap_since is not None and writes.get(producer_id) == missing._replace(gap_since=None):
                     writes[producer_id] = missing
+        self._keep(key, seam)
+
+    def _keep(self, key: SeamKey, seam: Seam) -> None:
         self._seams[key] = seam
         self._producers += seam.producers
         while len(self._seams) > self.capacity or (self._producers > PRODUCERS_OF_ALL_SEAMS and len(self._seams) > 1):

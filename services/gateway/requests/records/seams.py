@@ -19,22 +19,37 @@ Theory of operation
 5. As long as batches pass a seam, none overtakes an earlier one of its producer that is on its way on another
    connection (`Passages`).
 6. Nothing is shared: each gateway asks, also one that starts after the move. A last cluster that can't be asked closes
-   the seam, with a log line: a move away from a dead cluster must not wait for it.
+   the seam, with a log line: a move away from a dead cluster must not wait for it. One that is there and does not tell
+   now (busy, a leader is elected) is asked again as producers come back, for `ASK_SECONDS`; till then they are sent
+   back.
 """
 
 from collections.abc import Collection, Container, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 import structlog
 
 from mesh.routing import Route, Stay
-from services.gateway.requests.placement import Place
-from services.gateway.requests.plan import Ask, Broker, Call, Command, MeshView, Outcome, RawResponse, refresh
+from services.gateway.requests.placement import LEADER_ERRORS, Place
+from services.gateway.requests.plan import (
+    Ask,
+    Broker,
+    Call,
+    Command,
+    MeshView,
+    Outcome,
+    RawResponse,
+    Stale,
+    Unreachable,
+    refresh,
+)
 from services.gateway.requests.records.producer_memory import BatchKey, Doubt, LastWrite, SeamKey, batch_key
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import MINTED, BatchHeader, visit_producer_id
+from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -44,6 +59,9 @@ from services.gateway.wire.messages.describe_producers import (
 from services.gateway.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 LOOK_UP_TIMEOUT_S: Final = 3.0
+ASK_SECONDS: Final = 15.0
+"""A cluster that is there gets so long to tell: a leader is elected within seconds, and producers wait for 120 s."""
+NOT_NOW: Final = LEADER_ERRORS | {ErrorCode.REQUEST_TIMED_OUT}
 VERSION: Final = 0
 METADATA_VERSION: Final = 9
 WINDOW: Final = 1 << 20
@@ -118,14 +136,24 @@ def _is_repeat(batch: BatchHeader, last: LastWrite) -> bool:
     return behind < WINDOW and _is_of_one_run(batch, last)
 
 
-def look_further_back(doubts: Mapping[BatchKey, Doubt], mesh: MeshView) -> Generator[Command, Any, None]:
-    """Ask where these producers' batches without an answer were sent: at stays before the topic's last one."""
+def look_further_back(
+    doubts: Mapping[BatchKey, Doubt], mesh: MeshView
+) -> Generator[Command, Any, set[tuple[str, int]]]:
+    """Ask where these producers' batches without an answer were sent: at stays before the topic's last one. Gives the
+    partitions of which nobody has told yet."""
+    untold: set[tuple[str, int]] = set()
     for key, doubt in doubts.items():
         producer_id, _, topic, partition = key
         stay = doubt.stay
-        writes = yield from _last_writes_on(stay.cluster, stay.upstream_topic, [(topic, partition)], mesh)
-        stored = writes.get((topic, partition), {}).get(visit_producer_id(producer_id, stay.visit))
+        place = (topic, partition)
+        told = yield from _last_writes_on(stay.cluster, stay.upstream_topic, [place], mesh)
+        if place in told.later and mesh.now < doubt.since + ASK_SECONDS:
+            untold.add(place)
+            continue
+        told.give_up(stay.cluster)
+        stored = told.writes.get(place, {}).get(visit_producer_id(producer_id, stay.visit))
         mesh.memory.doubts.replace(key, doubt._replace(looked_for=True, stored=stored))
+    return untold
 
 
 def has_gap(topic: str, partition: int, batch: BatchHeader, mesh: MeshView) -> bool:
@@ -145,23 +173,34 @@ def _ahead(batch: BatchHeader, last: LastWrite) -> int:
 
 def look_behind(
     mesh: MeshView, partitions: Iterable[tuple[str, int]], doubted: Container[tuple[str, int]]
-) -> Generator[Command, Any, None]:
-    """Learn the seams of these partitions that are not known yet, and those of `doubted` ones again."""
+) -> Generator[Command, Any, set[tuple[str, int]]]:
+    """Learn the seams of these partitions that are not known yet, and those of `doubted` ones again. Gives those of
+    which the last cluster has not told yet."""
+    seams = mesh.memory.seams
     unknown: dict[Stay, dict[tuple[str, int], SeamKey]] = {}
     for place in partitions:
         route = mesh.table.route(place[0])
         if route is not None and route.before is not None:
             key = seam_of(*place, route, route.before)
-            if place in doubted or not mesh.memory.seams.is_known(key):
+            if place in doubted or not seams.is_known(key):
                 # a cluster knows all of its topics by the names in force, but one that has got another name there
                 renamed = route.before if route.before.cluster == route.cluster else Stay(route.before.cluster, 0, "")
                 unknown.setdefault(renamed, {})[place] = key
+    untold: set[tuple[str, int]] = set()
     for stay, keys in unknown.items():
-        writes = yield from _last_writes_on(stay.cluster, stay.upstream_topic, keys, mesh)
-        here = yield from _known_here([place for place in keys if writes.get(place)], mesh)
+        told = yield from _last_writes_on(stay.cluster, stay.upstream_topic, keys, mesh)
+        here = yield from _known_here([place for place in keys if told.writes.get(place)], mesh)
         for place, key in keys.items():
-            if place in doubted or not mesh.memory.seams.is_known(key):  # another request may have asked meanwhile
-                mesh.memory.seams.learn(key, writes.get(place, {}), mesh.now, here.get(place))
+            if place in told.later:
+                if seams.is_known(key):  # the batch in doubt went elsewhere, or another request has asked meanwhile
+                    continue
+                if mesh.now < seams.ask(key, mesh.now) + ASK_SECONDS:
+                    untold.add(place)
+                    continue
+            if place in doubted or not seams.is_known(key):  # another request may have asked meanwhile
+                seams.learn(key, told.writes.get(place, {}), mesh.now, here.get(place))
+        told.give_up(stay.cluster, untold)
+    return untold
 
 
 def _known_here(
@@ -175,28 +214,53 @@ def _known_here(
             owners.setdefault(owner, []).append(place)
     found: dict[tuple[str, int], frozenset[int]] = {}
     for owner, places in owners.items():
-        writes = yield from _last_writes_on(owner, "", places, mesh)
-        found.update({place: frozenset(producers) for place, producers in writes.items()})
+        told = yield from _last_writes_on(owner, "", places, mesh)
+        told.give_up(owner)
+        found.update({place: frozenset(producers) for place, producers in told.writes.items()})
     return found
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a cluster says of its producers, by topic and partition."""
+
+    writes: dict[tuple[str, int], dict[int, LastWrite]] = field(default_factory=dict)
+    """By producer, where it has told."""
+    later: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Where it may tell if it is asked again: why it has not."""
+
+    def give_up(self, cluster: str, untold: Container[tuple[str, int]] = ()) -> None:
+        """Nobody asks again, but of what is `untold`."""
+        for place, reason in self.later.items():
+            if place not in untold:
+                _tell(cluster, [place], reason)
 
 
 def _last_writes_on(
     cluster: str, called: str, partitions: Collection[tuple[str, int]], mesh: MeshView
-) -> Generator[Command, Any, dict[tuple[str, int], dict[int, LastWrite]]]:
-    """By partition and producer, as far as the cluster tells; `called` is what it called the one topic in question,
-    where that is no longer the name in force."""
-    found: dict[tuple[str, int], dict[int, LastWrite]] = {}
+) -> Generator[Command, Any, _Told]:
+    """As far as the cluster tells; `called` is what it called the one topic in question, where that is no longer the
+    name in force."""
+    told = _Told()
     knowledge = mesh.clusters.get(cluster)
     if knowledge is None or not knowledge.available or ApiKey.DESCRIBE_PRODUCERS not in knowledge.versions:
         reason = "no longer part of the mesh" if knowledge is None else knowledge.down or "older than Kafka 2.8"
         _tell(cluster, partitions, reason)
-        return found
-    leaders = yield from (_leaders_by_name(cluster, called, mesh) if called else _leaders(cluster, partitions, mesh))
+        return told
+    leaders = yield from (
+        _leaders_by_name(cluster, called, partitions, mesh) if called else _leaders(cluster, partitions, mesh)
+    )
     places: dict[Place, dict[str, list[int]]] = {}
     for topic, partition in partitions:
-        leader = leaders.get((called or topic, partition))
-        if leader is not None:
+        if (called or topic, partition) not in leaders:  # nor are there records that could be repeated
+            continue
+        leader = leaders[called or topic, partition]
+        if leader is None:
+            told.later[topic, partition] = "no leader is known"
+        else:
             places.setdefault(Place(cluster, leader), {}).setdefault(called or topic, []).append(partition)
+    if not places:
+        return told
     calls = tuple(
         Call(
             cluster,
@@ -208,48 +272,63 @@ def _last_writes_on(
         )
         for place, topics in places.items()
     )
-    if not calls:
-        return found
     asked_as = {called or topic: topic for topic, _ in partitions}
     outcomes: tuple[Outcome, ...] = yield Ask(calls, preliminary=True)
-    for outcome in outcomes:
-        if not isinstance(outcome, DescribeProducersResponse):
-            _tell(cluster, partitions, getattr(outcome, "reason", "an answer of another kind"))
-            continue
-        for answered in outcome.topics:
-            for described in answered.partitions:
-                if described.error_code:
-                    _tell(cluster, [(answered.name, described.partition_index)], f"error {described.error_code}")
-                else:
-                    topic = asked_as[answered.name]
-                    found[topic, described.partition_index] = _last_writes(described)
-    return found
+    for topics, outcome in zip(places.values(), outcomes, strict=True):
+        asked = [(asked_as[topic], partition) for topic, found in topics.items() for partition in found]
+        if isinstance(outcome, DescribeProducersResponse):
+            _take(told, cluster, asked_as, outcome)
+        elif isinstance(outcome, Unreachable) and not outcome.unsupported:
+            told.later.update(dict.fromkeys(asked, outcome.reason))
+        else:
+            _tell(cluster, asked, getattr(outcome, "reason", "an answer of another kind"))
+    if told.later and not called:
+        yield Stale(cluster, tuple(sorted({topic for topic, _ in told.later})))
+    return told
+
+
+def _take(told: _Told, cluster: str, asked_as: Mapping[str, str], answer: DescribeProducersResponse) -> None:
+    for answered in answer.topics:
+        for described in answered.partitions:
+            place = (asked_as[answered.name], described.partition_index)
+            if described.error_code in NOT_NOW:
+                told.later[place] = error_name(described.error_code)
+            elif described.error_code:
+                _tell(cluster, [place], error_name(described.error_code))
+            else:
+                told.writes[place] = _last_writes(described)
 
 
 def _leaders(
     cluster: str, partitions: Collection[tuple[str, int]], mesh: MeshView
-) -> Generator[Command, Any, dict[tuple[str, int], int]]:
-    """As known, or asked for."""
+) -> Generator[Command, Any, dict[tuple[str, int], int | None]]:
+    """As known, or asked for. None: no leader is known now. Partitions that the cluster does not have are missing."""
     knowledge = mesh.clusters[cluster]
     without_leader = {topic for topic, partition in partitions if knowledge.leader(topic, partition) is None}
+    unreachable = False
     if without_leader:
-        yield from refresh(cluster, sorted(without_leader))
-    found = {place: knowledge.leader(*place) for place in partitions}
-    return {place: leader for place, leader in found.items() if leader is not None}
+        unreachable = isinstance((yield from refresh(cluster, sorted(without_leader))), Unreachable)
+    return {
+        (topic, partition): knowledge.leader(topic, partition)
+        for topic, partition in partitions
+        if unreachable or partition < (knowledge.partition_count(topic) or 0)
+    }
 
 
-def _leaders_by_name(cluster: str, called: str, mesh: MeshView) -> Generator[Command, Any, dict[tuple[str, int], int]]:
-    """Of a topic that no client can name any more, so that nobody remembers it."""
+def _leaders_by_name(
+    cluster: str, called: str, partitions: Collection[tuple[str, int]], mesh: MeshView
+) -> Generator[Command, Any, dict[tuple[str, int], int | None]]:
+    """The same of a topic that no client can name any more, so that nobody remembers it."""
     version = highest_version(mesh, cluster, ApiKey.METADATA, METADATA_VERSION)
     question = MetadataRequest([MetadataRequestTopic(name=called)], allow_auto_topic_creation=False)
     call = Call(cluster, question, version, timeout_s=LOOK_UP_TIMEOUT_S, raw=True, own_names=True)
     (outcome,) = yield Ask((call,), preliminary=True)
-    topics = outcome.decode(MetadataResponse).topics if isinstance(outcome, RawResponse) else []
+    if not isinstance(outcome, RawResponse):
+        return {(called, partition): None for _, partition in partitions}
     return {
-        (called, partition.partition_index): partition.leader_id
-        for topic in topics
+        (called, partition.partition_index): partition.leader_id if partition.leader_id >= 0 else None
+        for topic in outcome.decode(MetadataResponse).topics
         for partition in topic.partitions
-        if partition.leader_id >= 0
     }
 
 

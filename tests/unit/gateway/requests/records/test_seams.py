@@ -1,5 +1,7 @@
 """A topic has moved, and a producer repeats a write whose answer was lost: it is not stored a second time."""
 
+from dataclasses import replace
+
 import pytest
 
 from mesh.routing import Stay
@@ -14,7 +16,7 @@ from services.gateway.requests.records.producer_memory import (
     LastWrite,
     Seams,
 )
-from services.gateway.requests.records.seams import APART_MS, GAP_SECONDS, WINDOW
+from services.gateway.requests.records.seams import APART_MS, ASK_SECONDS, GAP_SECONDS, WINDOW
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.batches import visit_producer_id
 from services.gateway.wire.errors import ErrorCode
@@ -245,16 +247,77 @@ def test_nothing_of_a_request_stays_at_the_seam_when_it_has_ended(world: World) 
     assert len(world.memory.passages) == 0
 
 
-@pytest.mark.parametrize("answer", [Unreachable("c1", "connection lost"), stored(0, error=29)])
-def test_a_last_cluster_that_does_not_tell_holds_nothing_up(
+SLOW = [Unreachable("c1", "no answer within 3 s"), stored(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+@pytest.mark.parametrize("answer", SLOW)
+def test_a_last_cluster_that_does_not_tell_now_is_asked_again_when_the_producer_comes_back(
     world: World, answer: Unreachable | DescribeProducersResponse
 ) -> None:
+    """It may have the batch: without its word nobody knows."""
     book = produced(world, 9)
     book.answered(answer)
+    assert errors(book) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    world.now += ASK_SECONDS - 0.1
+    again = produced(world, 9)
+    told(again, stored(9))
+    assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+    assert [call.cluster for call in produced(world, 10).asked()] == ["c2"]
+
+
+@pytest.mark.parametrize("answer", SLOW)
+def test_a_last_cluster_that_does_not_tell_holds_nobody_up_for_ever(
+    world: World, answer: Unreachable | DescribeProducersResponse
+) -> None:
+    produced(world, 9).answered(answer)
+    world.now += ASK_SECONDS
+    last_try = produced(world, 9)
+    last_try.answered(answer)
+    (call,) = last_try.asked()
+    assert call.cluster == "c2"
+    last_try.answered(raw(("apples", 0, 0)))
+    assert [call.cluster for call in produced(world, 10).asked()] == ["c2"]
+
+
+def test_a_last_cluster_that_will_not_tell_holds_nothing_up(world: World) -> None:
+    book = produced(world, 9)
+    book.answered(stored(0, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     (call,) = book.asked()
     assert call.cluster == "c2"
     book.answered(raw(("apples", 0, 0)))
     assert [call.cluster for call in produced(world, 10).asked()] == ["c2"]
+
+
+def test_a_last_cluster_that_has_the_topic_no_more_holds_nothing_up(world: World) -> None:
+    del world.clusters["c1"].topics["apples"]
+    (call,) = produced(world, 9).asked()
+    assert call.cluster == "c2"
+
+
+def test_who_repeats_while_the_last_cluster_elects_a_leader_is_sent_back(world: World) -> None:
+    last = world.clusters["c1"].topics
+    last["apples"] = replace(last["apples"], leaders=(None,))
+    assert errors(produced(world, 9)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    last["apples"] = replace(last["apples"], leaders=(1,))
+    told(again := produced(world, 9), stored(9))
+    assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+
+
+def test_records_without_sequences_do_not_wait_for_a_last_cluster_that_does_not_tell(world: World) -> None:
+    """Nobody can tell whether they are repeats."""
+    book = Playbook(produce.handle, request(("apples", 0, batch())), VERSION, world.view())
+    book.answered(Unreachable("c1", "no answer within 3 s"))
+    (call,) = book.asked()
+    assert call.cluster == "c2"
+
+
+def test_where_its_topic_has_stayed_a_batch_does_not_wait_for_the_last_cluster(world: World) -> None:
+    told(produced(world, 10), stored(9))
+    produced(world, 11).answered(Unreachable("c2", "connection lost"))
+    again = produced(world, 11)
+    again.answered(Unreachable("c1", "no answer within 3 s"))
+    (call,) = again.asked()
+    assert call.cluster == "c2"
 
 
 def test_a_last_cluster_that_is_down_or_older_than_2_8_is_not_asked(world: World) -> None:
@@ -330,6 +393,23 @@ def test_a_batch_without_an_answer_is_looked_for_where_it_was_sent_however_often
     assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
     (call,) = produced(world, 10).asked()
     assert call.cluster == "c1"
+
+
+def test_where_a_batch_was_sent_is_asked_again_if_it_does_not_tell() -> None:
+    world = World({"c1": ["apples"], "c2": []})
+    produced(world, 9).answered(Unreachable("c1", "connection lost"))
+    world.move("apples", "c2")
+    world.move("apples", "c1")
+    world.now += SETTLED_SECONDS
+    early = produced(world, 9)
+    early.answered(NOBODY)  # the topic's last cluster
+    early.answered(Unreachable("c1", "no answer within 3 s"))
+    assert errors(early) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
+    again = produced(world, 9)
+    (question,) = again.asked()
+    again.answered(raw_metadata("apples", question.version))
+    again.answered(stored(9))
+    assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
 
 
 def test_where_its_topic_has_stayed_a_batch_without_an_answer_goes_out_again_at_once(world: World) -> None:
