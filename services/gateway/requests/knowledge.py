@@ -76,6 +76,8 @@ class ClusterKnowledge:
     """What the cluster as a whole has switched on (KIP-584): name -> level, as the broker asked last says."""
     down: str | None = "not connected yet"
     """Why the cluster can't be reached now; None while it can."""
+    down_since: float = float("-inf")
+    """Since when, if it could be reached before."""
     _spoken: dict[int, dict[int, VersionRange]] = field(default_factory=dict)
     """Broker id -> API key -> range."""
 

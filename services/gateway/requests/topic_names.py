@@ -159,6 +159,10 @@ class RenamedKnowledge:
         return self._known.down
 
     @property
+    def down_since(self) -> float:
+        return self._known.down_since
+
+    @property
     def available(self) -> bool:
         return self._known.available
 

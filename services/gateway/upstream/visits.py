@@ -90,6 +90,8 @@ class Visits:
             log.info("cluster is up", cluster=knowledge.name, brokers=len(knowledge.brokers))
         elif reason is not None and (knowledge.down is None or not self.attempted.is_set()):
             log.warning("cluster is down", cluster=knowledge.name, reason=reason)
+            if knowledge.down is None:
+                knowledge.down_since = asyncio.get_running_loop().time()
         knowledge.down = reason
         metrics.cluster_up.labels(knowledge.name).set(reason is None)
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError, Producer
@@ -12,7 +13,7 @@ from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import read_all
-from tests.integration.gateway.running import Rules
+from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.stored import assert_stored_once
 
 MOVES = ("c2", "c1", "c2", "c1", "c2")
@@ -93,6 +94,20 @@ def test_a_topic_moves_back_and_forth_under_load(
     assert_stored_once(stored[0] + stored[1], acknowledged)
 
 
+async def break_produce(gateway: RunningGateway) -> int:
+    """The connections on which answers of Produce are waited for, as soon as there is one; how many those are."""
+    broken = 0
+    async with asyncio.timeout(10):
+        while not broken:
+            for client in gateway.gateway.connections:
+                for key, connection in list(client._lanes.connections.items()):
+                    if key.lane is Lane.PRODUCE and connection.in_flight:
+                        connection.abort("a test breaks it")
+                        broken += 1
+            await asyncio.sleep(0)
+    return broken
+
+
 def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
     rules: Rules,
     start_gateway: StartGateway,
@@ -111,20 +126,6 @@ def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
         for n in range(3)
     ]
     unanswered = 0
-
-    async def break_connections() -> int:
-        """Those on which answers of Produce are waited for, as soon as there is one."""
-        broken = 0
-        async with asyncio.timeout(10):
-            while not broken:
-                for client in gateway.gateway.connections:
-                    for key, connection in list(client._lanes.connections.items()):
-                        if key.lane is Lane.PRODUCE and connection.in_flight:
-                            connection.abort("a test breaks it")
-                            broken += 1
-                await asyncio.sleep(0)
-        return broken
-
     try:
         for target in MOVES * 2:
             seen = [len(producer.acknowledged) for producer in producers]
@@ -135,7 +136,7 @@ def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
                 "records between two moves",
             )
             table = rules.to(target, [apples])
-            unanswered += gateway.call(break_connections)
+            unanswered += gateway.call(partial(break_produce, gateway))
             gateway.move(table)
     finally:
         for producer in producers:
@@ -145,3 +146,34 @@ def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
     acknowledged = [value for producer in producers for value in producer.acknowledged]
     stored = [value for cluster in clusters for value in read_all(cluster.bootstrap, apples)]
     assert_stored_once(stored, acknowledged)
+
+
+def test_what_a_cluster_that_stands_still_was_sent_is_not_stored_on_the_next_one_too(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+) -> None:
+    """It stores it when it goes on, long after the topic has left."""
+    clusters = (kafka_c1, kafka_c2)
+    for cluster in clusters:
+        create_topic(cluster, apples, 1)
+    gateway = start_gateway(rules.to("c1", [apples]), request_timeout_s=5.0)
+    producer = SteadyProducer(gateway.address, apples, "p0", **{"enable.idempotence": True, "linger.ms": 0})
+    try:
+        wait_until(lambda: len(producer.acknowledged) > 100, "records before the move")
+        with kafka_c1.frozen():
+            gateway.call(partial(break_produce, gateway))
+            gateway.move(rules.to("c2", [apples]))
+            knowledge = gateway.gateway.mesh.clusters.known["c1"]
+            wait_until(lambda: knowledge.down is not None, "the gateway has noticed", 60)
+        before = len(producer.acknowledged)
+        wait_until(lambda: len(producer.acknowledged) > before + 100, "records after the move")
+    finally:
+        producer.stop()
+    assert producer.faults == []
+    stored = [read_all(cluster.bootstrap, apples) for cluster in clusters]
+    assert all(stored), "both clusters have had their share"
+    assert_stored_once(stored[0] + stored[1], producer.acknowledged)

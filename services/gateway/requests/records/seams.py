@@ -19,9 +19,9 @@ Theory of operation
 5. As long as batches pass a seam, none overtakes an earlier one of its producer that is on its way on another
    connection (`Passages`).
 6. Nothing is shared: each gateway asks, also one that starts after the move. A last cluster that can't be asked closes
-   the seam, with a log line: a move away from a dead cluster must not wait for it. One that is there and does not tell
-   now (busy, a leader is elected) is asked again as producers come back, for `ASK_SECONDS`; till then they are sent
-   back.
+   the seam, with a log line: a move away from a dead cluster must not wait for it. One that does not tell now (it is
+   busy, elects a leader, or can't be reached for a moment) is asked again as producers come back, for `ASK_SECONDS`;
+   till then they are sent back.
 """
 
 from collections.abc import Collection, Container, Generator, Iterable, Mapping
@@ -60,7 +60,7 @@ from services.gateway.wire.messages.metadata import MetadataRequest, MetadataReq
 
 LOOK_UP_TIMEOUT_S: Final = 3.0
 ASK_SECONDS: Final = 15.0
-"""A cluster that is there gets so long to tell: a leader is elected within seconds, and producers wait for 120 s."""
+"""A cluster gets so long to tell, or to come back: leaders are elected within seconds, and producers wait for 120."""
 NOT_NOW: Final = LEADER_ERRORS | {ErrorCode.REQUEST_TIMED_OUT}
 VERSION: Final = 0
 METADATA_VERSION: Final = 9
@@ -243,6 +243,9 @@ def _last_writes_on(
     name in force."""
     told = _Told()
     knowledge = mesh.clusters.get(cluster)
+    if knowledge is not None and knowledge.down is not None and mesh.now < knowledge.down_since + ASK_SECONDS:
+        told.later.update(dict.fromkeys(partitions, knowledge.down))
+        return told
     if knowledge is None or not knowledge.available or ApiKey.DESCRIBE_PRODUCERS not in knowledge.versions:
         reason = "no longer part of the mesh" if knowledge is None else knowledge.down or "older than Kafka 2.8"
         _tell(cluster, partitions, reason)

@@ -329,6 +329,23 @@ def test_a_last_cluster_that_is_down_or_older_than_2_8_is_not_asked(world: World
     assert [call.cluster for call in produced(world, 9).asked()] == ["c1"]
 
 
+def test_a_last_cluster_that_can_not_be_reached_for_a_moment_is_asked_when_it_is_back(world: World) -> None:
+    last = world.clusters["c1"]
+    last.down, last.down_since = "connection lost", world.now - 1
+    assert errors(produced(world, 9)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    last.down = None
+    told(again := produced(world, 9), stored(9))
+    assert errors(again) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+
+
+def test_a_last_cluster_that_went_down_and_stays_so_is_not_waited_for(world: World) -> None:
+    last = world.clusters["c1"]
+    last.down, last.down_since = "connection refused", world.now
+    assert errors(produced(world, 9)) == [("apples", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    world.now += ASK_SECONDS
+    assert [call.cluster for call in produced(world, 9).asked()] == ["c2"]
+
+
 def test_a_seam_does_not_last_for_ever(world: World) -> None:
     told(produced(world, 9), stored(9))
     world.now += SEAM_SECONDS + 1
