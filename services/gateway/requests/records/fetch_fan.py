@@ -34,6 +34,7 @@ from services.gateway.requests.records.fetch_sessions import (
     Slot,
     Wish,
 )
+from services.gateway.requests.records.fetch_sole import epoch_at
 from services.gateway.requests.records.fetch_writing import entry_of, name_of, written_fetch
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
@@ -61,8 +62,6 @@ OLDEST: Final = 4
 """The first version that is written here."""
 SESSIONS_SINCE: Final = 7
 _BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
-_EPOCH_AT: Final = 17
-"""The session's epoch in a request, counted from its wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -225,7 +224,7 @@ class FetchFan:
         self.last = FanAsking(wanted, session, parts, limits, each_limits, poll_bytes)
         self.said = None
         if version >= SESSIONS_SINCE:
-            at = scan.waits_at + _EPOCH_AT
+            at = epoch_at(scan)
             self.said = Said(at, bytes(frame[_BEHIND_ID:at]), bytes(frame[at + INT32.size :]))
         return self.last
 

@@ -4,7 +4,7 @@ Theory of operation
 1. When all that a poll wanted lay with one broker, whose answer passed as it came, its connection remembers where: a
    `FetchRoad`. It knows how the client tells the topics, and how the broker does.
 2. A later poll takes it while nothing has changed that its plan would look at. `take` writes the request as the plan
-   would; a poll that says what the last one said is not even read.
+   would; a poll that says what the last one said is not even read, nor is one that reads on (`fetch_sole`).
 3. Of the answer the numbers and the records may differ, nothing else: no error, no hint, no nearer replica. It passes
    where it lies, with the id of the client's session in its place; topics are told the client's way; and what a session
    needs not hear again is left out. Any other answer, or none, goes to the plan as what came of its first question
@@ -35,7 +35,8 @@ from services.gateway.requests.records.fetch_sessions import (
     Slot,
     Wish,
 )
-from services.gateway.requests.records.fetch_writing import entry_of, name_of, written_fetch
+from services.gateway.requests.records.fetch_sole import SolePoll, epoch_at, sole_poll_of
+from services.gateway.requests.records.fetch_writing import entry_of, name_of, sole_offset_at, written_fetch
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.topic_names import is_internal
 from services.gateway.wire.apis import ApiKey, flexible_since
@@ -51,6 +52,7 @@ from services.gateway.wire.primitives import INT32, Buffer, WireError, unpack_in
 from services.gateway.wire.scanner import (
     Entries,
     FetchedPartition,
+    FetchRequestScan,
     FetchResponseScan,
     FetchTopicScan,
     join_fetch_response,
@@ -73,8 +75,6 @@ FETCH_KEY: Final = int(ApiKey.FETCH) << 16
 _BEHIND_ID: Final = SIZE_BYTES + REQUEST_START_BYTES
 """Of a request: behind size, API key, version and correlation id."""
 _ANSWER_BEHIND_ID: Final = SIZE_BYTES + INT32.size
-_EPOCH_AT: Final = 17
-"""The session's epoch in a request, counted from its wait."""
 _SESSION_AT: Final = 6
 """The session in an answer's body."""
 
@@ -155,6 +155,7 @@ class FetchRoad:
     checked: int = -1
     """The edition of leaders by which all of the topics were seen to be led from there."""
     last: Asking | None = None
+    sole: SolePoll | None = None
     answers: Count | None = None
     """Requests that were answered."""
     counted_idle_as: Key | None = None
@@ -180,10 +181,27 @@ class FetchRoad:
             if bytes(frame[_BEHIND_ID:at]) == before and bytes(frame[at + INT32.size :]) == after:
                 (epoch,) = INT32.unpack_from(frame, at)
                 return last if self._goes_on(epoch, {}, sessions, now) else None
+        sole, session = self.sole, self.session
+        if sole is not None and (session is None or len(session.wanted) == 1):
+            read = sole.read(frame)
+            if read is not None:
+                return self._reads_on(sole, frame, *read, sessions, now)
         try:
             return self._read(frame, sessions, now, room)
         except WireError:  # bytes after its end, among others: plans let them be
             return None
+
+    def _reads_on(
+        self, sole: SolePoll, frame: memoryview, epoch: int, offset: int, sessions: FetchSessions, now: float
+    ) -> Asking | None:
+        session, changed = self.session, {sole.slot: Position(offset, sole.max_bytes)}
+        if not self._goes_on(epoch, changed, sessions, now):
+            return None
+        wanted = changed if session is None else session.wanted
+        self.last = Asking(sole.asks(offset), wanted, session, sole.limits, sole.isolation_level, None)
+        at = sole.epoch_at
+        self.last.said = Said(at, sole.before, bytes(frame[at + INT32.size :]))
+        return self.last
 
     def _goes_on(self, epoch: int, changed: Mapping[Slot, Position], sessions: FetchSessions, now: float) -> bool:
         """Whether a poll with this epoch is the next one of its session, which knows the partitions in it."""
@@ -205,7 +223,7 @@ class FetchRoad:
                 found = self.topics.get(name) if isinstance(name, str) else None
                 if found is None or not _leads(broker_id, found.leaders, partition):
                     return False
-        self.last = None
+        self.last = self.sole = None
         self.checked = knowledge.leaders_edition
         return True
 
@@ -231,9 +249,20 @@ class FetchRoad:
         request = self._written(wanted, limits, scan.isolation_level)
         self.last = Asking(request, wanted, session, limits, scan.isolation_level, poll_bytes)
         if version >= SESSIONS_SINCE:
-            at = scan.waits_at + _EPOCH_AT
+            at = epoch_at(scan)
             self.last.said = Said(at, bytes(frame[_BEHIND_ID:at]), bytes(frame[at + INT32.size :]))
+            if len(wanted) == 1:
+                self.sole = self._sole_poll(frame, scan, self.last) or self.sole
         return self.last
+
+    def _sole_poll(self, frame: memoryview, scan: FetchRequestScan, asking: Asking) -> SolePoll | None:
+        ((name, partition),) = asking.wanted
+        assert isinstance(name, str), "a topic that nobody knows is on no road"
+        written = self.topics[name].written
+        asked_offset_at = len(self.header) + sole_offset_at(self.sent_version, written)
+        return sole_poll_of(
+            frame, self.version, scan, _BEHIND_ID, (name, partition), asking.limits, asking.request, asked_offset_at
+        )
 
     def _positions(self, topics: list[FetchTopicScan]) -> dict[Slot, Position] | None:
         """Of what a request names; None if not all of it is led from there."""

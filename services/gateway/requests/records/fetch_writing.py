@@ -8,6 +8,7 @@ from services.gateway.requests.records.broker_fetches import NO_EPOCH, Limits
 from services.gateway.requests.records.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from services.gateway.wire.apis import ApiKey, flexible_since
 from services.gateway.wire.primitives import (
+    INT32,
     write_compact_count,
     write_compact_string,
     write_count,
@@ -40,6 +41,14 @@ def entry_of(version: int, partition: int, offset: int, max_bytes: int) -> bytes
     if version >= 5:
         return _ENTRY_5.pack(partition, offset, -1, max_bytes)
     return _ENTRY_4.pack(partition, offset, max_bytes)
+
+
+def sole_offset_at(version: int, name: bytes) -> int:
+    """Where the offset stands in the body of a request about one partition of the topic whose name was written so."""
+    count_bytes = 1 if version >= _FLEXIBLE else INT32.size
+    of_session = _SESSION.size if version >= 7 else 0
+    before_offset = INT32.size * (2 if version >= 9 else 1)
+    return _HEAD.size + of_session + count_bytes + len(name) + count_bytes + before_offset
 
 
 def name_of(version: int, topic: str) -> bytes:

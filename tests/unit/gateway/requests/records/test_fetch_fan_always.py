@@ -35,7 +35,7 @@ class FanPlay(StraightPlay):
 
     def __init__(self, seed: int, version: int, slots: list[NamedSlot], *, in_session: bool) -> None:
         Play.__init__(self, seed)
-        self.version = version
+        self.version, self.slots = version, slots
         self.client = Asker(dict.fromkeys(slots, 0), version=version, in_session=in_session)
         self.logs.clear()
         self.logs.update(dict.fromkeys(slots, 0))

@@ -28,6 +28,7 @@ from tests.unit.gateway.requests.records.fetching import answer_of, topic_id
 from tests.unit.gateway.requests.records.test_fetch_always import Client, Play
 
 FEW: list[NamedSlot] = [("apples", 0), ("apples", 1), ("bananas", 0)]
+SOLE: list[NamedSlot] = [("apples", 1)]
 STEPS = 120
 SEEDS = range(10)
 IDS = {topic_id(topic): topic for topic in ("apples", "bananas")}
@@ -69,13 +70,13 @@ class Asker(Client):
 class StraightPlay(Play):
     """Its brokers also say that they do not lead a partition, and name another one that does."""
 
-    def __init__(self, seed: int, version: int, *, in_session: bool) -> None:
+    def __init__(self, seed: int, version: int, slots: list[NamedSlot], *, in_session: bool) -> None:
         super().__init__(seed)
-        self.version = version
-        self.client = Asker(dict.fromkeys(FEW, 0), version=version, in_session=in_session)
+        self.version, self.slots = version, slots
+        self.client = Asker(dict.fromkeys(slots, 0), version=version, in_session=in_session)
         self.logs.clear()
-        self.logs.update(dict.fromkeys(FEW, 0))
-        self.straight = self.by_plan = 0
+        self.logs.update(dict.fromkeys(slots, 0))
+        self.straight = self.by_plan = self.read_on = 0
         self._move_to("bananas", "c1")
 
     def go_on(self) -> None:
@@ -103,7 +104,7 @@ class StraightPlay(Play):
             there[topic] = leaders
 
     def _slot(self) -> NamedSlot:
-        return self.chance.choice(FEW)
+        return self.chance.choice(self.slots)
 
     def _poll(self, fate: Callable[[], str]) -> None:
         frame = memoryview(bytearray(encode_request(self.client.request(), self.version, 7, CLIENT)))
@@ -118,10 +119,12 @@ class StraightPlay(Play):
         road = self.world.session.fetch_road
         if not isinstance(road, FetchRoad) or road.table is not self.world.table:
             return None
+        reads_on = road.sole is not None and road.sole.read(frame) is not None
         asking = road.take(frame, self.world.memory.fetch_sessions, self.world.now, self.world)
         if asking is None:
             return None
         self.straight += 1
+        self.read_on += reads_on
         size = START_BYTES + len(asking.request)
         sent = request_start(size, ApiKey.FETCH, road.sent_version, 7) + asking.request
         header = parse_request_header(sent, SIZE_BYTES, len(sent))
@@ -171,7 +174,7 @@ class StraightPlay(Play):
 
     def read_to_the_end(self) -> None:
         self.resume()
-        for _ in range(20 * max(self.logs.values()) * len(FEW) + 10):
+        for _ in range(20 * max(self.logs.values()) * len(self.slots) + 10):
             self._poll(lambda: "now")
             if self.client.wanted == self.logs and self.client.marks == self.logs:
                 break
@@ -179,6 +182,7 @@ class StraightPlay(Play):
         assert self.client.marks == self.logs
 
 
+@pytest.mark.parametrize("slots", [FEW, SOLE], ids=["few", "sole"])
 @pytest.mark.parametrize(
     ("version", "in_session"),
     [
@@ -186,12 +190,13 @@ class StraightPlay(Play):
         *((version, True) for version in (8, 11, 12, 13, 16, 18)),
     ],
 )
-def test_a_client_reads_all_and_nothing_twice(version: int, in_session: bool) -> None:
-    straight = by_plan = 0
+def test_a_client_reads_all_and_nothing_twice(version: int, in_session: bool, slots: list[NamedSlot]) -> None:
+    straight = by_plan = read_on = 0
     for seed in SEEDS:
-        play = StraightPlay(seed, version, in_session=in_session)
+        play = StraightPlay(seed, version, slots, in_session=in_session)
         for _ in range(STEPS):
             play.go_on()
         play.read_to_the_end()
-        straight, by_plan = straight + play.straight, by_plan + play.by_plan
+        straight, by_plan, read_on = straight + play.straight, by_plan + play.by_plan, read_on + play.read_on
     assert straight > by_plan / 3, "most of it was to be tested straight on"
+    assert read_on or slots is FEW or version < 7, "polls about one partition that read on are not read"
