@@ -164,7 +164,7 @@ def _in_parts(produce: Producing) -> Plan:
         back = come_back(produce)
         slots = [(wanted.topic, wanted.partition) for wanted in produce.wanted]
         settled = [slot for slot in slots if slot not in produce.unsettled]
-        produce.unsettled |= yield from look_behind(mesh, settled, back.last)
+        produce.unsettled |= yield from look_behind(mesh, settled, back.last, produce.batches)
         produce.unsettled |= yield from look_further_back(back.further, mesh)
     located = yield from locate(mesh, admitted(produce))
     for wanted, error in located.homeless:

@@ -4,6 +4,7 @@
 `Refusals`: batches that were sent back and have not come again. No I/O, all bounded.
 """
 
+import math
 from bisect import insort
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -116,6 +117,11 @@ class Seams:
         if seam.unknown_since is None:
             seam.unknown_since = now
         return seam.unknown_since
+
+    def untold_since(self, key: SeamKey) -> float:
+        """Since when it was asked, if it was and has not told."""
+        seam = self._seams.get(key)
+        return -math.inf if seam is None or seam.unknown_since is None else seam.unknown_since
 
     def is_closed(self, key: SeamKey, now: float) -> bool:
         """Whether it is known that no producer can repeat anything."""

@@ -172,17 +172,21 @@ def _ahead(batch: BatchHeader, last: LastWrite) -> int:
 
 
 def look_behind(
-    mesh: MeshView, partitions: Iterable[tuple[str, int]], doubted: Container[tuple[str, int]]
+    mesh: MeshView,
+    partitions: Iterable[tuple[str, int]],
+    doubted: Container[tuple[str, int]],
+    numbered: Container[tuple[str, int]],
 ) -> Generator[Command, Any, set[tuple[str, int]]]:
     """Learn the seams of these partitions that are not known yet, and those of `doubted` ones again. Gives those of
-    which the last cluster has not told yet."""
+    which the last cluster has not told yet; for other batches than `numbered` ones it is not asked again so soon."""
     seams = mesh.memory.seams
     unknown: dict[Stay, dict[tuple[str, int], SeamKey]] = {}
     for place in partitions:
         route = mesh.table.route(place[0])
         if route is not None and route.before is not None:
             key = seam_of(*place, route, route.before)
-            if place in doubted or not seams.is_known(key):
+            is_asked = place in numbered or mesh.now >= seams.untold_since(key) + ASK_SECONDS
+            if place in doubted or (is_asked and not seams.is_known(key)):
                 # a cluster knows all of its topics by the names in force, but one that has got another name there
                 renamed = route.before if route.before.cluster == route.cluster else Stay(route.before.cluster, 0, "")
                 unknown.setdefault(renamed, {})[place] = key
