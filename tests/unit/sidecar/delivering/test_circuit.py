@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -121,11 +122,40 @@ def test_records_given_up_in_a_row_are_believed_to_be_poison_only_so_often(world
         assert (world.circuit.believes_in_poison, world.circuit.turns) == (True, 2)
 
 
+class LoopClock:
+    """The event loop's time, which stands still at first."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stands_at: float | None = self._loop.time()
+
+    def __call__(self) -> float:
+        return self._loop.time() if self._stands_at is None else self._stands_at
+
+    def goes_on(self) -> None:
+        self._stands_at = None
+
+
+@dataclass
+class Closed:
+    """A gate before a backend that has failed; nobody is let in before the clock goes on."""
+
+    clock: LoopClock = field(default_factory=LoopClock)
+
+    def __post_init__(self) -> None:
+        self.circuit = Circuit(CircuitSettings(open_after=1, pause=0.001, max_pause=0.001), self.clock)
+        self.gate = Gate(self.circuit)
+        self.circuit.failed(self.circuit.begin(), "it is away")
+
+    async def all_wait(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while self.gate.waiting < count:
+                await asyncio.sleep(0)
+
+
 async def test_who_waits_goes_in_turn_so_that_who_fails_lets_the_others_try() -> None:
-    loop = asyncio.get_running_loop()
-    circuit = Circuit(CircuitSettings(open_after=1, pause=0.001, max_pause=0.001), loop.time)
-    gate = Gate(circuit)
-    circuit.failed(circuit.begin(), "it is away")
+    closed = Closed()
+    circuit, gate = closed.circuit, closed.gate
     tried: list[str] = []
 
     async def lane(name: str, *, is_poison: bool) -> None:
@@ -143,23 +173,24 @@ async def test_who_waits_goes_in_turn_so_that_who_fails_lets_the_others_try() ->
 
     poison = asyncio.create_task(lane("poison", is_poison=True))
     good = asyncio.create_task(lane("good", is_poison=False))
+    await closed.all_wait(2)
+    closed.clock.goes_on()
     await asyncio.wait_for(good, 10)
     assert tried[:2] == ["poison", "good"]
     await asyncio.wait_for(poison, 10)
 
 
 async def test_who_gives_up_waiting_takes_nobodys_turn() -> None:
-    loop = asyncio.get_running_loop()
-    circuit = Circuit(CircuitSettings(open_after=1, pause=0.001, max_pause=0.001), loop.time)
-    gate = Gate(circuit)
-    circuit.failed(circuit.begin(), "it is away")
+    closed = Closed()
+    circuit, gate = closed.circuit, closed.gate
     impatient, patient = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())
-    await asyncio.sleep(0)
+    await closed.all_wait(2)
     impatient.cancel()
+    closed.clock.goes_on()
     permit = await asyncio.wait_for(patient, 10)
     assert permit.is_probe
     waits = asyncio.create_task(gate.enter())
-    await asyncio.sleep(0)
+    await closed.all_wait(1)
     assert not waits.done()
     circuit.passed(permit)
     gate.look()
