@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Generator
 
@@ -42,6 +43,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         elif session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
             print(f"\n{README} says something else than {BUILT}; `make clients` writes it anew")
+
+
+@pytest.fixture(autouse=True)
+def told(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that fails shows what it did: kafka-python tells how it joins groups, and no more of it is needed."""
+    caplog.set_level(logging.INFO, logger="kafka")
 
 
 @pytest.fixture(scope="session")
