@@ -224,8 +224,7 @@ class FetchFan:
         self.last = FanAsking(wanted, session, parts, limits, each_limits, poll_bytes)
         self.said = None
         if version >= SESSIONS_SINCE:
-            at = epoch_at(scan)
-            self.said = Said(at, bytes(frame[_BEHIND_ID:at]), bytes(frame[at + INT32.size :]))
+            self.said = Said.in_frame(frame, epoch_at(scan))
         return self.last
 
     def request(self, part: Part, asking: FanAsking) -> bytes:

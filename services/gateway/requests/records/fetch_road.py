@@ -102,6 +102,10 @@ class Said(NamedTuple):
     before: bytes
     after: bytes
 
+    @classmethod
+    def in_frame(cls, frame: memoryview, epoch_at: int) -> "Said":
+        return cls(epoch_at, bytes(frame[_BEHIND_ID:epoch_at]), bytes(frame[epoch_at + INT32.size :]))
+
 
 @dataclass(slots=True, eq=False)
 class Asking:
@@ -199,8 +203,7 @@ class FetchRoad:
             return None
         wanted = changed if session is None else session.wanted
         self.last = Asking(sole.asks(offset), wanted, session, sole.limits, sole.isolation_level, None)
-        at = sole.epoch_at
-        self.last.said = Said(at, sole.before, bytes(frame[at + INT32.size :]))
+        self.last.said = Said.in_frame(frame, sole.epoch_at)
         return self.last
 
     def _goes_on(self, epoch: int, changed: Mapping[Slot, Position], sessions: FetchSessions, now: float) -> bool:
@@ -249,8 +252,7 @@ class FetchRoad:
         request = self._written(wanted, limits, scan.isolation_level)
         self.last = Asking(request, wanted, session, limits, scan.isolation_level, poll_bytes)
         if version >= SESSIONS_SINCE:
-            at = epoch_at(scan)
-            self.last.said = Said(at, bytes(frame[_BEHIND_ID:at]), bytes(frame[at + INT32.size :]))
+            self.last.said = Said.in_frame(frame, epoch_at(scan))
             if len(wanted) == 1:
                 self.sole = self._sole_poll(frame, scan, self.last) or self.sole
         return self.last

@@ -9,12 +9,12 @@ from typing import Final
 
 from services.gateway.requests.records.broker_fetches import Limits
 from services.gateway.requests.records.fetch_sessions import Slot
+from services.gateway.requests.records.fetch_writing import offset_in_entry
 from services.gateway.wire.primitives import INT32, INT64
 from services.gateway.wire.scanner import FetchRequestScan
 
 _EPOCH_AT: Final = 17
 """The session's epoch in a request, counted from its wait."""
-_LEADER_EPOCH_SINCE: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def sole_poll_of(
         return None
     (part,) = scan.topics[0].partitions
     at = epoch_at(scan)
-    offset_at = part.start + INT32.size * (2 if version >= _LEADER_EPOCH_SINCE else 1)
+    offset_at = part.start + offset_in_entry(version)
     return SolePoll(
         slot,
         part.max_bytes,

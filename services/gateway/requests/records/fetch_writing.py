@@ -43,12 +43,16 @@ def entry_of(version: int, partition: int, offset: int, max_bytes: int) -> bytes
     return _ENTRY_4.pack(partition, offset, max_bytes)
 
 
+def offset_in_entry(version: int) -> int:
+    """Where the offset stands in what is wanted of a partition: behind its number, and the leader's epoch (9 on)."""
+    return INT32.size * (2 if version >= 9 else 1)
+
+
 def sole_offset_at(version: int, name: bytes) -> int:
     """Where the offset stands in the body of a request about one partition of the topic whose name was written so."""
     count_bytes = 1 if version >= _FLEXIBLE else INT32.size
     of_session = _SESSION.size if version >= 7 else 0
-    before_offset = INT32.size * (2 if version >= 9 else 1)
-    return _HEAD.size + of_session + count_bytes + len(name) + count_bytes + before_offset
+    return _HEAD.size + of_session + count_bytes + len(name) + count_bytes + offset_in_entry(version)
 
 
 def name_of(version: int, topic: str) -> bytes:
