@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -18,6 +16,7 @@ import pytest
 from local.layout import STATE_FOLDER
 from tests.clients.topic_under_load import TopicUnderLoad
 from tests.clients.world import Addresses, World
+from tests.fixtures.freezing import frozen
 from tests.fixtures.meshes import Mesh, running_mesh
 from tests.fixtures.waiting import wait_until
 
@@ -100,7 +99,7 @@ async def test_a_gateway_that_can_not_hold_aborts_the_change(
     own_mesh: Mesh, world: World, load: TopicUnderLoad
 ) -> None:
     assert world.operator is not None
-    with frozen(own_mesh, "gateway-2"):
+    with frozen(own_mesh.processes()["gateway-2"]["pid"]):
         began = time.monotonic()
         with pytest.raises(grpc.RpcError) as refused:
             await world.operator.move(load.topic, "c2")
@@ -119,17 +118,6 @@ async def test_a_gateway_that_can_not_hold_aborts_the_change(
 
     assert {stored[identifier].cluster for identifier in last_records.values()} == {"c1"}
     assert {stored[identifier].cluster for identifier in last_records_on_c2.values()} == {"c2"}
-
-
-@contextlib.contextmanager
-def frozen(mesh: Mesh, service: str) -> Iterator[None]:
-    """The service answers nothing, as on a machine that swaps or a virtual one that is being moved."""
-    pid: int = mesh.processes()[service]["pid"]
-    os.killpg(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.killpg(pid, signal.SIGCONT)
 
 
 async def more_through_the_first_gateway(load: TopicUnderLoad) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -58,6 +59,15 @@ class SteadyProducer:
         assert self._producer.flush(60) == 0, "records were not delivered in time"
 
 
+def wait_for_progress(producers: Sequence[SteadyProducer], records: int) -> None:
+    """Until so many more records of each are acknowledged."""
+    wanted = {producer: len(producer.acknowledged) + records for producer in producers}
+    wait_until(
+        lambda: all(len(producer.acknowledged) >= count for producer, count in wanted.items()),
+        f"{records} more records of each producer",
+    )
+
+
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_a_topic_moves_back_and_forth_under_load(
     idempotent: bool,
@@ -76,13 +86,7 @@ def test_a_topic_moves_back_and_forth_under_load(
     producers = [SteadyProducer(gateway.address, apples, f"p{n}", **config) for n in range(3)]
     try:
         for target in MOVES:
-            seen = [len(producer.acknowledged) for producer in producers]
-            wait_until(
-                lambda seen=seen: all(  # type: ignore[misc]
-                    len(p.acknowledged) >= n + BETWEEN_MOVES for p, n in zip(producers, seen, strict=True)
-                ),
-                "records between two moves",
-            )
+            wait_for_progress(producers, BETWEEN_MOVES)
             gateway.move(rules.to(target, [apples]))
     finally:
         for producer in producers:
@@ -128,13 +132,7 @@ def test_a_write_whose_answer_was_lost_at_the_move_is_not_stored_twice(
     unanswered = 0
     try:
         for target in MOVES * 2:
-            seen = [len(producer.acknowledged) for producer in producers]
-            wait_until(
-                lambda seen=seen: all(  # type: ignore[misc]
-                    len(p.acknowledged) >= n + BETWEEN_MOVES for p, n in zip(producers, seen, strict=True)
-                ),
-                "records between two moves",
-            )
+            wait_for_progress(producers, BETWEEN_MOVES)
             table = rules.to(target, [apples])
             unanswered += gateway.call(partial(break_produce, gateway))
             gateway.move(table)
@@ -163,14 +161,13 @@ def test_what_a_cluster_that_stands_still_was_sent_is_not_stored_on_the_next_one
     gateway = start_gateway(rules.to("c1", [apples]), request_timeout_s=5.0)
     producer = SteadyProducer(gateway.address, apples, "p0", **{"enable.idempotence": True, "linger.ms": 0})
     try:
-        wait_until(lambda: len(producer.acknowledged) > 100, "records before the move")
+        wait_for_progress([producer], BETWEEN_MOVES)
         with kafka_c1.frozen():
             gateway.call(partial(break_produce, gateway))
             gateway.move(rules.to("c2", [apples]))
             knowledge = gateway.gateway.mesh.clusters.known["c1"]
             wait_until(lambda: knowledge.down is not None, "the gateway has noticed", 60)
-        before = len(producer.acknowledged)
-        wait_until(lambda: len(producer.acknowledged) > before + 100, "records after the move")
+        wait_for_progress([producer], BETWEEN_MOVES)
     finally:
         producer.stop()
     assert producer.faults == []

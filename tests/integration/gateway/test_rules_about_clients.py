@@ -16,7 +16,7 @@ from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read, read_all
 from tests.integration.gateway.running import Rules
 from tests.integration.gateway.stored import assert_stored_once
-from tests.integration.gateway.test_moves import SteadyProducer
+from tests.integration.gateway.test_moves import SteadyProducer, wait_for_progress
 
 COUNT = 100
 UNKNOWN_MS = 1500
@@ -57,13 +57,7 @@ def test_a_topic_moves_for_some_clients_while_all_write_and_nothing_is_lost(
     reader.subscribe([apples])
     try:
         for target in ("c2", "c1", "c2"):
-            seen = [len(producer.acknowledged) for producer in producers]
-            wait_until(
-                lambda seen=seen: all(  # type: ignore[misc]
-                    len(p.acknowledged) >= n + BETWEEN_MOVES for p, n in zip(producers, seen, strict=True)
-                ),
-                "records between two moves",
-            )
+            wait_for_progress(producers, BETWEEN_MOVES)
             gateway.move(rules.put(shops_on(target)))
         ends = [len(producer.acknowledged) for producer in producers]
         wait_until(

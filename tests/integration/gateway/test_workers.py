@@ -21,7 +21,7 @@ from tests.integration.gateway.stored import assert_stored_once
 from tests.integration.gateway.talking import talking_to
 from tests.integration.gateway.test_fetching import Reader, count
 from tests.integration.gateway.test_groups_over_clusters import Member, poll_until
-from tests.integration.gateway.test_moves import SteadyProducer
+from tests.integration.gateway.test_moves import SteadyProducer, wait_for_progress
 from tests.integration.gateway.transacting import LibrdkafkaTransacting, read_committed
 from tests.integration.gateway.workers import APPLIED, NAME, Router, RunningWorkers, is_gone
 
@@ -74,11 +74,6 @@ def produce_steadily(workers: RunningWorkers, topic: str) -> list[SteadyProducer
     return [SteadyProducer(workers.address, topic, f"p{number}", **config) for number in range(PRODUCERS)]
 
 
-def wait_for_progress(producers: list[SteadyProducer]) -> None:
-    wanted = {producer: len(producer.acknowledged) + PROGRESS for producer in producers}
-    wait_until(lambda: all(len(p.acknowledged) >= count for p, count in wanted.items()), "all producers go on")
-
-
 def values_of(members: list[Member]) -> list[str]:
     return sorted(value for member in members for value in member.values)
 
@@ -124,9 +119,9 @@ def test_a_rule_change_reaches_both_and_loses_nothing(
     producers = produce_steadily(workers, orchard)
     try:
         for target in ("c2", "c1", "c2"):
-            wait_for_progress(producers)
+            wait_for_progress(producers, PROGRESS)
             router.move(rules.to(target, [orchard]))
-        wait_for_progress(producers)
+        wait_for_progress(producers, PROGRESS)
     finally:
         for producer in producers:
             producer.stop()
@@ -146,13 +141,13 @@ def test_nothing_is_lost_with_a_worker_that_is_killed(
 ) -> None:
     producers = produce_steadily(workers, orchard)
     try:
-        wait_for_progress(producers)
+        wait_for_progress(producers, PROGRESS)
         before = workers.pids()
         os.kill(before[1], signal.SIGKILL)
-        wait_for_progress(producers)
+        wait_for_progress(producers, PROGRESS)
         wait_until(lambda: workers.pids().get(1, before[1]) != before[1], "worker 1 is there again")
         workers.wait_until_ready()
-        wait_for_progress(producers)
+        wait_for_progress(producers, PROGRESS)
     finally:
         for producer in producers:
             producer.stop()

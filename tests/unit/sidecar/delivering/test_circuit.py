@@ -137,7 +137,7 @@ class LoopClock:
 
 
 @dataclass
-class Closed:
+class Away:
     """A gate before a backend that has failed; nobody is let in before the clock goes on."""
 
     clock: LoopClock = field(default_factory=LoopClock)
@@ -154,8 +154,8 @@ class Closed:
 
 
 async def test_who_waits_goes_in_turn_so_that_who_fails_lets_the_others_try() -> None:
-    closed = Closed()
-    circuit, gate = closed.circuit, closed.gate
+    away = Away()
+    circuit, gate = away.circuit, away.gate
     tried: list[str] = []
 
     async def lane(name: str, *, is_poison: bool) -> None:
@@ -173,24 +173,24 @@ async def test_who_waits_goes_in_turn_so_that_who_fails_lets_the_others_try() ->
 
     poison = asyncio.create_task(lane("poison", is_poison=True))
     good = asyncio.create_task(lane("good", is_poison=False))
-    await closed.all_wait(2)
-    closed.clock.goes_on()
+    await away.all_wait(2)
+    away.clock.goes_on()
     await asyncio.wait_for(good, 10)
     assert tried[:2] == ["poison", "good"]
     await asyncio.wait_for(poison, 10)
 
 
 async def test_who_gives_up_waiting_takes_nobodys_turn() -> None:
-    closed = Closed()
-    circuit, gate = closed.circuit, closed.gate
+    away = Away()
+    circuit, gate = away.circuit, away.gate
     impatient, patient = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())
-    await closed.all_wait(2)
+    await away.all_wait(2)
     impatient.cancel()
-    closed.clock.goes_on()
+    away.clock.goes_on()
     permit = await asyncio.wait_for(patient, 10)
     assert permit.is_probe
     waits = asyncio.create_task(gate.enter())
-    await closed.all_wait(1)
+    await away.all_wait(1)
     assert not waits.done()
     circuit.passed(permit)
     gate.look()
