@@ -34,6 +34,7 @@ from services.gateway.downstream.tables import Follower
 from services.gateway.downstream.wide import WideWay
 from services.gateway.frame_stream import FrameStream, Passage
 from services.gateway.requests.failures import is_failure
+from services.gateway.requests.groups.share_opening import end_sessions
 from services.gateway.requests.handler import Order
 from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.memory import Session
@@ -452,6 +453,7 @@ class ClientConnection(FrameStream):
         self._connections.discard(self)
         metrics.client_connections.dec()
         self._serial.clear()
+        end_sessions(self.session.share_sessions, self._mesh.memory.share_sessions)
         self._mesh.budget.add(-self._slots.abandon())
         self._close_lanes_when_done()
 

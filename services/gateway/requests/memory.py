@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mesh.routing import ANONYMOUS
 from services.gateway.requests.auditing.clients import ClientAudit
-from services.gateway.requests.groups.share_sessions import ShareSessions
+from services.gateway.requests.groups.share_sessions import Member, ShareSession, ShareSessions
 from services.gateway.requests.records.broker_fetches import BrokerFetches
 from services.gateway.requests.records.fetch_sessions import FetchSessions
 from services.gateway.requests.records.producer_memory import (
@@ -136,6 +136,7 @@ class Memory:
     """Producers, by partition, one of whose batches was sent and got no answer."""
     refusals: Refusals = field(default_factory=Refusals)
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
+    share_sessions: ShareSessions = field(default_factory=ShareSessions)
     spanning: BoundedCache[str, Spanning] = field(
         default_factory=lambda: BoundedCache(SPANNING_REMEMBERED, SPANNING_SECONDS)
     )
@@ -168,6 +169,7 @@ class Memory:
             "refusals": self.refusals,
             "refused_groups": self.refused_groups,
             "seams": self.seams,
+            "share_sessions": self.share_sessions,
             "shadows_seen_to": self.shadows_seen_to,
             "spanning": self.spanning,
             "strange_topic_ids": self.strange_topic_ids,
@@ -214,7 +216,8 @@ class Session:
     """Of requests with several partitions."""
     fetch_road: "FetchRoad | FetchFan | None" = None
     """Where its last Fetch went, if the next one may go straight on."""
-    share_sessions: ShareSessions = field(default_factory=ShareSessions)
+    share_sessions: dict[Member, ShareSession] = field(default_factory=dict)
+    """Those that began on this connection."""
     broker_fetches: dict[tuple[str, int], BrokerFetches] = field(default_factory=dict)
     """By cluster and broker id."""
     read_replicas: BoundedCache[tuple[str, str, int], int] = field(

@@ -1,10 +1,18 @@
 """ShareAcknowledge: to the leaders that gave the records, in the sessions in which they did."""
 
+from collections.abc import Generator
 from dataclasses import replace
+from typing import Any
 
 from services.gateway.requests.groups.share_opening import GONE, GONE_TEXT, Refused, Results, by_topic, opened, slots_of
-from services.gateway.requests.groups.share_sessions import FINAL_EPOCH, BrokerSession, ShareSession, Slot
-from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable
+from services.gateway.requests.groups.share_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    BrokerSession,
+    ShareSession,
+    Slot,
+)
+from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.share_acknowledge import (
@@ -24,18 +32,40 @@ Given = dict[Slot, AcknowledgePartition]
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ShareAcknowledgeRequest)
+    if message.share_session_epoch == INITIAL_EPOCH:
+        text = f"an acknowledgement goes on with a share session: epoch {INITIAL_EPOCH} begins one"
+        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH, error_message=text)
     member = (message.group_id or "", message.member_id or "")
     session = yield from opened(member, message.share_session_epoch, mesh)
     if isinstance(session, Refused):
         return ShareAcknowledgeResponse(error_code=session.code, error_message=session.text)
-    given, strange = yield from slots_of(message.topics, mesh)
     results: Results[PartitionData] = Results(lambda _, later: later)
+    with session.under_way():
+        lock_timeout_ms = yield from _settled(message, request.version, session, results, mesh)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=lock_timeout_ms,
+        responses=[
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in results.by_topic(mesh).items()
+        ],
+    )
+
+
+def _settled(
+    message: ShareAcknowledgeRequest,
+    version: int,
+    session: ShareSession,
+    results: Results[PartitionData],
+    mesh: MeshView,
+) -> Generator[Command, Any, int]:
+    """Pass each acknowledgement on to the broker that gave the records; returns the lock's time-out in milliseconds."""
+    given, strange = yield from slots_of(message.topics, mesh)
     for topic in strange:
         failed = [_failed(p.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partitions]
         results.put_strange(topic.topic_id, failed)
     final = message.share_session_epoch == FINAL_EPOCH
     parts = _by_giver(session, given, results, everyone=final)
-    calls = [_call(session, there, part, message, request.version, mesh) for there, part in parts]
+    calls = [_call(session, there, part, message, version, mesh) for there, part in parts]
     outcomes = yield from ask_fitting(mesh, calls, ShareAcknowledgeResponse)
     lock_timeout_ms = 0
     for (there, part), outcome in zip(parts, outcomes, strict=True):
@@ -47,17 +77,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         there.goes_on(there.slots)
         lock_timeout_ms = max(lock_timeout_ms, outcome.acquisition_lock_timeout_ms)
         _take(session, outcome, results, mesh)
-    if final:
-        mesh.session.share_sessions.end(member)
-    else:
-        session.goes_on()
-    return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=lock_timeout_ms,
-        responses=[
-            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in results.by_topic(mesh).items()
-        ],
-    )
+    return lock_timeout_ms
 
 
 def _by_giver(

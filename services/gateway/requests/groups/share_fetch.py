@@ -67,18 +67,15 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if isinstance(session, Refused):
         return ShareFetchResponse(error_code=session.code, error_message=session.text)
     fetch = _Fetch(message, request.version, session)
-    yield from fetch.read(mesh)
-    while (yield from fetch.round(mesh)):
-        pass
+    with session.under_way():
+        yield from fetch.read(mesh)
+        while (yield from fetch.round(mesh)):
+            pass
     if counted is not None:
         counted.shared(fetch.results.by_slot)
     if fetch.refused is not None:
-        mesh.session.share_sessions.end(member)
+        mesh.memory.share_sessions.end(member, session)
         return ShareFetchResponse(error_code=fetch.refused.code, error_message=fetch.refused.text)
-    if fetch.final:
-        mesh.session.share_sessions.end(member)
-    else:
-        session.goes_on()
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=fetch.lock_timeout_ms,
         responses=[

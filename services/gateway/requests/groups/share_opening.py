@@ -4,8 +4,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from services.gateway.requests.groups.group_home import find_home
-from services.gateway.requests.groups.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, ShareSession, Slot
-from services.gateway.requests.plan import Command, MeshView
+from services.gateway.requests.groups.share_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    Member,
+    ShareSession,
+    ShareSessions,
+    Slot,
+)
+from services.gateway.requests.plan import Command, Gather, MeshView
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
 from services.gateway.wire.errors import ErrorCode
 
@@ -13,6 +20,8 @@ GONE = ErrorCode.INVALID_RECORD_STATE
 GONE_TEXT = "the broker that gave these records is not reached any more: it gives them to another member"
 ELSEWHERE = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 """Share consumers tell their application."""
+BUSY_PAUSE_S = 0.01
+"""A request looks so often whether the one before it, on another connection, is done. Clients send one at a time."""
 
 
 class Refused(NamedTuple):
@@ -23,19 +32,42 @@ class Refused(NamedTuple):
 
 
 def opened(member: Member, epoch: int, mesh: MeshView) -> Generator[Command, Any, ShareSession | Refused]:
-    """The session that a request belongs to by its epoch: a new one, or the one that goes on with this epoch."""
+    """The session that a request of this member and epoch belongs to, once the session's earlier requests are done."""
+    sessions = mesh.memory.share_sessions
     if epoch == INITIAL_EPOCH:
         home = yield from find_home(member[0], mesh)
         if home is None:
             text = "no cluster knows yet where the group lives"
             return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-        return mesh.session.share_sessions.begin(member, home)
-    found = mesh.session.share_sessions.get(member)
+        begun = sessions.begin(member, home)
+        if begun is None:
+            text = f"this gateway keeps {sessions.capacity} share sessions, and all of them are in use"
+            return Refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED, text)
+        mine = mesh.session.share_sessions
+        for other in [other for other, session in mine.items() if sessions.get(other) is not session]:
+            del mine[other]
+        mine[member] = begun
+        begun.goes_on()
+        return begun
+    found = sessions.get(member)
     if found is None:
-        return Refused(ErrorCode.SHARE_SESSION_NOT_FOUND, "the gateway has no such share session on this connection")
-    if epoch not in (FINAL_EPOCH, found.epoch):
+        text = f"this gateway has no share session of group {member[0]}, member {member[1]}"
+        return Refused(ErrorCode.SHARE_SESSION_NOT_FOUND, text)
+    if epoch == FINAL_EPOCH:
+        sessions.end(member, found)
+    elif epoch == found.epoch:
+        found.goes_on()
+    else:
         return Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"epoch {epoch} where {found.epoch} is expected")
+    while found.busy:
+        yield Gather((), lambda _: False, BUSY_PAUSE_S)
     return found
+
+
+def end_sessions(begun: Mapping[Member, ShareSession], sessions: ShareSessions) -> None:
+    """A client's connection has ended: so do the sessions that began on it, as on a broker."""
+    for member, session in begun.items():
+        sessions.end(member, session)
 
 
 class _Topic(Protocol):

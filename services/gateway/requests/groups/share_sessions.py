@@ -7,19 +7,23 @@ Theory of operation
 2. `ShareSession` knows the partitions that the client wants, and `BrokerSession` those that a broker has been told. The
    difference goes into the next request to that broker.
 3. An acknowledgement goes to the broker that gave the records, which is the one whose session has the partition.
-4. Whatever goes wrong with a broker ends its session: it begins anew with the next request. The broker gives the
-   records that it had handed out to somebody else; what the client says of them is answered by INVALID_RECORD_STATE.
+4. If a request to a broker fails, the broker's session ends, and the next request begins a new one. The broker gives
+   the acquired records to another member; the client's acknowledgements of these records get INVALID_RECORD_STATE.
+5. A session belongs to a member of a group, as on a broker: the member may send each request on another connection.
+   The session ends with the connection on which the session began.
+6. The client's epoch counts when a request arrives. The requests of one session go to the brokers one after the other,
+   because two connections to a broker keep no order between them.
 """
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 LAST_EPOCH = 0x7FFF_FFFF
-SESSIONS_OF_A_CONNECTION = 10
-"""A client has one for each member that it is, and members have connections of their own."""
+SHARE_SESSIONS_KEPT = 10_000
+"""Share sessions of one gateway process; a broker keeps 2,000 (`group.share.max.share.sessions`)."""
 
 
 class Slot(NamedTuple):
@@ -55,7 +59,7 @@ class BrokerSession:
 
 @dataclass(slots=True)
 class ShareSession:
-    """What a client has asked for on one connection, as one member of one group."""
+    """The partitions that one member of one group has asked for."""
 
     cluster: str
     epoch: int = INITIAL_EPOCH
@@ -63,6 +67,20 @@ class ShareSession:
     brokers: dict[int, BrokerSession] = field(default_factory=dict)
     ids: Mapping[str, bytes] = field(default_factory=dict)
     """Topics as brokers have been told them."""
+    busy: bool = False
+    """A request of this session is under way."""
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Marks the session as busy. If the request is broken off, no broker's epoch is known any more."""
+        self.busy, complete = True, False
+        try:
+            yield
+            complete = True
+        finally:
+            self.busy = False
+            if not complete:
+                self.brokers.clear()
 
     def meets(self, ids: Mapping[str, bytes]) -> None:
         """The topics of the next requests. One that was deleted and made again has another id, of which brokers have
@@ -134,26 +152,31 @@ def errands(
 
 
 class ShareSessions:
-    """All of one client connection; the least recently used leave."""
+    """All share sessions of one gateway process, by member."""
 
-    __slots__ = ("_sessions",)
+    __slots__ = ("_sessions", "capacity")
 
-    def __init__(self) -> None:
-        self._sessions: OrderedDict[Member, ShareSession] = OrderedDict()
+    def __init__(self, capacity: int = SHARE_SESSIONS_KEPT) -> None:
+        self.capacity = capacity
+        self._sessions: dict[Member, ShareSession] = {}
 
     def get(self, member: Member) -> ShareSession | None:
-        found = self._sessions.get(member)
-        if found is not None:
-            self._sessions.move_to_end(member)
-        return found
+        return self._sessions.get(member)
 
-    def begin(self, member: Member, cluster: str) -> ShareSession:
-        """A new one in the place of what there was; brokers take a first epoch as a new beginning too."""
+    def begin(self, member: Member, cluster: str) -> ShareSession | None:
+        """A new session of the member, in place of an earlier one; None if there is no room for another session.
+
+        Brokers take a first epoch as the beginning of a new session, too.
+        """
+        if member not in self._sessions and len(self._sessions) >= self.capacity:
+            return None
         session = self._sessions[member] = ShareSession(cluster)
-        self._sessions.move_to_end(member)
-        if len(self._sessions) > SESSIONS_OF_A_CONNECTION:
-            self._sessions.popitem(last=False)
         return session
 
-    def end(self, member: Member) -> None:
-        self._sessions.pop(member, None)
+    def end(self, member: Member, session: ShareSession) -> None:
+        """The member may have begun another session meanwhile: that session goes on."""
+        if self._sessions.get(member) is session:
+            del self._sessions[member]
+
+    def __len__(self) -> int:
+        return len(self._sessions)

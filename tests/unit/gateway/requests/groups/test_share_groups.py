@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.requests.groups import share_acknowledge, share_fetch, share_group_member, share_group_offsets
+from services.gateway.requests.groups import (
+    share_acknowledge,
+    share_fetch,
+    share_group_member,
+    share_group_offsets,
+    share_opening,
+)
+from services.gateway.requests.groups.share_opening import end_sessions
 from services.gateway.requests.knowledge import BrokerAddress, TopicKnowledge
+from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Broker, Call, Coordinator, Stale, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.errors import ErrorCode
@@ -228,8 +236,61 @@ def test_epochs_are_checked_as_a_broker_does(world: World, epoch: int, code: Err
     assert book.answer.error_code == code
 
 
-def test_a_session_that_another_connection_had_is_not_found(world: World) -> None:
+def test_a_session_that_nobody_began_is_not_found(world: World) -> None:
     assert play(world, wants(4)).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+def test_a_member_goes_on_with_its_session_on_another_connection(world: World) -> None:
+    """franz-go fetches on one connection and acknowledges on another one."""
+    begun(world)
+    world.session = Session("127.0.0.1:6", "test")
+    book = settle(world, done_with(1, 0))
+    book.answered(acknowledged(0))
+    assert codes_in(book.answer) == {0: 0}
+
+
+def test_a_session_ends_with_the_connection_on_which_it_began(world: World) -> None:
+    first = begun(world).session
+    world.session = Session("127.0.0.1:6", "test")
+    end_sessions(world.session.share_sessions, world.memory.share_sessions)
+    settle(world, done_with(1, 0)).answered(acknowledged(0))
+    end_sessions(first.share_sessions, world.memory.share_sessions)
+    assert settle(world, done_with(2)).answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert len(world.memory.share_sessions) == 0
+
+
+def test_the_end_of_an_earlier_connection_does_not_end_the_session_that_its_member_began_anew(world: World) -> None:
+    first = begun(world).session
+    world.session = Session("127.0.0.1:6", "test")
+    begun(world)
+    end_sessions(first.share_sessions, world.memory.share_sessions)
+    assert [told(call)[1] for call in play(world, wants(1)).asked()] == [1, 1]
+
+
+def test_an_acknowledgement_waits_for_the_fetch_before_it_on_another_connection(world: World) -> None:
+    waiting = play(begun(world), wants(1))
+    world.session = Session("127.0.0.1:6", "test")
+    book = settle(world, done_with(2, 0))
+    assert book.gathers().wait_s == share_opening.BUSY_PAUSE_S
+    waiting.answered(gave(2), gave())
+    book.answered()
+    assert epochs_in(book) == [(Broker(1), 2)]
+
+
+def test_a_request_that_is_broken_off_makes_the_brokers_begin_new_sessions(world: World) -> None:
+    """Nobody knows whether a broker has counted the request."""
+    play(begun(world), wants(1)).close()
+    assert [told(call)[1] for call in play(world, wants(2)).asked()] == [0, 0]
+
+
+def test_no_session_begins_beyond_the_bound_and_the_client_is_told_so(world: World) -> None:
+    world.memory.share_sessions.capacity = 0
+    answer = play(world, wants(0, 0)).answer
+    assert answer.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+
+
+def test_an_acknowledgement_begins_no_session(world: World) -> None:
+    assert settle(world, done_with(0, 0)).answer.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
 def test_the_end_of_a_session_is_told_to_all_leaders_with_what_is_left_to_say(world: World) -> None:
