@@ -1,11 +1,16 @@
 """The brokers that clients are shown: one or several node ids, on one address or on one for each.
 
-Policy. A client that keeps its connections by node id is shown one node for each upstream cluster, all on the
-advertised address: it opens a connection for each, and a slow cluster delays only its own topics. Everyone else is
-shown a single node, because librdkafka before 2.10 took brokers of one address for one broker and changed its label
-for ever. The choice follows from what the client says of itself in ApiVersions, so all its connections agree. A rule
-about its software overrules it. Where each node has a port or a host of its own, every client is shown them all.
-Node ids derive from the ordinal that a cluster keeps for life, never from how many clusters there are.
+Policy
+1. A client that keeps its connections by node id is shown one node for each upstream cluster, all on the advertised
+   address. The client opens a connection for each node, so a slow cluster delays only its own topics.
+2. Every other client is shown a single node. librdkafka before 2.10 takes brokers of one address for one broker, and
+   changes the broker's label for ever.
+3. The gateway tells the two apart by what the client says of itself in ApiVersions. A rule about client software
+   overrules this. If each node has a port or a host of its own, every client is shown all nodes.
+4. A client may say nothing of itself on some of its connections: kafka-python 2.2 sends ApiVersions on its first
+   connection alone. So the single node has the id of the first cluster's node. That node is the controller and every
+   coordinator in both ways, and every client knows it.
+5. A node id is 100 plus the ordinal of the cluster. A cluster keeps its ordinal for life.
 """
 
 import re
@@ -16,8 +21,9 @@ from typing import Final
 
 from mesh.routing import NodeView, RoutingTable
 
-SINGLE_NODE_ID = 99
 FIRST_CLUSTER_NODE_ID = 100
+NODE_OF_AN_EMPTY_MESH = 101
+"""The single node while no cluster is registered: the node of the cluster that is registered first."""
 NODE_PLACEHOLDER: Final = "{node}"
 """In an advertised host: the node's id."""
 SHARED_LABEL: Final = "bootstrap"
@@ -75,8 +81,12 @@ class Advertised:
 
     def node(self, node_id: int) -> "Node":
         """The node where its clients find it. One without a port of its own is found at the shared one."""
-        label = SHARED_LABEL if node_id == SINGLE_NODE_ID else str(node_id)
-        return Node(node_id, self.host.replace(NODE_PLACEHOLDER, label), self.node_ports.of(node_id) or self.port)
+        host = self.host.replace(NODE_PLACEHOLDER, str(node_id))
+        return Node(node_id, host, self.node_ports.of(node_id) or self.port)
+
+    def single_node(self, node_id: int) -> "Node":
+        """The node that stands for all clusters: its address belongs to no cluster."""
+        return Node(node_id, self.host.replace(NODE_PLACEHOLDER, SHARED_LABEL), self.port)
 
     def node_at(self, host: str) -> int | None:
         """The node whose host this is; None for one that is nobody's own."""
@@ -107,12 +117,12 @@ class VirtualNodes:
     """The nodes of one client under one routing table."""
 
     all: tuple[Node, ...]
-    """Never empty: a mesh without clusters shows the single node."""
+    """Never empty: a mesh without clusters shows the single node. The first cluster's node comes first."""
     by_cluster: Mapping[str, int]
 
     @property
     def controller(self) -> int:
-        """Admin requests may go to any node; this one is always there."""
+        """Admin requests may go to any node; every client knows this one."""
         return self.all[0].node_id
 
     def of_cluster(self, cluster: str) -> int:
@@ -127,10 +137,12 @@ class VirtualNodes:
 
 def virtual_nodes(table: RoutingTable, advertised: Advertised, *, by_node_id: bool) -> VirtualNodes:
     """The nodes to show: one for each cluster if the client keeps connections by node id, else one for all."""
-    if not by_node_id or not table.clusters:
-        return VirtualNodes((advertised.node(SINGLE_NODE_ID),), dict.fromkeys(table.clusters, SINGLE_NODE_ID))
-    ids = {cluster.name: FIRST_CLUSTER_NODE_ID + cluster.ordinal for cluster in table.clusters.values()}
-    return VirtualNodes(tuple(advertised.node(node_id) for node_id in ids.values()), ids)
+    clusters = sorted(table.clusters.values(), key=lambda cluster: cluster.ordinal)
+    ids = {cluster.name: FIRST_CLUSTER_NODE_ID + cluster.ordinal for cluster in clusters}
+    if by_node_id and ids:
+        return VirtualNodes(tuple(advertised.node(node_id) for node_id in ids.values()), ids)
+    first = next(iter(ids.values()), NODE_OF_AN_EMPTY_MESH)
+    return VirtualNodes((advertised.single_node(first),), dict.fromkeys(ids, first))
 
 
 def nodes_for(table: RoutingTable, advertised: Advertised, software_name: str, software_version: str) -> VirtualNodes:

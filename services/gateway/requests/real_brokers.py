@@ -4,9 +4,13 @@ Clients are shown virtual nodes, and need no more. An operator who moves replica
 and not of its cluster, has to name real ones: broker 3 of the cluster that is shown as node 102 (its ordinal is 2) is
 2000003. DescribeLogDirs lists all brokers as `cluster/broker`; a number that is wrong is answered with those that are
 right. Numbers follow from what a cluster keeps for life, so they are the same on every gateway.
+
+Most tools assign replicas to the node ids that they are shown. There a virtual node stands for one broker of its
+cluster, and the gateway chooses the broker.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from services.gateway.requests.placement import Place
@@ -35,13 +39,30 @@ def listed(clusters: Iterable[str], mesh: MeshView) -> str:
     return ", ".join(numbers) or "none is known yet"
 
 
-def own_ids(numbers: Iterable[int], owner: str, mesh: MeshView) -> list[int] | Verdict:
-    """The brokers' own ids on the cluster that is to get a replica on each; or why that can't be."""
+def own_ids(numbers: Sequence[int], partition: int, owner: str, mesh: MeshView) -> list[int] | Verdict:
+    """The brokers' own ids on the cluster that gets a replica of the partition on each; or why that can't be.
+
+    `partition` spreads the brokers that are chosen for virtual nodes.
+    """
+    named = {
+        number: place.broker_id for number in numbers if (place := place_of(number, mesh)) and place.cluster == owner
+    }
+    brokers = sorted(mesh.clusters[owner].brokers)
+    start = partition % max(1, len(brokers))
+    free = deque(broker for broker in brokers[start:] + brokers[:start] if broker not in named.values())
     ids = []
     for number in numbers:
-        place = place_of(number, mesh)
-        if place is None or place.cluster != owner:
-            text = f"{number} is no broker of cluster {owner}, the topic's owner (its brokers: {listed([owner], mesh)})"
+        if number in named:
+            ids.append(named[number])
+        elif number != mesh.nodes.of_cluster(owner):
+            right = f"its brokers: {listed([owner], mesh)}; node {mesh.nodes.of_cluster(owner)} stands for any of them"
+            text = f"{number} is no broker of cluster {owner}, the topic's owner ({right})"
             return Verdict(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-        ids.append(place.broker_id)
+        elif not free:
+            text = (
+                f"cluster {owner} has no broker left for partition {partition} (its brokers: {listed([owner], mesh)})"
+            )
+            return Verdict(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        else:
+            ids.append(free.popleft())
     return ids

@@ -180,6 +180,6 @@ def test_a_rule_about_client_software_decides_which_nodes_it_sees(
     rules.to("c1", topics[:1])
     software = NamePrefix("confluent-kafka-python/", Subject.CLIENT_SOFTWARE)
     gateway = start_gateway(rules.put(ForwardingRule("one-node", software, "", node_view=NodeView.SINGLE)))
-    assert places(gateway.address) == {99: gateway.address}
+    assert places(gateway.address) == {101: gateway.address}
     produce(gateway.address, topics[0], VALUES)
     assert sorted(read_all(gateway.address, topics[0])) == sorted(VALUES)

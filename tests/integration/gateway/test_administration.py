@@ -22,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from mesh.routing import ExactName, ForwardingRule, RoutingTable, RuleVersion, UpstreamCluster
 from services.gateway.requests.real_brokers import PER_CLUSTER
@@ -296,7 +297,7 @@ async def test_what_has_settings_is_listed_as_one_cluster(
     async with talking_to(gateway.address) as client:
         listed = await client.ask(ListConfigResourcesRequest([topic, broker]), 1, ListConfigResourcesResponse)
     found = {(resource.resource_type, resource.resource_name) for resource in listed.config_resources}
-    assert found == {(topic, apples), (topic, bananas), (broker, "99")}
+    assert found == {(topic, apples), (topic, bananas), (broker, "101")}
 
 
 async def test_a_subscription_to_metrics_is_the_same_on_all_clusters(
@@ -333,6 +334,17 @@ async def test_a_broker_leaves_the_cluster_that_its_number_tells(gateway: Runnin
             answer = await client.ask(UnregisterBrokerRequest(number), 0, UnregisterBrokerResponse)
             assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
             assert text in str(answer.error_message)
+
+
+def test_replicas_may_be_assigned_to_the_nodes_that_the_client_is_shown(gateway: RunningGateway, apples: str) -> None:
+    """Most tools know no other numbers."""
+    admin = AdminClient({"bootstrap.servers": gateway.address})
+    node = admin.list_topics(timeout=20).controller_id
+    topic = NewTopic(apples, 2, replica_assignment=[[node], [node]])
+    admin.create_topics([topic])[apples].result(30)
+    admin.create_partitions([NewPartitions(apples, 3, replica_assignment=[[node]])])[apples].result(30)
+    assert len(admin.list_topics(apples, timeout=20).topics[apples].partitions) == 3
+    admin.delete_topics([apples])[apples].result(30)
 
 
 async def test_replicas_are_moved_by_the_names_of_real_brokers_and_directories(

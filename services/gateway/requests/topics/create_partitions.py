@@ -1,6 +1,6 @@
 """CreatePartitions: each topic grows on the cluster that the rules give it to.
 
-Replicas that are assigned by hand are named by the numbers of that cluster's brokers (`real_brokers`).
+Replicas that are assigned by hand are named by brokers' numbers or by virtual nodes (`real_brokers`).
 """
 
 from services.gateway.requests import real_brokers
@@ -67,8 +67,8 @@ def _refusal(topic: CreatePartitionsTopic, owner: str | None, mesh: MeshView) ->
     if owner is None:
         text = f"no forwarding rule matches topic {topic.name!r} (rules of revision {mesh.table.revision})"
         return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    for assignment in topic.assignments or ():
-        ids = real_brokers.own_ids(assignment.broker_ids, owner, mesh)
+    for index, assignment in enumerate(topic.assignments or ()):
+        ids = real_brokers.own_ids(assignment.broker_ids, index, owner, mesh)
         if isinstance(ids, Verdict):
             return ids
         assignment.broker_ids = ids

@@ -1,6 +1,6 @@
 """CreateTopics: each topic is created on the cluster that the rules give it to.
 
-Replicas that are assigned by hand are named by the numbers of that cluster's brokers (`real_brokers`).
+Replicas that are assigned by hand are named by brokers' numbers or by virtual nodes (`real_brokers`).
 """
 
 from mesh.topics import is_topic_name
@@ -65,7 +65,7 @@ def _refusal(topic: CreatableTopic, owner: str | None, mesh: MeshView) -> Verdic
         )
         return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     for assignment in topic.assignments:
-        ids = real_brokers.own_ids(assignment.broker_ids, owner, mesh)
+        ids = real_brokers.own_ids(assignment.broker_ids, assignment.partition_index, owner, mesh)
         if isinstance(ids, Verdict):
             return ids
         assignment.broker_ids = ids

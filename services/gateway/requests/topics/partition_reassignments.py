@@ -105,7 +105,7 @@ def _as_the_owner_names_it(
         return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no forwarding rule matches topic {topic!r}")
     if partition.replicas is None:
         return partition
-    ids = real_brokers.own_ids(partition.replicas, owner, mesh)
+    ids = real_brokers.own_ids(partition.replicas, partition.partition_index, owner, mesh)
     return ids if isinstance(ids, Verdict) else replace(partition, replicas=ids)
 
 

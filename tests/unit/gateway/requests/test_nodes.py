@@ -6,7 +6,7 @@ import pytest
 
 from mesh.routing import ExactName, ForwardingRule, NodeView, RoutingTable, RuleVersion, Subject, UpstreamCluster
 from services.gateway.requests.nodes import (
-    SINGLE_NODE_ID,
+    _BY_NODE_ID,
     Advertised,
     Node,
     NodePorts,
@@ -53,10 +53,23 @@ def test_a_client_that_keeps_connections_by_node_id_sees_a_node_for_each_cluster
     assert nodes.all == (Node(101, "mesh", 9092), Node(102, "mesh", 9092))
 
 
-def test_everyone_else_sees_one() -> None:
+def test_every_other_client_sees_one_node() -> None:
     nodes = nodes_for(table(1, 2), ONE_PORT, *UNKNOWN)
-    assert nodes.all == (Node(SINGLE_NODE_ID, "mesh", 9092),)
-    assert nodes.of_cluster("c2") == SINGLE_NODE_ID
+    assert nodes.all == (Node(101, "mesh", 9092),)
+    assert nodes.of_cluster("c2") == 101
+
+
+@pytest.mark.parametrize("advertised", [ONE_PORT, PORTS, HOSTS])
+@pytest.mark.parametrize("software", [*_BY_NODE_ID, "something else"])
+@pytest.mark.parametrize("clusters", [(), (1,), (2, 1), (3, 7, 5)])
+def test_the_coordinator_is_a_node_that_the_client_knows_from_any_connection(
+    clusters: tuple[int, ...], software: str, advertised: Advertised
+) -> None:
+    """kafka-python 2.2 says what it is on its first connection alone: the others are shown a single node."""
+    known = nodes_for(table(*clusters), advertised, software, "999.0")
+    on_a_silent_connection = nodes_for(table(*clusters), advertised, *UNKNOWN)
+    for here, elsewhere in ((known, on_a_silent_connection), (on_a_silent_connection, known)):
+        assert here.controller in {node.node_id for node in elsewhere.all}
 
 
 def test_a_rule_overrules_what_is_known_of_the_software() -> None:

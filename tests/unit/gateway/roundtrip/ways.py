@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from services.gateway.requests.nodes import SINGLE_NODE_ID
+from services.gateway.requests.nodes import NODE_OF_AN_EMPTY_MESH
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
@@ -169,12 +169,12 @@ WAYS: Final[Mapping[int, Way]] = {
         answer=(
             UNHURRIED,
             Change("brokers", VIRTUAL),
-            Change("controller_id", VIRTUAL, SINGLE_NODE_ID),
+            Change("controller_id", VIRTUAL, NODE_OF_AN_EMPTY_MESH),
             Change("cluster_id", "it is the mesh's", MESH_ID),
-            Change("topics.partitions.leader_id", VIRTUAL, SINGLE_NODE_ID),
+            Change("topics.partitions.leader_id", VIRTUAL, NODE_OF_AN_EMPTY_MESH),
             Change("topics.partitions.leader_epoch", LEADER_EPOCHS, -1),
-            Change("topics.partitions.replica_nodes", VIRTUAL, [SINGLE_NODE_ID]),
-            Change("topics.partitions.isr_nodes", VIRTUAL, [SINGLE_NODE_ID]),
+            Change("topics.partitions.replica_nodes", VIRTUAL, [NODE_OF_AN_EMPTY_MESH]),
+            Change("topics.partitions.isr_nodes", VIRTUAL, [NODE_OF_AN_EMPTY_MESH]),
             Change("topics.partitions.offline_replicas", VIRTUAL, []),
         ),
         question_anew=". topics",
@@ -318,10 +318,10 @@ WAYS: Final[Mapping[int, Way]] = {
         instead=ApiKey.METADATA,
         answer=(
             UNHURRIED,
-            Change("topics.partitions.leader_id", VIRTUAL, SINGLE_NODE_ID),
+            Change("topics.partitions.leader_id", VIRTUAL, NODE_OF_AN_EMPTY_MESH),
             Change("topics.partitions.leader_epoch", LEADER_EPOCHS, -1),
-            Change("topics.partitions.replica_nodes", VIRTUAL, [SINGLE_NODE_ID]),
-            Change("topics.partitions.isr_nodes", VIRTUAL, [SINGLE_NODE_ID]),
+            Change("topics.partitions.replica_nodes", VIRTUAL, [NODE_OF_AN_EMPTY_MESH]),
+            Change("topics.partitions.isr_nodes", VIRTUAL, [NODE_OF_AN_EMPTY_MESH]),
             Change("topics.partitions.offline_replicas", VIRTUAL, []),
             Change("topics.partitions.eligible_leader_replicas", VIRTUAL, []),
             Change("topics.partitions.last_known_elr", VIRTUAL, []),

@@ -393,7 +393,7 @@ def test_the_gateway_is_the_coordinator_of_every_group(world: World, version: in
     request = FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=["g", "h"])
     answer = Playbook(find_coordinator.handle, request, version, world.view()).answer
     found = [answer] if version < 4 else answer.coordinators
-    assert [(c.node_id, c.host, c.port, c.error_code) for c in found] == [(99, "mesh", 19092, 0)] * len(found)
+    assert [(c.node_id, c.host, c.port, c.error_code) for c in found] == [(101, "mesh", 19092, 0)] * len(found)
 
 
 def test_an_unknown_kind_of_coordinator_is_refused_with_a_sentence(world: World) -> None:

@@ -92,7 +92,7 @@ def test_a_topic_of_an_unreachable_cluster_is_shown_as_it_was_seen_last() -> Non
     book = ask(World({"c1": ["apples"]}, partitions=3), "apples")
     book.all_unreachable()
     (topic,) = book.answer.topics
-    assert (topic.error_code, [p.leader_id for p in topic.partitions]) == (0, [99, 99, 99])
+    assert (topic.error_code, [p.leader_id for p in topic.partitions]) == (0, [101, 101, 101])
 
 
 @pytest.mark.parametrize("create", [True, False])
@@ -104,7 +104,7 @@ def test_a_topic_that_moved_to_an_unreachable_cluster_is_shown_as_where_it_lived
     assert [call.cluster for call in book.asked()] == ["c2"]
     book.all_unreachable()
     (topic,) = book.answer.topics
-    assert (topic.error_code, [p.leader_id for p in topic.partitions]) == (0, [99, 99, 99])
+    assert (topic.error_code, [p.leader_id for p in topic.partitions]) == (0, [101, 101, 101])
 
 
 @pytest.mark.parametrize("create", [True, False])

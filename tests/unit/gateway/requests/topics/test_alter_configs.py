@@ -123,7 +123,7 @@ def test_a_real_broker_has_a_number_of_its_own(api: Api, world: World) -> None:
 
 
 def test_the_single_node_of_several_clusters_is_changed_nowhere(api: Api) -> None:
-    [result] = api.book(World({"c1": [], "c2": []}), (BROKER, "99")).answer.responses
+    [result] = api.book(World({"c1": [], "c2": []}), (BROKER, "101")).answer.responses
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert "name a real broker (1000001 (c1/1), 2000002 (c2/2))" in str(result.error_message)
 

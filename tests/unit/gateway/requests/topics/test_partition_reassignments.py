@@ -80,7 +80,7 @@ class TestMoving:
             ("bananas", 0): (0, None),
         }
 
-    @pytest.mark.parametrize("broker", [2000002, 1, 101, 3000001])
+    @pytest.mark.parametrize("broker", [2000002, 1, 102, 3000001])
     def test_a_broker_that_is_not_the_owners_is_refused_and_the_right_ones_are_named(
         self, world: World, broker: int
     ) -> None:
