@@ -101,6 +101,8 @@ def status(session: Session) -> None:
     behind = found.last_position - found.published_position
     carried = f"; {count(behind, 'event')} not yet on mesh.events" if behind > 0 else ""
     click.echo(f"revision {found.revision}{pending}; log at {found.last_position}{carried}")
+    for problem in found.problems:
+        click.echo(f"problem: {problem}")
     if found.HasField("frozen"):
         why = found.frozen
         click.echo(f"frozen: {why.actor} refuses changes since {moment(why.time)} ({why.reason}); see meshctl thaw")

@@ -64,7 +64,9 @@ from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.decisions.sidecars import Sidecars
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
+from services.control.parts import Parts
 from services.control.settings import ControlSettings
+from services.control.steady_clock import SteadyClock
 from services.control.store.audit import AuditTrail
 from services.control.store.audit_outbox import AuditPublisher
 from services.control.store.database import Database, StoreUnavailableError
@@ -96,7 +98,9 @@ class Control:
         self._settings = settings
         self._lifecycle = lifecycle
         self._database = Database(settings.database_url.get_secret_value())
-        self.journal = Journal(self._database)
+        clock = SteadyClock()
+        self._parts = Parts()
+        self.journal = Journal(self._database, clock)
         self.publisher = Publisher(
             self._database,
             self.journal,
@@ -121,7 +125,7 @@ class Control:
         self._probes = Probes(self.journal, self.connections, settings.probe_interval_s)
         rollouts = Rollouts(self.journal, self.members, settings.hold_ms)
         own_topics = [settings.events_topic, settings.audit_topic]
-        self._canaries = Canaries(self.journal, self._turns, self.members, rollouts)
+        self._canaries = Canaries(self.journal, self._turns, self.members, rollouts, clock)
         self._rules = RuleDecisions(
             self.journal, self._turns, self.connections, rollouts, self._canaries, never_move=own_topics
         )
@@ -148,7 +152,7 @@ class Control:
         past = Past(self.journal, past_store)
         rule_service = RuleService(self.journal, self._rules, dry_runs, self._canaries, past)
         self.scheduled_calls = ScheduledCalls(calls, rule_service)
-        self.schedules = Schedules(self.journal, self.scheduled_calls)
+        self.schedules = Schedules(self.journal, self.scheduled_calls, clock)
         self._services: dict[str, Any] = {
             "ClusterService": ClusterService(self.journal, self._clusters, self._probes),
             "RuleService": rule_service,
@@ -162,6 +166,7 @@ class Control:
                 self.record_progress,
                 self.connections,
                 PastAnswers(self.journal, past, History(past_store), self.connections),
+                self._problems,
             ),
             "InstanceService": InstanceService(
                 self.journal, InstanceDecisions(self.journal), self.orders, self._following, self.members, sidecars
@@ -179,8 +184,6 @@ class Control:
         }
         self.server = RpcServer(settings.listen, self._adders(), [calls])
         self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def port(self) -> int:
@@ -189,18 +192,18 @@ class Control:
     async def start(self) -> None:
         """Serves at once: reads as soon as the log is read, writes as soon as this process leads."""
         await self.server.start()
-        self._spawn("leader", self._leader.run())
-        self._spawn("probes", self._probes.run(self._clusters.learn))
-        self._spawn("forgetting", self._forget())
-        self._spawn("audit", self.audit.run())
-        self._spawn("registering", self._registering.run())
-        self._spawn("schedules", self.schedules.run())
-        self._spawn("canaries", self._canaries.run())
-        self._spawn("orders", self.orders.run())
-        self._spawn("followers of orders", self._following.run())
-        self._spawn("replays", self.replays.run())
-        self._spawn("followers of replays", self.replay_followers.run())
-        self._spawn("settling", self._settle_strays())
+        self._parts.keep("leader", self._leader.run)
+        self._parts.keep("probes", lambda: self._probes.run(self._clusters.learn))
+        self._parts.keep("forgetting", self._forget)
+        self._parts.keep("audit", self.audit.run)
+        self._parts.keep("registering", self._registering.run)
+        self._parts.keep("schedules", self.schedules.run)
+        self._parts.keep("canaries", self._canaries.run)
+        self._parts.keep("orders", self.orders.run)
+        self._parts.keep("followers of orders", self._following.run)
+        self._parts.keep("replays", self.replays.run)
+        self._parts.keep("followers of replays", self.replay_followers.run)
+        self._parts.keep("settling", self._settle_strays)
 
     async def stop(self) -> None:
         """Running calls end, what is decided is published, then everything is put away; each step is bounded."""
@@ -208,7 +211,7 @@ class Control:
         await self.server.set_serving(False)
         await self._turns.drain(grace)
         await self.server.stop(grace / 4)
-        if "publisher" in self._tasks and not self.publisher.trouble:
+        if "publisher" in self._parts and not self.publisher.trouble:
             try:
                 async with asyncio.timeout(grace / 4):
                     await self.publisher.caught_up(self.journal.view.position)
@@ -221,38 +224,24 @@ class Control:
                     await self._snapshots.keep()
             except TimeoutError:
                 log.warning("stopped without a snapshot; the next start reads more of the log")
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.wait(self._tasks.values(), timeout=grace / 4)
+        await self._parts.stop_all(grace / 4)
         self.publisher.close()
         self._audit_publisher.close()
         self.connections.close()
         await self._database.close()
-        self._broken.cancel()
-
-    async def run(self) -> None:
-        """Until control is told to stop; raises what ended a part that must not end."""
-        stopping = asyncio.create_task(self._lifecycle.stopping.wait())
-        stopping.add_done_callback(lambda _: self._broken.cancel())
-        try:
-            await asyncio.wait([self._broken])
-            if not self._broken.cancelled():
-                self._broken.result()
-        finally:
-            stopping.cancel()
 
     async def _began_to_lead(self) -> None:
         self.orders.began_to_lead()
         self.replays.began_to_lead()
         # before whatever waits for its turn: a change that came first waits for gateways, which hear of it in Kafka
-        self._spawn("publisher", self.publisher.run())
-        self._spawn("audit publisher", self._audit_publisher.run())
+        self._parts.keep("publisher", self.publisher.run)
+        self._parts.keep("audit publisher", self._audit_publisher.run)
         try:
             await self._registering.recall()
             await self._rules.settle()
         except (Refusal, StoreUnavailableError) as error:
             log.warning("a pending rollout is not settled yet; the next change does it", reason=str(error))
-        self._spawn("snapshots", self._snapshots.run())
+        self._parts.keep("snapshots", self._snapshots.run)
         await self.server.set_serving(True)
         with suppress(TimeoutError):  # a home cluster that is away keeps nobody from deciding
             async with asyncio.timeout(FIRST_LOOK):
@@ -262,12 +251,9 @@ class Control:
 
     def _lost_the_lead(self, reason: str) -> None:
         self.replay_followers.lost_the_lead()
-        for name in ("publisher", "audit publisher", "snapshots"):
-            work = self._tasks.pop(name, None)
-            if work is not None:
-                work.cancel()
+        self._parts.stop("publisher", "audit publisher", "snapshots")
         self._lifecycle.not_ready(reason)
-        self._spawn("serving", self.server.set_serving(False))
+        self._parts.keep("serving", lambda: self.server.set_serving(False))
 
     async def _settle_strays(self) -> None:
         """A rollout whose first event was stored although its call failed (the answer of the database was lost) has
@@ -291,14 +277,10 @@ class Control:
             except StoreUnavailableError as error:
                 log.warning("old answers and audit events are kept until the next clean-up", reason=str(error))
 
-    def _spawn(self, name: str, work: Any) -> None:
-        task = self._tasks[name] = asyncio.create_task(work, name=f"control {name}")
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None and not self._broken.done():
-            log.error("a part of control ended", part=task.get_name(), reason=repr(error))
-            self._broken.set_exception(error)
+    def _problems(self) -> list[str]:
+        """What the operator has to know: a sentence each."""
+        trouble = self.publisher.trouble
+        return [*([f"no change reaches gateways: {trouble}"] if trouble else ()), *self._parts.problems]
 
     def _adders(self) -> dict[str, Any]:
         adders = {
@@ -327,7 +309,7 @@ async def serve(settings: ControlSettings, lifecycle: Lifecycle) -> None:
     try:
         await control.start()
         log.info("control serves", listen=settings.listen, management=settings.metrics_listen)
-        await control.run()
+        await lifecycle.stopping.wait()
     finally:
         await control.stop()
         management.stop()

@@ -174,7 +174,8 @@ def _read_topic(settings: VerifySettings, published: PublishedLog) -> Iterator[D
                 if (fault := message.error()) is not None:
                     raise UncheckedError(f"{topic} on {where} can't be read at {offset}: {fault.str()}")
                 offset = int(message.offset() or 0) + 1
-                yield from published.read(offset - 1, message.value() or b"")
+                headers: Any = message.headers() or ()  # pairs
+                yield from published.read(offset - 1, message.value() or b"", headers)
     except KafkaException as error:
         reason = error.args[0].str()
         raise UncheckedError(f"{topic} on {where} can't be read: {reason} (--without-kafka leaves it out)") from None

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from google.protobuf.message import Message
 
 from mesh.rpc import admin, instances, record_rules, replays
+from services.control.api.bounds import LONGEST
 from services.control.domain.instances import name_of
 
 QUESTIONS = (
@@ -30,6 +31,8 @@ QUESTIONS = (
 REPORTS = ("/Report", "/ReportReplay")
 """Of routers, and of members that carry out replays: how far they are. ReportOrder decides something."""
 LONGEST_PROBLEM = 4_000
+LONGEST_RESOURCE = 1_000
+"""Characters. A call that is refused because a text is too long is audited too, with the beginning of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,9 @@ def audit_event(
         actor=who.actor,
         peer=who.peer,
         method=method,
-        resource=_resource(request),
-        reason=str(getattr(options, "reason", "")),
-        request_id=str(getattr(options, "request_id", "")),
+        resource=_resource(request)[:LONGEST_RESOURCE],
+        reason=str(getattr(options, "reason", ""))[: LONGEST["reason"]],
+        request_id=str(getattr(options, "request_id", ""))[: LONGEST["request_id"]],
         trace_id=who.trace_id,
         code=code,
         problem=problem[:LONGEST_PROBLEM],

@@ -22,6 +22,7 @@ from prometheus_client import Histogram
 from mesh.routing import InvalidRuleError
 from mesh.rpc import errors
 from services.control.api.auditing import UNKNOWN, Introduction, audit_event, is_command
+from services.control.api.bounds import check_bounds
 from services.control.api.freeze_gate import FreezeGate
 from services.control.decisions.answers import ReplayedFailure, as_rpc_error, replayed
 from services.control.domain.errors import InvalidField, Refusal
@@ -113,6 +114,7 @@ class Calls(grpc.aio.ServerInterceptor):
         started = time.monotonic()
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
+                check_bounds(request)
                 await self._gate.admit(method, request)
                 response = await behaviour(request, context)
         except Exception as error:

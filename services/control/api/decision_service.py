@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from mesh.routing import ForwardingRule, Place, RoutingTable, Subject, UpstreamCluster
@@ -35,7 +35,9 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
         record_progress: RecordProgress,
         connections: Connections,
         past: PastAnswers,
+        problems: Callable[[], list[str]],
     ) -> None:
+        self._problems = problems
         self._connections = connections
         self._past = past
         self._audit = audit
@@ -171,6 +173,7 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
             pending_revision=view.rollout.position if view.rollout else 0,
             last_position=view.position,
             published_position=self._publisher.position,
+            problems=self._problems(),
             members=self._members.all(),
             clusters=[shapes.cluster(view, name, self._probes.last(name)) for name in view.state.effective.clusters],
             instances=[view.instances[name] for name in sorted(view.instances)],

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC
 
 import structlog
 from prometheus_client import Counter
@@ -24,14 +24,13 @@ from services.control.domain.canaries import Outcome, chosen_for, judged
 from services.control.domain.errors import Conflict, NotAllowed, Refusal
 from services.control.domain.rollouts import Phase
 from services.control.domain.view import MeshView
+from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Journal
 from services.control.store.log import StoredAnswer
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at how a canary does."""
-
-Clock = Callable[[], datetime]
 
 log = structlog.get_logger(__name__)
 canaries_total = Counter("control_canaries_total", "Canaries that came to an end.", ["outcome"])
@@ -46,7 +45,7 @@ class Canaries:
         turns: Turns,
         members: Members,
         rollouts: Rollouts,
-        clock: Clock = lambda: datetime.now(UTC),
+        clock: Clock,
     ) -> None:
         self._journal = journal
         self._turns = turns

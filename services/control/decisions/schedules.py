@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Protocol
 
 import structlog
@@ -28,18 +28,18 @@ from services.control.decisions.rollouts import CONTROL
 from services.control.domain import schedules
 from services.control.domain.errors import Conflict, Refusal, Unavailable
 from services.control.domain.freezing import refusal
+from services.control.steady_clock import Clock
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import StoredAnswer
 
 LOOK_EVERY = 1.0
-"""Seconds at most between two looks; the clock may be set meanwhile."""
+"""Seconds at most between two looks."""
 RETRY_AFTER = 5.0
 """Seconds after which a change is tried again that could not be tried for reasons of control's own."""
 PASSING = ("NOT_WRITABLE", "STOPPING", "STARTING", "TOO_MANY_WRITES", "BUSY")
 """Reasons of refusals that are control's own, and pass."""
 
-Clock = Callable[[], datetime]
 Answer = Callable[[events.Event], StoredAnswer | None]
 """What to remember for a request_id, given the event."""
 
@@ -60,7 +60,7 @@ class Commands(Protocol):
 class Schedules:
     """Commands about scheduled changes, and what carries them out."""
 
-    def __init__(self, journal: Journal, commands: Commands, clock: Clock = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, journal: Journal, commands: Commands, clock: Clock) -> None:
         self.clock = clock
         self._journal = journal
         self._commands = commands

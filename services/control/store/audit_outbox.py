@@ -14,6 +14,7 @@ import structlog
 from prometheus_client import Counter
 from sqlalchemy import select, update
 
+from mesh.event_log.pieces import Record
 from services.control.domain.errors import Refusal
 from services.control.store import schema
 from services.control.store.audit import AuditTrail
@@ -77,7 +78,10 @@ class AuditPublisher:
                 if not batch:
                     await self._wait_for_more()
                     continue
-                records = [(str(event.sequence), event.SerializeToString(deterministic=True)) for event in batch]
+                records = [
+                    Record(str(event.sequence).encode(), event.SerializeToString(deterministic=True), [])
+                    for event in batch
+                ]
                 await self._thread.run(partial(publish, producer, self._home.topic, records))
                 await self._store_position(batch[-1].sequence)
                 self._sequence = batch[-1].sequence

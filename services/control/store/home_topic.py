@@ -9,16 +9,29 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
+import structlog
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
+from mesh.event_log.pieces import PIECE_BYTES, Record
 from services.control.upstream.connections import knock
 from services.control.upstream.references import resolved_all
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
 KAFKA_TIMEOUT = 5.0
 """Seconds for one request to the home cluster, or for one batch to be acknowledged."""
+RECORD_BYTES = PIECE_BYTES + 64 * 1024
+"""Largest record, and largest batch: a piece of an event with its headers. The topic has to take as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,10 @@ class HomeTopic:
     end: int
     """Offset behind its last record."""
 
+    @property
+    def is_empty(self) -> bool:
+        return self.start == self.end
+
 
 class PublishError(RuntimeError):
     """The home cluster did not take what it was to keep; says where and why."""
@@ -73,14 +90,21 @@ def ordered_producer(settings: dict[str, Any]) -> Producer:
     own = {
         "enable.idempotence": True,
         "acks": "all",
+        "message.max.bytes": RECORD_BYTES,
+        "batch.size": RECORD_BYTES,
         "linger.ms": 0,
         "message.timeout.ms": int(KAFKA_TIMEOUT * 1000) - 1000,
     }
     return Producer({**settings, **own})
 
 
-def prepare_topic(settings: dict[str, Any], topic: str, config: Mapping[str, str]) -> HomeTopic:
-    """Makes sure that the topic is there, with one partition."""
+def prepare_topic(
+    settings: dict[str, Any], topic: str, config: Mapping[str, str], *, enforced: bool = False
+) -> HomeTopic:
+    """Makes sure that the topic is there, has one partition, and takes the largest record.
+
+    `enforced`: a topic with other settings gets those of `config`.
+    """
     where = settings["bootstrap.servers"]
     try:
         knock(where.split(","))
@@ -96,6 +120,7 @@ def prepare_topic(settings: dict[str, Any], topic: str, config: Mapping[str, str
                 f"topic {topic} on {where} has {partitions} partitions and must have one, for the order of its "
                 "records; delete it, control creates it anew"
             )
+        _see_to_settings(admin, topic, config if enforced else {}, where)
         consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
         try:
             first, last = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=KAFKA_TIMEOUT)
@@ -105,7 +130,64 @@ def prepare_topic(settings: dict[str, Any], topic: str, config: Mapping[str, str
         raise PublishError(f"the home cluster at {where} does not answer: {error.args[0].str()}") from None
     except TimeoutError as error:
         raise PublishError(f"the home cluster at {where} does not answer: {error}") from None
-    return HomeTopic(metadata.cluster_id, first, last)
+    return HomeTopic(metadata.cluster_id or "", first, last)
+
+
+def _see_to_settings(admin: Any, topic: str, wanted: Mapping[str, str], where: str) -> None:
+    """A cluster that does not show a topic's settings to control is taken at its word: records are refused then."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        found = admin.describe_configs([resource], request_timeout=KAFKA_TIMEOUT)[resource].result(KAFKA_TIMEOUT)
+    except KafkaException as error:
+        log.warning("the settings of a topic are not shown to control", topic=topic, reason=error.args[0].str())
+        return
+    wrong = {name: value for name, value in wanted.items() if name in found and found[name].value != value}
+    largest = found.get("max.message.bytes")
+    if largest is not None and int(largest.value or RECORD_BYTES) < RECORD_BYTES:
+        wrong["max.message.bytes"] = str(RECORD_BYTES)
+    if not wrong:
+        return
+    had = ", ".join(f"{name}={found[name].value}" for name in wrong)
+    changes = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wrong.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+    try:
+        admin.incremental_alter_configs([resource], request_timeout=KAFKA_TIMEOUT)[resource].result(KAFKA_TIMEOUT)
+    except KafkaException as error:
+        needed = ",".join(f"{name}={value}" for name, value in wrong.items())
+        raise PublishError(
+            f"topic {topic} on {where} has {had}, and control may not change that ({error.args[0].str()}); run: "
+            f"kafka-configs --bootstrap-server {where} --alter --entity-type topics --entity-name {topic} "
+            f"--add-config {needed}"
+        ) from None
+    log.warning("control has set a topic's settings right", topic=topic, had=had, has=wrong)
+
+
+def record_at(settings: dict[str, Any], topic: str, offset: int) -> Record:
+    """The record of the topic's one partition at this offset."""
+    consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, offset)])
+        message = consumer.poll(KAFKA_TIMEOUT)
+    except KafkaException as error:
+        raise PublishError(f"the record of {topic} at offset {offset} can't be read: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+    if message is None or message.error() is not None:
+        reason = message.error() if message else "the home cluster did not answer in time"
+        raise PublishError(f"the record of {topic} at offset {offset} can't be read: {reason}")
+    return Record(message.key() or b"", message.value() or b"", [])
+
+
+def delete_records(settings: dict[str, Any], topic: str) -> None:
+    """Deletes all records of the topic's one partition."""
+    everything = TopicPartition(topic, 0, OFFSET_END)
+    try:
+        admin = AdminClient(settings)
+        admin.delete_records([everything], request_timeout=KAFKA_TIMEOUT)[everything].result(KAFKA_TIMEOUT)
+    except (KafkaException, TimeoutError) as error:
+        raise PublishError(
+            f"the records of {topic} can't be deleted ({error}): delete the topic, control creates it anew"
+        ) from None
 
 
 def _created(future: Any) -> None:
@@ -127,8 +209,8 @@ def _visible(admin: Any, topic: str) -> Any:
         time.sleep(0.05)
 
 
-def publish(producer: Producer, topic: str, records: Iterable[tuple[str, bytes]]) -> None:
-    """Writes keys and values and waits until all are acknowledged; PublishError when one is not."""
+def publish(producer: Producer, topic: str, records: Iterable[Record]) -> None:
+    """Writes records and waits until all are acknowledged; PublishError when one is not."""
     failed: list[str] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -136,8 +218,8 @@ def publish(producer: Producer, topic: str, records: Iterable[tuple[str, bytes]]
             failed.append(f"record {(message.key() or b'?').decode()}: {error.str()}")
 
     try:
-        for key, value in records:
-            producer.produce(topic, value, key.encode(), partition=0, on_delivery=delivered)
+        for key, value, headers in records:
+            producer.produce(topic, value, key, partition=0, headers=headers, on_delivery=delivered)
         left = producer.flush(KAFKA_TIMEOUT)
     except (KafkaException, BufferError) as error:
         raise PublishError(f"the home cluster does not take records: {error}") from None

@@ -20,18 +20,19 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from itertools import pairwise
 
 import structlog
 from google.protobuf.message import Message
 from prometheus_client import Counter, Gauge
 
-from mesh.event_log import FORMAT, Chain
+from mesh.event_log import FORMAT, MOST_EVENT_BYTES, Chain
 from mesh.rpc import events
 from services.control.domain.errors import Conflict, InvalidField, Unavailable
 from services.control.domain.freezing import refuse_while_frozen
 from services.control.domain.view import MeshView, ViewFolding
+from services.control.steady_clock import Clock
 from services.control.store.database import Database
 from services.control.store.log import (
     PAGE,
@@ -122,7 +123,8 @@ class AlreadyAnswered(Exception):  # noqa: N818  (an outcome)
 class Journal:
     """The log in memory and the way to append to it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._clock = clock
         self.view = MeshView()
         self.chain = Chain()
         self.recent: deque[events.Event] = deque(maxlen=RECENT_EVENTS)
@@ -294,7 +296,9 @@ class Journal:
         return None if start < 0 else range(start, min(start + limit, len(self.recent)))
 
     def _build(self, drafts: Sequence[Draft], caller: Caller, versions: Mapping[str, int]) -> tuple[list[Entry], Chain]:
-        now = datetime.now(UTC)
+        time = self._clock()
+        if self.recent:  # another control, or this one before it was started again, may have another clock
+            time = max(time, self.recent[-1].time.ToDatetime(UTC))
         last = dict(versions)
         chain = self.chain
         new: list[Entry] = []
@@ -312,9 +316,15 @@ class Journal:
                 format=FORMAT,
                 previous_hash=chain.hash,
             )
-            event.time.FromDatetime(now)
+            event.time.FromDatetime(time)
             getattr(event, PAYLOADS[type(draft.payload)]).CopyFrom(draft.payload)
             body = event.SerializeToString(deterministic=True)
+            if len(body) > MOST_EVENT_BYTES:
+                raise InvalidField(
+                    "request",
+                    f"the decision would be an event of {len(body)} bytes, and {MOST_EVENT_BYTES} are possible: "
+                    "make several smaller changes",
+                )
             chain = chain.after(event, body)
             new.append(Entry(event, body))
         return new, chain

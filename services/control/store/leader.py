@@ -61,11 +61,18 @@ class Leader:
                     reason = (
                         f"PostgreSQL at {self._database.place} went away: {str(error).strip() or 'connection lost'}"
                     )
-                self._journal.why_not_leading = reason
-                leading_gauge.set(0)
-                self._lost(reason)
+                self._stand_down(reason)
                 await asyncio.sleep(LONGEST_BACKOFF if isinstance(error, SchemaMissingError) else backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF)
+
+            except Exception:
+                self._stand_down("control failed while it led: its log says how")
+                raise
+
+    def _stand_down(self, reason: str) -> None:
+        self._journal.why_not_leading = reason
+        leading_gauge.set(0)
+        self._lost(reason)
 
     async def _follow(self, connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
         leading = False

@@ -9,7 +9,10 @@ Theory of operation
    Bytes are those of the log: the chain of hashes holds in the topic too.
 3. The position counts for one Kafka cluster. When the home cluster is another one, or its topic is empty,
    everything is sent again.
-4. A topic whose last event is not in this database holds the log of another mesh (or of a database that was lost).
+4. If the topic has lost its beginning (somebody set a retention), no router that starts can follow the log. Control
+   sets the settings of the topic right, deletes what is left, and sends everything again. Event 1 is there then, so
+   this happens once.
+5. A topic whose last event is not in this database holds the log of another mesh (or of a database that was lost).
    Nothing is added to it: routers would follow that log, and its own mesh would read ours.
 """
 
@@ -18,14 +21,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from google.protobuf.message import DecodeError
+from confluent_kafka import Producer
 from prometheus_client import Counter, Gauge
 
-from mesh.rpc import events
+from mesh.event_log.pieces import Record, records_of
 from services.control.domain.errors import Refusal
 from services.control.store.database import Database, StoreUnavailableError
 from services.control.store.home_topic import (
@@ -33,20 +34,25 @@ from services.control.store.home_topic import (
     Home,
     HomeThread,
     PublishError,
+    delete_records,
     ordered_producer,
     prepare_topic,
     publish,
+    record_at,
 )
 from services.control.store.journal import Journal
-from services.control.store.log import OutboxPosition
+from services.control.store.log import Entry, OutboxPosition
 
 TOPIC_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """Kept for ever: routers build their tables from the beginning."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.2, 5.0
+PORTION_BYTES = 2 * 1024 * 1024
+"""Of records that are sent before the first of them is acknowledged."""
 
 log = structlog.get_logger(__name__)
 published_total = Counter("control_outbox_published_total", "Events carried to mesh.events.")
 errors_total = Counter("control_outbox_errors_total", "Times that the publisher had to start again.")
+restored_total = Counter("control_outbox_restored_total", "Times that mesh.events had lost its beginning.")
 lag_gauge = Gauge("control_outbox_lag", "Events in the log that mesh.events does not have yet.")
 position_gauge = Gauge("control_outbox_position", "Position of the last event carried to mesh.events.")
 
@@ -111,22 +117,25 @@ class Publisher:
 
     async def _session(self) -> None:
         settings = self._home.connection("kafka-mesh-control-outbox")
-        topic = await self._thread.run(lambda: prepare_topic(settings, self._home.topic, TOPIC_SETTINGS))
-        cluster_id = topic.cluster_id
-        is_empty = topic.end == 0 or topic.start > 0  # a log without its beginning is none
-        if not is_empty:
-            await self._refuse_foreign(await self._thread.run(lambda: _last_event(settings, self._home.topic)))
+        name = self._home.topic
+        topic = await self._thread.run(lambda: prepare_topic(settings, name, TOPIC_SETTINGS, enforced=True))
+        if not topic.is_empty:
+            await self._refuse_foreign(await self._thread.run(lambda: record_at(settings, name, topic.end - 1)))
         if self.foreign:
             self.foreign = ""
             self._on_foreign("")
         self.looked.set()
         position, stored_id = await self._stored.load()
-        if position and (is_empty or (stored_id and stored_id != cluster_id)):
-            log.warning(
-                "the topic starts from the beginning", cluster_id=cluster_id, was=stored_id, topic_is_empty=is_empty
-            )
+        if topic.is_empty or (stored_id and stored_id != topic.cluster_id):
+            if position:
+                log.warning("the topic starts from the beginning", cluster_id=topic.cluster_id, was=stored_id)
             position = 0
-        self.position, self.kafka_cluster_id = position, cluster_id
+        elif topic.start > 0 and await self._first_key(settings, topic.start) != b"1":
+            log.error("the topic has lost its beginning: it is restored from the database", topic=name)
+            restored_total.inc()
+            await self._thread.run(lambda: delete_records(settings, name))
+            position = 0
+        self.position, self.kafka_cluster_id = position, topic.cluster_id
         producer = await self._thread.run(lambda: ordered_producer(settings))
         try:
             while True:
@@ -135,41 +144,42 @@ class Publisher:
                     self.trouble = ""
                     await self._journal.grown_beyond(self.position)
                     continue
-                records = [(str(event.position), body) for event, body in batch]
-                await self._thread.run(partial(publish, producer, self._home.topic, records))
-                published_total.inc(len(batch))
-                # told only when it is kept: who stops control on the strength of it must not see the events twice
-                last = batch[-1].event.position
-                await self._stored.store(last, cluster_id)
-                self.position = last
-                position_gauge.set(self.position)
+                await self._publish(producer, batch)
         finally:
             producer.purge()
 
-    async def _refuse_foreign(self, last: events.Event) -> None:
-        own = await self._journal.store.after(last.position - 1, limit=1)
-        if not own or own[0].event_id != last.event_id:
+    async def _first_key(self, settings: dict[str, object], start: int) -> bytes:
+        return (await self._thread.run(lambda: record_at(settings, self._home.topic, start))).key
+
+    async def _publish(self, producer: Producer, batch: Sequence[Entry]) -> None:
+        """Carries these events to the topic, in portions that each are acknowledged within a bound."""
+        portion: list[Record] = []
+        for event, body in batch:
+            records = list(records_of(event.position, body))
+            for record in records:
+                portion.append(record)
+                whole = record is records[-1]
+                if sum(len(each.value) for each in portion) < PORTION_BYTES and not (
+                    whole and event is batch[-1].event
+                ):
+                    continue
+                await self._thread.run(partial(publish, producer, self._home.topic, portion))
+                portion = []
+                if whole:
+                    # told only when it is kept: who stops control on the strength of it must not see the events twice
+                    await self._stored.store(event.position, self.kafka_cluster_id)
+                    published_total.inc(event.position - self.position)
+                    self.position = event.position
+                    position_gauge.set(self.position)
+
+    async def _refuse_foreign(self, last: Record) -> None:
+        position = int(last.key) if last.key.isdigit() else 0
+        own = await self._journal.store.entries_after(position - 1, limit=1) if position else []
+        if not any(last.value == record.value for _, body in own for record in records_of(position, body)):
             where = ",".join(self._home.bootstrap_servers)
             raise ForeignLogError(
                 f"topic {self._home.topic} on {where} holds the log of another mesh: its last event "
-                f"({last.position}, {last.event_id}) is not in this database; give this mesh another home cluster or "
-                "events_topic, or the database that goes with the log; if that mesh is gone for ever, delete the topic"
+                f"({last.key.decode(errors='replace')[:20]}) is not in this database; give this mesh another home "
+                "cluster or events_topic, or the database that goes with the log; if that mesh is gone for ever, "
+                "delete the topic"
             )
-
-
-def _last_event(settings: dict[str, Any], topic: str) -> events.Event:
-    consumer = Consumer({**settings, "group.id": "kafka-mesh-control-outbox", "enable.auto.commit": False})
-    try:
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=KAFKA_TIMEOUT)
-        consumer.assign([TopicPartition(topic, 0, end - 1)])
-        message = consumer.poll(KAFKA_TIMEOUT)
-    except KafkaException as error:
-        raise PublishError(f"the last event of {topic} can't be read: {error.args[0].str()}") from None
-    finally:
-        consumer.close()
-    if message is None or message.error() is not None:
-        raise PublishError(f"the last event of {topic} can't be read: {message.error() if message else 'no answer'}")
-    try:
-        return events.Event.FromString(message.value() or b"")
-    except DecodeError:
-        return events.Event(event_id="not an event of a mesh")

@@ -22,7 +22,8 @@ from google.protobuf.json_format import Error as JsonError
 from google.protobuf.message import DecodeError
 from sqlalchemy import Table
 
-from mesh.event_log import Chain, upcast
+from mesh.event_log import Assembler, Chain, DamagedPieceError, upcast
+from mesh.event_log.pieces import Headers
 from mesh.rpc import events
 from services.control.domain.view import MeshView, ViewFolding
 from services.control.store import schema
@@ -174,18 +175,22 @@ class PublishedLog:
 
     def __init__(self) -> None:
         self._hashes = bytearray()
+        self._assembler = Assembler()
 
     @property
     def position(self) -> int:
         """Of the last event there."""
         return len(self._hashes) // HASH_BYTES
 
-    def read(self, offset: int, value: bytes) -> Iterator[Difference]:
+    def read(self, offset: int, value: bytes, headers: Headers = ()) -> Iterator[Difference]:
         """The next record. One that repeats an event is none too many: it only has to be the same one."""
         place = f"mesh.events, offset {offset}"
         try:
-            position = events.Event.FromString(value).position
-        except DecodeError as error:
+            body = self._assembler.take(value, headers)
+            if body is None:
+                return
+            position = events.Event.FromString(body).position
+        except (DamagedPieceError, DecodeError) as error:
             yield Difference(place, f"its bytes are no event: {error}")
             return
         missing = position - self.position - 1
@@ -194,7 +199,7 @@ class PublishedLog:
                 place, f"event {position} follows event {self.position}: {_count(missing, 'event')} missing"
             )
             self._hashes.extend(bytes(HASH_BYTES * missing))
-        found = sha256(value).digest()
+        found = sha256(body).digest()
         if position > self.position:
             self._hashes.extend(found)
         elif self._hash_of(position) != found:

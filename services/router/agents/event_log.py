@@ -28,11 +28,12 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP
 
 from mesh.connection_security import PasswordLogin
+from mesh.event_log.pieces import Headers
 from services.router.agents.home import HomeAccess, HomeToken, reason_of
 from services.router.agents.log_topic import EventLogError
 
-Receive = Callable[[bytes, int], None]
-"""Called with the value and the offset of each record, in order."""
+Receive = Callable[[bytes, int, Headers], None]
+"""Called with the value, the offset and the headers of each record, in order."""
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to reach the cluster and learn the end of the log."""
@@ -198,7 +199,7 @@ def _agent(receive: Receive, failure: asyncio.Future[None]) -> Callable[[Any], A
     async def follow_log(stream: Any) -> None:
         async for event in stream.events():
             try:
-                receive(event.value, event.message.offset)
+                receive(event.value, event.message.offset, event.message.headers or ())
             except Exception as error:
                 if not failure.done():
                     failure.set_exception(error)

@@ -97,7 +97,7 @@ class Follower:
             settings.app_id,
             home,
             settings.events_topic,
-            lambda value, offset: self._heed(ledger, ledger.fold(value, offset), writer),
+            lambda *record: self._heed(ledger, ledger.fold(*record), writer),
             first_offset,
         )
         writing = asyncio.create_task(writer.run(), name="write snapshots")

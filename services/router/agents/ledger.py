@@ -1,14 +1,15 @@
 """One reading of the log, from its first record or from a snapshot on: bytes in, routing states out. No I/O.
 
-Events are chained by their hashes (`mesh.event_log`). A link that does not hold is remembered and stops nothing: what
-the log says is all that data planes have, and people have to find out who changed it.
+Events are chained by their hashes, and large events come in pieces (`mesh.event_log`). A broken link is remembered and
+stops nothing: data planes have nothing but the log, and people have to find out who changed it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mesh.event_log import Chain, upcast
+from mesh.event_log import Assembler, Chain, upcast
+from mesh.event_log.pieces import Headers
 from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState
 from mesh.rpc import events
@@ -39,8 +40,9 @@ class Ledger:
         """None behind a snapshot, until there is a chained event."""
         self.changed_at = 0
         """Position of the first event that is not what the one after it says; 0 while all are."""
+        self._assembler = Assembler()
         self._last: tuple[int, bytes] | None = None
-        """Offset and value of the last event that was folded here."""
+        """Offset and value of the last record of the last event that was folded here."""
         self.next_offset = 0 if begun is None else begun.offset + 1
         self.end_at_start: int | None = None
         """The offset that the log ended at when this reading began; None until that is known."""
@@ -59,23 +61,28 @@ class Ledger:
         """Whether everything that was in the log when this reading began is folded."""
         return self.end_at_start is not None and self.next_offset >= self.end_at_start
 
-    def fold(self, value: bytes, offset: int) -> Folded:
-        """Takes in this record. LogGapError, DecodeError or ValueError: this reading can't go on."""
-        event = upcast(value)
+    def fold(self, value: bytes, offset: int, headers: Headers = ()) -> Folded | None:
+        """Takes in this record; None if the rest of its event is still to come. LogGapError, DecodeError or ValueError:
+        this reading can't go on.
+        """
+        body = self._assembler.take(value, headers)
+        self.next_offset = offset + 1
+        if body is None:
+            return None
+        event = upcast(body)
         is_news = event.position > self.position
         self._routing.fold(event)
-        self.next_offset = offset + 1
         if is_news:
-            self._follow_chain(event, value)
+            self._follow_chain(event, body)
             self.record_rules = fold_record_rules(self.record_rules, event)
             self._last = offset, value
         return Folded(event.time.ToNanoseconds() / 1e9, is_news and event.WhichOneof("payload") in ROUTING_PAYLOADS)
 
-    def _follow_chain(self, event: events.Event, value: bytes) -> None:
+    def _follow_chain(self, event: events.Event, body: bytes) -> None:
         if self._chain is not None and not self._chain.fits(event):
             self.changed_at = self.changed_at or self._chain.position
         if self._chain is not None or event.previous_hash:
-            self._chain = (self._chain or Chain()).after(event, value)
+            self._chain = (self._chain or Chain()).after(event, body)
 
     def snapshot(self, router: str) -> Snapshot | None:
         """Of everything folded; None before there was anything new."""

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, inspect
 
 from mesh.rpc import events
 from services.control.domain.errors import Conflict
+from services.control.steady_clock import SteadyClock
 from services.control.store import schema
 from services.control.store.database import Database
 from services.control.store.journal import Caller, Draft, Journal
@@ -26,7 +27,7 @@ def beat(writer: int, number: int) -> Draft:
 
 
 def leading(database: Database) -> Journal:
-    journal = Journal(database)
+    journal = Journal(database, SteadyClock())
     journal.why_not_leading = ""
     return journal
 
@@ -44,7 +45,7 @@ async def append(journal: Journal, draft: Draft) -> None:
 
 async def test_writers_at_once_leave_no_gaps_and_a_follower_misses_nothing(database: str) -> None:
     databases = [Database(database) for _ in range(WRITERS + 1)]
-    follower = Journal(databases[-1])
+    follower = Journal(databases[-1], SteadyClock())
     seen: list[int] = []
 
     async def follow() -> None:

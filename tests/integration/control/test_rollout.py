@@ -15,6 +15,7 @@ from mesh.rpc import admin
 from services.control.decisions.rollouts import SWITCH_MARGIN_MS
 from services.control.domain.edits import RuleFields, Set
 from services.control.domain.view import RULES_STREAM
+from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
 from services.control.store.journal import Caller, Draft, Journal
 from tests.fixtures.clusters import KafkaCluster
@@ -150,7 +151,7 @@ async def test_a_rollout_that_control_left_behind_is_given_up_at_the_next_start(
 
 async def test_a_rollout_that_nobody_sees_through_is_given_up(apples_on_c1: World, database: str) -> None:
     pool = Database(database)
-    elsewhere = Journal(pool)
+    elsewhere = Journal(pool, SteadyClock())
     elsewhere.why_not_leading = ""
     await elsewhere.catch_up()
     decision = elsewhere.view.rule_set.change(Set(ExactName("apples"), RuleFields(target_cluster="c2")))

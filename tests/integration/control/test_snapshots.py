@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from services.control.domain.errors import Unavailable
 from services.control.domain.view import MeshView, apply
+from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
 from services.control.store.journal import Caller, Journal
 from tests.fixtures.clusters import KafkaCluster
@@ -38,7 +39,7 @@ async def journal(pool: Database) -> Journal:
 
 
 async def started(pool: Database) -> Journal:
-    fresh = Journal(pool)
+    fresh = Journal(pool, SteadyClock())
     await fresh.catch_up()
     return fresh
 

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from mesh.rpc import events, instances
 from services.control import verify_log
+from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
 from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import columns_of
@@ -155,7 +156,7 @@ async def test_the_log_of_the_first_release_goes_on_chained_and_is_covered_by_wh
     _write_as_the_first_release_did(url, bodies)
     migrate(url)
     pool = Database(url)
-    journal = Journal(pool)
+    journal = Journal(pool, SteadyClock())
     journal.why_not_leading = ""
     await journal.catch_up()
     name = "instances/g.i"

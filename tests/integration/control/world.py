@@ -15,6 +15,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its own documented way
 from google.rpc.status_pb2 import Status
 
+from mesh.event_log import Assembler
 from mesh.lifecycle import Lifecycle
 from mesh.routing.codec import TABLE_FORMAT
 from mesh.rpc import (
@@ -284,12 +285,16 @@ def log_in_kafka(bootstrap: str, topic: str, count: int) -> list[events.Event]:
     try:
         consumer.subscribe([topic])
         found: list[events.Event] = []
+        assembler = Assembler()
         while len(found) < count:
             messages = consumer.consume(count - len(found), timeout=WITHIN)
             assert messages, f"{len(found)} of {count} events within {WITHIN:g} s"
             for message in messages:
                 assert message.error() is None, message.error()
-                found.append(events.Event.FromString(message.value() or b""))
+                headers: Any = message.headers() or ()  # pairs
+                event = assembler.take(message.value() or b"", headers)
+                if event is not None:
+                    found.append(events.Event.FromString(event))
         return found
     finally:
         consumer.close()

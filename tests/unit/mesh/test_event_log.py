@@ -6,8 +6,19 @@ from hashlib import sha256
 
 import pytest
 
-from mesh.event_log import FORMAT, Chain, NewerFormatError, upcast
+from mesh.event_log import (
+    FORMAT,
+    MOST_EVENT_BYTES,
+    PIECE_BYTES,
+    Assembler,
+    Chain,
+    DamagedPieceError,
+    NewerFormatError,
+    records_of,
+    upcast,
+)
 from mesh.event_log.formats import UPCASTERS, Upcaster
+from mesh.event_log.pieces import PIECE_HEADER, Record
 from mesh.rpc import events
 
 
@@ -96,3 +107,47 @@ def test_an_event_of_a_newer_release_is_refused_by_name() -> None:
     body = events.Event(position=9, format=FORMAT + 1).SerializeToString()
     with pytest.raises(NewerFormatError, match=f"event 9 has format {FORMAT + 1}"):
         upcast(body)
+
+
+BODY = bytes(range(256)) * (PIECE_BYTES // 100)
+"""An event of several pieces."""
+
+
+def assembled(records: list[Record]) -> list[bytes]:
+    """The events that a reader finds in these records."""
+    assembler = Assembler()
+    taken = [assembler.take(record.value, record.headers) for record in records]
+    return [event for event in taken if event is not None]
+
+
+def test_an_event_that_fits_a_record_is_one_as_it_always_was() -> None:
+    assert list(records_of(7, b"event")) == [Record(b"7", b"event", [])]
+
+
+def test_a_large_event_comes_in_pieces_and_is_whole_again() -> None:
+    pieces = list(records_of(7, BODY))
+    assert len(pieces) > 2
+    assert max(len(piece.value) for piece in pieces) == PIECE_BYTES
+    assert assembled([*pieces, *records_of(8, b"next")]) == [BODY, b"next"]
+
+
+def test_a_publisher_that_begins_an_event_again_loses_nothing() -> None:
+    first, second, *rest = records_of(7, BODY)
+    assert assembled([first, second, first, second, *rest]) == [BODY]
+
+
+def test_pieces_of_two_publishers_make_one_event() -> None:
+    first, second, *rest = records_of(7, BODY)
+    mixed = [first, first, second, second, *(each for each in rest for _ in range(2))]
+    assert assembled(mixed) == [BODY]
+
+
+def test_a_reader_that_begins_within_an_event_waits_for_the_next_one() -> None:
+    _, *rest = records_of(7, BODY)
+    assert assembled([*rest, *records_of(8, b"next")]) == [b"next"]
+
+
+@pytest.mark.parametrize("header", [b"", b"7/0", b"7/0/x", b"7/0/3", f"7/0/{MOST_EVENT_BYTES + 1}".encode(), "7/0/9"])
+def test_a_header_that_can_not_be_true_is_damage(header: bytes | str) -> None:
+    with pytest.raises(DamagedPieceError):
+        Assembler().take(b"value", [(PIECE_HEADER, header)])

@@ -31,7 +31,7 @@ async def test_what_does_not_stop_is_left_behind_also_where_it_takes_no_cancella
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(event_log, "STOP_TIMEOUT", 0.01)
-    reading = EventLog("router", HomeAccess(("127.0.0.1:1",)), "mesh.events", lambda _record, _offset: None)
+    reading = EventLog("router", HomeAccess(("127.0.0.1:1",)), "mesh.events", lambda *_record: None)
     faust = reading._app = Faust()
     async with asyncio.timeout(WITHIN_S):
         await reading.stop()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from google.protobuf.message import DecodeError
 
-from mesh.event_log import Chain
+from mesh.event_log import PIECE_BYTES, Chain, records_of
 from mesh.routing import LogGapError
 from mesh.rpc import admin, events
 from services.router.agents.bulletin import Bulletin, Notice
 from services.router.agents.ledger import Ledger
+from services.router.agents.snapshots import hash_of
 from services.router.discovery.member import Apply, Hello, News
 from services.router.discovery.session import MAX_OUTBOX, Session
 from tests.unit.router.decisions import DecisionLog, two_clusters
@@ -40,6 +41,7 @@ def test_records_that_come_twice_change_nothing() -> None:
     log = two_clusters()
     ledger = read(log)
     folded = ledger.fold(log.events[1].SerializeToString(), 3)
+    assert folded is not None
     assert not folded.moves
     assert ledger.state == log.state
 
@@ -49,6 +51,7 @@ def test_decisions_that_are_not_about_routing_move_the_position_only() -> None:
     ledger = read(log)
     log.instance()
     folded = ledger.fold(log.last.SerializeToString(), 3)
+    assert folded is not None
     assert not folded.moves
     assert ledger.state.position == 4
 
@@ -150,3 +153,20 @@ async def test_a_member_that_reads_far_too_slowly_is_told_to_start_again() -> No
     assert slow.ending is not None
     assert "reads too slowly" in slow.ending.reason
     assert await slow.next_order() is None
+
+
+def test_a_large_event_is_folded_when_its_last_piece_has_come_and_a_snapshot_names_that_record() -> None:
+    log = DecisionLog()
+    log.cluster("c1")
+    log.rule("apples", to="c1")
+    first, large = log.events
+    large.reason = "x" * (2 * PIECE_BYTES)
+    ledger = Ledger()
+    ledger.fold(first.SerializeToString(), 0)
+    records = list(records_of(2, large.SerializeToString()))
+    folded = [ledger.fold(record.value, offset, record.headers) for offset, record in enumerate(records, start=1)]
+    assert [each is None for each in folded] == [True, True, False]
+    assert (ledger.position, ledger.next_offset) == (2, 4)
+    snapshot = ledger.snapshot("r")
+    assert snapshot is not None
+    assert (snapshot.offset, snapshot.event_hash) == (3, hash_of(records[-1].value))

@@ -1,0 +1,243 @@
+"""Decisions of any size reach the routers; texts without a bound are refused; a damaged log topic is mended."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way
+    AdminClient,
+    NewTopic,
+)
+
+from mesh.event_log import PIECE_BYTES
+from mesh.rpc import admin, routing
+from services.control import process
+from services.control.steady_clock import SteadyClock
+from services.control.store import home_topic, outbox
+from services.control.verify_log import VerifySettings, verify
+from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.ports import free_block
+from tests.integration.control.test_outbox import settings_of
+from tests.integration.control.world import CALL, WITHIN, World, log_in_kafka, refused, until
+from tests.integration.router.parts import DataPlane, ServiceProcess
+
+RULES = 10_000
+
+
+def long_name(number: int) -> str:
+    return f"orders-of-the-northern-branch-office-number-{number:05}"
+
+
+def replacement(target: str) -> admin.ReplaceRulesRequest:
+    specs = [
+        routing.RuleSpec(rule_id=f"r{n}", match=routing.RuleMatch(topic=long_name(n)), target_cluster=target)
+        for n in range(RULES)
+    ]
+    return admin.ReplaceRulesRequest(rules=specs)
+
+
+def router_of(world: World, folder: Path, name: str = "r1") -> ServiceProcess:
+    settings = {
+        "NAME": name,
+        "HOME_BOOTSTRAP_SERVERS": world.home,
+        "EVENTS_TOPIC": world.settings.events_topic,
+        "SNAPSHOTS_TOPIC": f"{world.settings.events_topic}.snapshots",
+        "CONTROL_ADDRESS": f"127.0.0.1:{world.control.port}",
+    }
+    router = ServiceProcess("router", free_block(2), folder / f"{name}.log", settings)
+    router.start()
+    return router
+
+
+async def test_a_decision_larger_than_a_record_of_kafka_reaches_the_routers_and_so_do_later_ones(
+    world: World, tmp_path: Path
+) -> None:
+    await world.register("c1", world.home)
+    await world.rules.ReplaceRules(replacement("c1"), timeout=CALL)
+    later = await world.set("apples", "c1")
+    await world.published(later.revision)
+
+    found = log_in_kafka(world.home, world.settings.events_topic, 3)
+    assert found == list(reversed(await world.history()))
+    assert found[1].ByteSize() > PIECE_BYTES
+
+    router = router_of(world, tmp_path)
+    try:
+        await until(lambda: router.ready() == "ready", "the router is ready")
+        async with DataPlane("g", router.address) as gateway:
+            await gateway.expect("apply", later.revision)
+        checked = verify(
+            VerifySettings(**world.settings.model_dump(include=set(VerifySettings.model_fields))), with_kafka=True
+        )
+        assert (checked.differences, checked.published) == ([], 3)
+    finally:
+        router.stop()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"options": admin.ChangeOptions(reason="x" * 1_001)}, "options.reason"),
+        ({"match": routing.RuleMatch(topic="x" * 70_000)}, "match.topic"),
+        ({"target_cluster": "x" * 70_000}, "target_cluster"),
+    ],
+)
+async def test_a_text_without_a_bound_is_refused_by_its_name_and_audited(
+    world: World, change: dict[str, Any], field: str
+) -> None:
+    await world.register("c1", world.home)
+    asked = {"match": routing.RuleMatch(topic="apples"), "target_cluster": "c1", **change}
+    call = world.rules.SetRule(admin.SetRuleRequest(**asked), timeout=CALL)
+    await refused(call, grpc.StatusCode.INVALID_ARGUMENT, f"{field}: has", "characters, and at most")
+
+    listed = await world.decisions.ListAuditEvents(admin.ListAuditEventsRequest(refused_only=True), timeout=CALL)
+    [event] = listed.audit_events
+    assert event.code == "INVALID_ARGUMENT"
+    assert event.ByteSize() < 10_000
+
+
+async def test_a_property_may_be_a_bundle_of_certificates_and_no_more(world: World) -> None:
+    def with_certificates(size: int) -> admin.RegisterClusterRequest:
+        properties = {"security.protocol": "ssl", "ssl.ca.pem": "x" * size}
+        spec = routing.ClusterSpec(cluster_name="c1", bootstrap_servers=[world.home], producer_config=properties)
+        return admin.RegisterClusterRequest(spec=spec)
+
+    call = world.clusters.RegisterCluster(with_certificates(65_537), timeout=CALL)
+    await refused(call, grpc.StatusCode.INVALID_ARGUMENT, "spec.producer_config[ssl.ca.pem]: has 65537 characters")
+
+
+async def test_a_topic_that_was_configured_otherwise_gets_the_settings_of_a_log(
+    database: str, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    cluster = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
+    wrong = {"retention.ms": "3600000", "max.message.bytes": "10000"}
+    cluster.create_topics([NewTopic(events_topic, 1, 1, config=wrong)])[events_topic].result(WITHIN)
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.rules.ReplaceRules(replacement("c1"), timeout=CALL)
+        await world.published(2)
+        assert not (await world.status()).problems
+    settings = settings_of(kafka_c1.bootstrap, events_topic)
+    assert settings["retention.ms"] == "-1"
+    assert int(settings["max.message.bytes"]) > PIECE_BYTES
+
+
+async def test_why_nothing_is_published_is_part_of_the_status(
+    database: str, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    async with World(database, "127.0.0.1:1", events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+
+        async def problem() -> bool:
+            return any("127.0.0.1:1" in problem for problem in (await world.status()).problems)
+
+        await until(problem, "the status says that the home cluster does not answer")
+
+
+async def test_a_log_that_has_lost_its_beginning_is_restored_once(
+    database: str, kafka_c1: KafkaCluster, events_topic: str, tmp_path: Path
+) -> None:
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        for topic in ("apples", "bananas", "cherries"):
+            await world.set(topic, "c1")
+        await world.published(4)
+    cluster = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
+    lost = TopicPartition(events_topic, 0, 2)
+    cluster.delete_records([lost])[lost].result(WITHIN)
+
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.published(4)
+        assert [event.position for event in log_in_kafka(kafka_c1.bootstrap, events_topic, 4)] == [1, 2, 3, 4]
+        router = router_of(world, tmp_path)
+        try:
+            await until(lambda: router.ready() == "ready", "a router without a snapshot can follow the log")
+        finally:
+            router.stop()
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.set("dates", "c1")
+        await world.published(5)
+    assert [event.position for event in log_in_kafka(kafka_c1.bootstrap, events_topic, 5)] == [1, 2, 3, 4, 5]
+
+
+async def test_the_rest_of_another_meshs_log_is_not_taken_for_a_log_that_has_lost_its_beginning(
+    database: str, kafka_c1: KafkaCluster, events_topic: str
+) -> None:
+    cluster = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.set("apples", "c1")
+        await world.published(2)
+        # a stranger writes behind it, and the beginning is lost
+        stranger = Producer({"bootstrap.servers": kafka_c1.bootstrap})
+        stranger.produce(events_topic, b"of another mesh", b"3", partition=0)
+        assert stranger.flush(WITHIN) == 0
+    lost = TopicPartition(events_topic, 0, 1)
+    cluster.delete_records([lost])[lost].result(WITHIN)
+    world = World(database, kafka_c1.bootstrap, events_topic)
+    await world.start(wait=False)
+    await until(lambda: "holds the log of another mesh" in world.lifecycle.reason, "control says whose log it is")
+    await world.stop()
+
+
+async def test_the_time_of_events_does_not_go_back_when_control_starts_with_a_clock_that_was_set_back(
+    database: str, kafka_c1: KafkaCluster, events_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+
+    def an_hour_ago() -> datetime:
+        return datetime.now(UTC) - timedelta(hours=1)
+
+    monkeypatch.setattr(process, "SteadyClock", lambda: SteadyClock(an_hour_ago))
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.set("apples", "c1")
+        later, earlier = await world.history()
+        assert later.time.ToNanoseconds() >= earlier.time.ToNanoseconds()
+        request = admin.GetAsOfRequest(time=later.time)
+        assert len((await world.decisions.GetAsOf(request, timeout=CALL)).rules) == 1
+
+
+async def test_a_home_cluster_without_an_id_gets_the_log(
+    database: str, kafka_c1: KafkaCluster, events_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class WithoutId(AdminClient):
+        def list_topics(self, *args: Any, **options: Any) -> Any:
+            metadata = super().list_topics(*args, **options)
+            metadata.cluster_id = None
+            return metadata
+
+    monkeypatch.setattr(home_topic, "AdminClient", WithoutId)
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+        await world.published(1)
+
+
+async def test_a_part_that_fails_is_named_and_begins_again_while_the_api_serves(
+    database: str, kafka_c1: KafkaCluster, events_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = True
+    publish = home_topic.publish
+
+    def sometimes(*arguments: Any) -> None:
+        if failing:
+            raise ZeroDivisionError("nobody thought of it")
+        publish(*arguments)
+
+    monkeypatch.setattr(outbox, "publish", sometimes)
+    async with World(database, kafka_c1.bootstrap, events_topic) as world:
+        await world.register("c1", kafka_c1.bootstrap)
+
+        async def named() -> bool:
+            return any("'publisher'" in problem for problem in (await world.status()).problems)
+
+        await until(named, "the status names the part")
+        await world.set("apples", "c1")
+        failing = False
+        await world.published(2)
+        assert not (await world.status()).problems
