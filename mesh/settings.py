@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NoReturn, Self, TypeVar
 
@@ -60,6 +61,23 @@ AddressList = Annotated[tuple[Address, ...], Split, NoDecode]
 
 WordList = Annotated[tuple[str, ...], Split, NoDecode]
 """Texts, written as one comma-separated string or as a list."""
+
+
+def refuse_open_door(name: str, address: str, service: str, *, safe: bool, harm: str) -> None:
+    """ValueError if everybody who reaches the address could do harm, and nobody has said that this is meant."""
+    if not (safe or is_loopback(host_port(address)[0])):
+        raise ValueError(
+            f"{name} {address}: {harm}; listen on 127.0.0.1, or set allow_insecure "
+            f"(KAFKA_MESH_{service.upper()}_ALLOW_INSECURE=1) where nobody else reaches that address"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class ServiceSettings(BaseSettings):

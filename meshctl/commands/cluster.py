@@ -100,8 +100,8 @@ def register(
     """Register the cluster NAME, reached at HOST:PORT,... Control connects to it first.
 
     Security and connection properties (security.protocol, sasl.*, ssl.*, ...) count for every connection to the
-    cluster; the rest for the mesh's own clients. Secrets are references: sasl.password='${env:C1_PASSWORD}' or
-    '${file:/path}'.
+    cluster; the rest for the mesh's own clients. Secrets are references: sasl.password='${env:KAFKA_MESH_SECRET_C1}' or
+    '${file:/etc/kafka-mesh/secrets/c1}'.
     """
     connection = session.connect()
     request = admin.RegisterClusterRequest(

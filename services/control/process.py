@@ -64,6 +64,7 @@ from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.decisions.sidecars import Sidecars
 from services.control.decisions.turns import Turns
 from services.control.domain.errors import Refusal
+from services.control.domain.properties import SecretPlaces
 from services.control.parts import Parts
 from services.control.settings import ControlSettings
 from services.control.steady_clock import SteadyClock
@@ -132,7 +133,12 @@ class Control:
         traffic = TrafficTables(self._database)
         dry_runs = DryRuns(self.journal, self.connections, self.members, traffic, never_move=own_topics)
         self._clusters = ClusterDecisions(
-            self.journal, self._turns, self.connections, self._probes, self.publisher.is_home
+            self.journal,
+            self._turns,
+            self.connections,
+            self._probes,
+            self.publisher.is_home,
+            SecretPlaces(settings.secrets_folder, settings.secret_variables),
         )
         record_rules = RecordRuleDecisions(self.journal, self._turns, self.connections)
         self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from mesh.settings import Address, AddressList, SecretStr, ServiceSettings, WordList
+from mesh.settings import Address, AddressList, SecretStr, ServiceSettings, WordList, refuse_open_door
 
 
 class ControlSettings(ServiceSettings, service="control"):
@@ -30,6 +30,8 @@ class ControlSettings(ServiceSettings, service="control"):
     """Events between two snapshots of the log: what a start reads beyond the last one."""
     listen: Address = "127.0.0.1:7070"
     """gRPC."""
+    allow_insecure: bool = False
+    """Listen beyond this machine although nobody is asked who calls."""
     metrics_listen: Address = "127.0.0.1:7170"
     """/metrics, /live, /ready."""
     hold_ms: int = Field(default=5000, ge=100, le=30_000)
@@ -38,11 +40,21 @@ class ControlSettings(ServiceSettings, service="control"):
     """Seconds for which a gateway that went away without a goodbye stops changes that move topics; then it counts as
     gone.
     """
+    secrets_folder: str = Field(default="/etc/kafka-mesh/secrets", pattern=r"^/")
+    """Folder below which the files are that secrets of clusters may refer to, as ${file:/path}."""
+    secret_variables: str = Field(default="KAFKA_MESH_SECRET_", min_length=1, max_length=200)
+    """How the names of variables begin that secrets of clusters may refer to, as ${env:NAME}."""
     probe_interval_s: float = Field(default=10.0, ge=0.1, le=3600)
     """Seconds between two looks at whether the registered clusters answer."""
     stop_grace_s: float = Field(default=8.0, ge=0, le=60)
     """Seconds that running calls and the publisher get when control stops."""
     log_level: str = "INFO"
+
+    @model_validator(mode="after")
+    def _loopback_only(self) -> ControlSettings:
+        harm = "everyone who reaches this address could move topics and change clusters"
+        refuse_open_door("listen", self.listen, self.service, safe=self.allow_insecure, harm=harm)
+        return self
 
     @field_validator("database_url")
     @classmethod

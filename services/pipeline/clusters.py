@@ -18,6 +18,7 @@ import grpc
 import structlog
 from google.protobuf import json_format
 
+from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
 from mesh.rpc import admin, admin_grpc
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
@@ -120,7 +121,7 @@ def _reason(error: Any) -> str:
 
 def _registered(cluster: admin.Cluster) -> Cluster:
     spec = cluster.spec
-    security = connection_properties(spec.producer_config, spec.consumer_config)
+    security = connection_properties(allowed(spec.producer_config), allowed(spec.consumer_config))
     bootstrap = {BOOTSTRAP: ",".join(spec.bootstrap_servers)}
     return Cluster(spec.cluster_name, security | bootstrap, cluster.home)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from mesh.connection_security import ConnectionSecurity, served_home_properties
-from mesh.settings import Address, AddressList, ServiceSettings, host_port
+from mesh.settings import Address, AddressList, ServiceSettings, host_port, refuse_open_door
 from services.router.forwarding.registry_access import RegistryAccess
 
 
@@ -19,6 +19,8 @@ class RouterSettings(ServiceSettings, service="router"):
     """Name among the members of the mesh; empty: made of host name and port."""
     listen: Address = "127.0.0.1:7071"
     """Where data planes connect (gRPC)."""
+    allow_insecure: bool = False
+    """Listen beyond this machine although nobody is asked who calls."""
     metrics_listen: Address = "127.0.0.1:7171"
     """Where /metrics, /live and /ready are."""
     home_bootstrap_servers: AddressList = ("127.0.0.1:19193",)
@@ -44,6 +46,12 @@ class RouterSettings(ServiceSettings, service="router"):
     schema_registry_ca_location: str = ""
     """Who signs its certificate, in PEM; empty: the authorities of the system."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @model_validator(mode="after")
+    def _loopback_only(self) -> RouterSettings:
+        harm = "everyone who reaches this address could answer in the name of a gateway"
+        refuse_open_door("listen", self.listen, self.service, safe=self.allow_insecure, harm=harm)
+        return self
 
     @field_validator("home_properties")
     @classmethod

@@ -16,7 +16,7 @@ from pydantic import (
 
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
 from mesh.server_certificate import TlsFiles, load
-from mesh.settings import Address, AddressList, ServiceSettings, WordList, host_port
+from mesh.settings import Address, AddressList, ServiceSettings, WordList, refuse_open_door
 from mesh.traffic.settings import TrafficSettings
 from services.sidecar.admin.backend_loggers import BackendFramework
 from services.sidecar.auditing.settings import AuditSettings
@@ -28,7 +28,7 @@ from services.sidecar.formats.registered import WHAT_TO_SET
 from services.sidecar.ksqldb.settings import KsqldbSettings
 from services.sidecar.original.translation import original_config
 from services.sidecar.reactive.settings import ReactiveSettings
-from services.sidecar.security.trust import TokenIssuer, is_loopback
+from services.sidecar.security.trust import TokenIssuer
 from services.sidecar.streams.settings import StreamsSettings
 
 HTTP_ADDRESS = r"^https?://([^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?([/?][^\s#]*)?$"
@@ -51,7 +51,7 @@ class SidecarSettings(
     name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
     """Who this sidecar is, for control and in generated instance ids."""
     listen: Address = "127.0.0.1:8084"
-    allow_insecure_bind: bool = False
+    allow_insecure: bool = False
     """Where nobody is asked who they are (no token_issuers, no client certificates), the sidecar listens on loopback
     only, unless this is set."""
     token_issuers: tuple[TokenIssuer, ...] = ()
@@ -313,12 +313,10 @@ class SidecarSettings(
     @model_validator(mode="after")
     def _loopback_only(self) -> "SidecarSettings":
         for name, address in (("listen", self.listen), ("admin_listen", self.admin_listen)):
-            if address and not (is_loopback(host_port(address)[0]) or self.asks_who_calls or self.allow_insecure_bind):
-                raise ValueError(
-                    f"{name} {address}: everyone who reaches this address could produce and consume; "
-                    "set token_issuers, listen on 127.0.0.1, or set allow_insecure_bind "
-                    "(KAFKA_MESH_SIDECAR_ALLOW_INSECURE_BIND=true)"
-                )
+            if address:
+                harm = "everyone who reaches this address could produce and consume: set token_issuers"
+                safe = self.asks_who_calls or self.allow_insecure
+                refuse_open_door(name, address, self.service, safe=safe, harm=harm)
         return self
 
     @property

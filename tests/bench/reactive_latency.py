@@ -132,7 +132,7 @@ def reactive(folder: Path, bootstrap: str, backend: Backend, partitions: int) ->
     place.mkdir()
     sidecar = SidecarProcess(
         place, bootstrap, reactive_topics=topic, reactive_group=topic, value_format="string", log_level="WARNING",
-        backend_url=f"http://127.0.0.1:{backend.port}", allow_insecure_bind="true",
+        backend_url=f"http://127.0.0.1:{backend.port}", allow_insecure="true",
     )  # fmt: skip
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with sidecar.running():

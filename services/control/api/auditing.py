@@ -19,7 +19,6 @@ QUESTIONS = (
     "/Explain",
     "/Watch",
     "/Follow",
-    "/Test",
     "/Diff",
     "/DryRun",
     "/Beat",

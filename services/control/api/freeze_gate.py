@@ -16,7 +16,7 @@ from services.control.store.journal import Journal
 
 PASSES = (
     "Freeze", "Thaw", "CancelScheduledChange", "EndCanary", "RegisterInstance", "RemoveInstance", "ReportOrder",
-    "CancelReplay",
+    "CancelReplay", "TestCluster",
 )  # fmt: skip
 """Methods that come in: they change no decision, or take one back."""
 

@@ -14,7 +14,7 @@ from services.control.decisions.probes import Probes
 from services.control.decisions.turns import Turns
 from services.control.domain.clusters import Clusters, Sighting, check_spec, expect_revision
 from services.control.domain.errors import Refusal, Unavailable
-from services.control.domain.properties import client_only
+from services.control.domain.properties import SecretPlaces, client_only
 from services.control.domain.view import MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
@@ -47,7 +47,9 @@ class ClusterDecisions:
         connections: Connections,
         probes: Probes,
         is_home: Callable[[str, Sequence[str]], bool],
+        secret_places: SecretPlaces,
     ) -> None:
+        self._secret_places = secret_places
         self._journal = journal
         self._turns = turns
         self._connections = connections
@@ -211,6 +213,8 @@ class ClusterDecisions:
 
     async def _check_configuration(self, spec: routing.ClusterSpec) -> None:
         producer, consumer = dict(spec.producer_config), dict(spec.consumer_config)
+        self._secret_places.check("spec.producer_config", producer)
+        self._secret_places.check("spec.consumer_config", consumer)
         await self._connections.run(lambda: check_with_librdkafka("spec", producer, consumer))
 
 

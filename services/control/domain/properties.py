@@ -10,7 +10,11 @@ each client's own acks, linger, group and so on. Secrets are never written down:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import PurePosixPath
 
+from mesh.cluster_properties import ALLOWED, SECRETS
 from mesh.connection_security import (
     ConnectionSecurity,
     UnservedSecurityError,
@@ -20,19 +24,6 @@ from mesh.connection_security import (
 from mesh.secret_references import REFERENCE
 from services.control.domain.errors import InvalidField
 
-SECRETS = frozenset(
-    {
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.assertion.private.key.pem",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.client.secret",
-        "sasl.oauthbearer.config",
-        "sasl.password",
-        "ssl.key.password",
-        "ssl.key.pem",
-        "ssl.keystore.password",
-    }
-)
 ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})
 """Said by `bootstrap_servers` of the cluster, so that there is one place for it."""
 
@@ -50,21 +41,57 @@ def client_only(names: Iterable[str]) -> list[str]:
 def check_properties(field: str, properties: Mapping[str, str]) -> None:
     """Refuses what control must not take or store; what librdkafka itself says comes from `upstream/checks.py`."""
     for name, value in properties.items():
+        place = f"{field}[{name}]"
         if name in ADDRESSES:
-            raise InvalidField(
-                f"{field}[{name}]", "addresses of a cluster are said in bootstrap_servers; leave the property out"
-            )
+            raise InvalidField(place, "addresses of a cluster are said in bootstrap_servers; leave the property out")
         if is_secret(name) and not REFERENCE.fullmatch(value):
+            raise InvalidField(place, "a secret is not stored here; refer to it as ${env:NAME} or ${file:/path}")
+        if name not in ALLOWED:
+            close = get_close_matches(name, ALLOWED, 1)
             raise InvalidField(
-                f"{field}[{name}]",
-                "a secret is not stored here; refer to it as ${env:NAME} or ${file:/path}",
+                place,
+                "is not served: no cluster may have this property" + (f" (did you mean {close[0]}?)" if close else ""),
             )
+        if not is_secret(name) and REFERENCE.search(value):
+            raise InvalidField(place, f"only secrets are references ({', '.join(sorted(SECRETS))})")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPlaces:
+    """Where the secrets of clusters may be: callers name them, and must not read other files and variables by that."""
+
+    folder: str
+    variables: str
+    """How the names of environment variables begin that hold secrets."""
+
+    def check(self, field: str, properties: Mapping[str, str]) -> None:
+        """Refuses a reference to any other place."""
+        for name, value in properties.items():
+            reference = REFERENCE.fullmatch(value)
+            if reference is None:
+                continue
+            kind, _, place = reference[1].partition(":")
+            if kind == "file" and not self._is_below(place):
+                reason = f"{value} is not below {self.folder}, where secrets of clusters are (secrets_folder)"
+                raise InvalidField(f"{field}[{name}]", reason)
+            if kind == "env" and not place.startswith(self.variables):
+                reason = f"{value} does not begin with {self.variables}, as secrets of clusters do (secret_variables)"
+                raise InvalidField(f"{field}[{name}]", reason)
+
+    def _is_below(self, path: str) -> bool:
+        parts, folder = PurePosixPath(path).parts, PurePosixPath(self.folder).parts
+        return ".." not in parts and parts[: len(folder)] == folder and len(parts) > len(folder)
 
 
 def check_security(field: str, producer: Mapping[str, str], consumer: Mapping[str, str]) -> None:
     """Refuses what gateways can't serve: they would refuse every routing table with such a cluster."""
+    for name, config in (("producer_config", producer), ("consumer_config", consumer)):
+        _check_security(f"{field}.{name}", connection_properties(config, {}))
+    _check_security(f"{field}.producer_config", connection_properties(producer, consumer))
+
+
+def _check_security(field: str, properties: Mapping[str, str]) -> None:
     try:
-        ConnectionSecurity.of(connection_properties(producer, consumer))
+        ConnectionSecurity.of(properties)
     except UnservedSecurityError as error:
-        config = "consumer_config" if error.name in consumer and error.name not in producer else "producer_config"
-        raise InvalidField(f"{field}.{config}[{error.name}]", error.reason) from None
+        raise InvalidField(f"{field}[{error.name}]", error.reason) from None

@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own doc
 )
 from prometheus_client import Counter, Gauge
 
+from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
 from mesh.routing import UpstreamCluster
 from mesh.settings import host_port
@@ -189,7 +190,8 @@ class Connections:
 def connection_settings(cluster: UpstreamCluster) -> dict[str, Any]:
     """What every client of control for this cluster is made with. Reads what references refer to."""
     settings = resolved_all(
-        f"clusters/{cluster.name}", connection_properties(cluster.producer_config, cluster.consumer_config)
+        f"clusters/{cluster.name}",
+        connection_properties(allowed(cluster.producer_config), allowed(cluster.consumer_config)),
     )
     return {
         "client.id": "kafka-mesh-control",

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from mesh.cluster_properties import allowed
 from mesh.connection_security import connection_properties
 from mesh.rpc import routing
 from mesh.secret_references import UnresolvedReferenceError, resolve_property
@@ -119,7 +120,7 @@ class Cluster:
             self._refusal = error.str()
 
     def _further(self, config: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in config.items() if name not in _OWN}
+        return {name: value for name, value in allowed(config).items() if name not in _OWN}
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         security = connection_properties(self._spec.producer_config, self._spec.consumer_config)

@@ -226,11 +226,11 @@ class _Translator:
             self._settings["tls"] = True
             self._certificate(server)
         asks = "token_issuers" in self._settings or "token_issuers" in self._native or "tls_client_ca" in self._settings
-        if host in EVERY_ADDRESS and not asks and not self._native.get("allow_insecure_bind"):
+        if host in EVERY_ADDRESS and not asks and not self._native.get("allow_insecure"):
             self._warn(
                 "server",
                 f"listens on {LOOPBACK} only, not on every address: nobody is asked for a token; for every address set "
-                "client.tokenKeyServerUrl, or allow_insecure_bind",
+                "client.tokenKeyServerUrl, or allow_insecure",
             )
             host = LOOPBACK
         self._settings["listen"] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

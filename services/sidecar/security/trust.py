@@ -1,11 +1,10 @@
 """Whom the settings let in: issuers of tokens, and who is on this machine anyway."""
 
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from mesh.settings import WordList
+from mesh.settings import WordList, is_loopback
 
 
 class TokenIssuer(BaseModel):
@@ -27,13 +26,3 @@ class TokenIssuer(BaseModel):
         if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or "")):
             return url
         raise ValueError("keys that anyone on the way could replace are none: give an https address")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

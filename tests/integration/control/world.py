@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from tempfile import gettempdir
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
@@ -73,7 +74,7 @@ class World:
             events_topic=events_topic,
             audit_topic=f"{events_topic}.audit",
             listen="127.0.0.1:0",
-            **{"hold_ms": 1000, "stop_grace_s": 4.0, **settings},
+            **{"hold_ms": 1000, "stop_grace_s": 4.0, "secrets_folder": gettempdir(), **settings},
         )
         self.home = home
         self.lifecycle = Lifecycle()

@@ -60,7 +60,7 @@ def test_it_does_not_start_on_an_address_that_others_reach() -> None:
     with plain(free_block(2), listen="0.0.0.0:8084") as running:
         assert running.wait(WITHIN_SECONDS) == 2
         assert running.stderr is not None
-        assert "allow_insecure_bind" in running.stderr.read()
+        assert "allow_insecure" in running.stderr.read()
 
 
 def test_a_taken_port_is_named() -> None:

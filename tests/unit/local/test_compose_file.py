@@ -12,7 +12,9 @@ from local.services import SERVICES, Service
 
 ROOT = Path(__file__).parents[3]
 NOT_IN_CONTAINERS = {"jars"}  # the image of Kafka brings them
-ONLY_IN_CONTAINERS = {"KAFKA_MESH_SIDECAR_ALLOW_INSECURE_BIND"}  # a container listens on all of its own interfaces
+ONLY_IN_CONTAINERS = {  # a container listens on all of its own interfaces
+    f"KAFKA_MESH_{service}_ALLOW_INSECURE" for service in ("CONTROL", "ROUTER", "SIDECAR")
+}
 ROWS = [row for row in SERVICES if row.name not in NOT_IN_CONTAINERS]
 
 

@@ -18,12 +18,12 @@ def test_listens_on_loopback(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8084", "10.1.2.3:8084", "[::]:8084", "sidecar.example:8084"])
 def test_refuses_other_addresses_and_says_the_way_out(address: str) -> None:
-    with pytest.raises(ValidationError, match="allow_insecure_bind"):
+    with pytest.raises(ValidationError, match="allow_insecure"):
         SidecarSettings(listen=address)
 
 
 def test_listens_anywhere_when_told_so_by_name() -> None:
-    assert SidecarSettings(listen="0.0.0.0:8084", allow_insecure_bind=True).allow_insecure_bind
+    assert SidecarSettings(listen="0.0.0.0:8084", allow_insecure=True).allow_insecure
 
 
 def test_default_formats_go_by_name_or_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_listens_anywhere_when_callers_show_certificates() -> None:
 
 
 def test_a_certificate_that_callers_may_leave_out_asks_nobody() -> None:
-    with pytest.raises(ValidationError, match="allow_insecure_bind"):
+    with pytest.raises(ValidationError, match="allow_insecure"):
         SidecarSettings(listen="0.0.0.0:8084", tls=True, tls_client_ca=Path("ca.pem"), tls_client_optional=True)
 
 

@@ -219,7 +219,7 @@ class TestTokens:
 
     def test_or_everywhere_if_that_is_forced(self, tmp_path: Path, read: Read) -> None:
         read({})
-        assert original_config(tmp_path, {"allow_insecure_bind": True}, {}).settings["listen"] == "0.0.0.0:8443"
+        assert original_config(tmp_path, {"allow_insecure": True}, {}).settings["listen"] == "0.0.0.0:8443"
 
     @pytest.mark.parametrize("key", ["security.enableVerifyJwt", "openapi-security.enableVerifyJwt"])
     def test_switched_off_nobody_is_asked(self, read: Read, key: str) -> None:
