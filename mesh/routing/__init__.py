@@ -2,7 +2,7 @@
 
 from mesh.routing.clients import ANONYMOUS, ClientIdentity, ClientMatch
 from mesh.routing.errors import InvalidRuleError
-from mesh.routing.fold import Folding, LogGapError, RoutingState, fold, is_pending
+from mesh.routing.fold import Folding, LogGapError, RoutingState, came_into_force, fold, is_pending
 from mesh.routing.rules import (
     MAX_NAME,
     ExactName,
@@ -45,6 +45,7 @@ __all__ = [
     "Trial",
     "UnmatchedTopics",
     "UpstreamCluster",
+    "came_into_force",
     "field_of",
     "fold",
     "is_pending",

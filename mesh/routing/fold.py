@@ -49,6 +49,12 @@ def with_changes(table: RoutingTable, revision: int, changes: Iterable[events.Ru
     return draft.table
 
 
+def came_into_force(revision: int, table: RoutingTable) -> bool:
+    """Whether the table rests on the change of `revision`: rule versions or pasts begin or end at it."""
+    versions = any(revision in (version.from_revision, version.until_revision) for version in table.versions)
+    return versions or any(past.until_revision == revision for past in table.pasts)
+
+
 def is_pending(change: events.RuleSetChanged) -> bool:
     """Whether the change counts only from its RolloutSwitched on."""
     return change.needs_hold or change.HasField("canary")

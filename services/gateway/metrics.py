@@ -85,6 +85,10 @@ hold_seconds = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
 held_requests = Gauge("kafka_mesh_gateway_held_requests", "Produce requests that wait for a move to be done.")
+undecided_moves = Gauge(
+    "kafka_mesh_gateway_undecided_moves",
+    "1 while records for moving topics are refused, because no router has told how the move ended.",
+)
 conversions_waiting = Gauge(
     "kafka_mesh_gateway_conversions_waiting", "Conversions of old clients' records that wait for a process."
 )

@@ -3,7 +3,7 @@
 Theory of operation
 1. Each request gets a slot at its arrival. Slots are answered in any order and leave in theirs (`Slots`).
 2. When a request may start is its handler's `Order`: Produce as soon as the Produce before it has sent its calls, the
-   others one after the other, as on a broker. While a topic moves, Produce of that topic waits (`Hold`).
+   others one after the other, as on a broker. While a topic moves, Produce of that topic waits or is refused (`Hold`).
 3. What it may not hold is not read (`Reading`). Requests that came before wait too while the client does not take its
    answers: a Fetch is small, what it brings is not.
 4. A client that goes away takes its waiting requests along, all but Produce: that is carried through as a broker does
@@ -15,6 +15,7 @@ Theory of operation
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -278,7 +279,7 @@ class ClientConnection(FrameStream):
         return False
 
     def _is_held(self, request: Request, hold: Hold) -> bool:
-        return hold.concerns(request, self._follower.identity(request.header.client_id))
+        return not hold.refuses and hold.concerns(request, self._follower.identity(request.header.client_id))
 
     def _released(self) -> None:
         self._held = False
@@ -290,7 +291,10 @@ class ClientConnection(FrameStream):
     def _start(self, slot: Slot) -> None:
         assert slot.handler is not None and slot.request is not None
         followed = self._follower.view(slot.header.client_id)
-        plan = slot.handler.plan(slot.request, self._mesh.view(self.session, self._advertised, followed))
+        view = self._mesh.view(self.session, self._advertised, followed)
+        if slot.produces and self._mesh.hold is not None and self._mesh.hold.refuses:
+            view = replace(view, undecided=self._mesh.hold.moving(self._follower.client))
+        plan = slot.handler.plan(slot.request, view)
         slot.exchange = exchange = Exchange(
             plan,
             self._mesh.clusters,

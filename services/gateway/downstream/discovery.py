@@ -7,10 +7,14 @@ Theory of operation
    for the next.
 2. `apply` puts a table in force and keeps it on disk, then ACKs APPLIED. A table that can't be served (a rule we do not
    understand, a cluster whose security we lack) is NACKed with the reason, and the gateway goes on as it is.
-3. `hold` holds the topics that move, waits until what was on its way is answered, then ACKs HELD. `switch` runs the
-   table of the hold and releases; `release`, or `hold_ms` without an order, releases under the old table. A `switch`
-   that comes later still counts: the members must not stay apart. When the router goes, the hold stays: the next
-   router tells the table in force, which changes nothing, and then how the rollout goes on.
+3. `hold` holds the topics that move, waits until what was on its way is answered, keeps the table to come on disk, then
+   ACKs HELD. `switch` runs the table of the hold and releases; `release` releases under the table before.
+   The barrier: a gateway that has said HELD writes the moving topics to neither cluster until the log says how the move
+   has ended. Control may have decided to switch on the strength of that HELD. So when `hold_ms` are over, records for
+   these topics are refused with an error that clients retry, and wait no longer (`Hold.refuse`). Neither a lost router
+   nor a restart ends this state: `Hello` names the revision, and the next router tells how the move has ended. A table
+   that rests on the revision ends the state too. Any other table is put in force, and the hold stays.
+   A gateway that has not said HELD when `hold_ms` are over releases under the table before: control can't count on it.
 4. A table that moves topics and was not held until all was answered (the gateway was cut off, or came late) is held
    here on its own before it is put in force, for `DRAIN_S` at most or until the next order.
 5. Who is connected is reported every few seconds while it changes.
@@ -27,7 +31,7 @@ import grpc
 import structlog
 
 from mesh import VERSION
-from mesh.routing import InvalidRuleError, RoutingTable
+from mesh.routing import InvalidRuleError, RoutingTable, came_into_force
 from mesh.routing.codec import TABLE_FORMAT, table_from_proto
 from mesh.rpc import admin, discovery, discovery_grpc, routing
 from mesh.rpc.cancellation import heed_cancellation
@@ -83,6 +87,8 @@ class Discovery:
         """None ends what is said to a router: gRPC would wait for more when the router is gone."""
         self._holding: asyncio.Task[None] | None = None
         self._pending: RoutingTable | None = None
+        self._held_revision = 0
+        """The move that this gateway has said HELD for, while nobody has told how it ended; 0: none."""
         self._arriving: RoutingTable | None = None
         """To be put in force when the old clusters have answered."""
         self._expiry: asyncio.TimerHandle | None = None
@@ -95,7 +101,16 @@ class Discovery:
     def follow_no_more(self) -> None:
         """From now on orders are not carried out: the gateway closes."""
         self._leaving = True
+        if self._pending is not None and self._mesh.hold is not None:
+            self._hold_ran_out("the gateway stops")
         self._stop_waiting()
+
+    def resume_hold(self, table: RoutingTable) -> None:
+        """This gateway stopped after it had said HELD for `table`, and does not know how the move has ended."""
+        if not came_into_force(table.revision, self._mesh.table):
+            self._pending, self._held_revision = table, table.revision
+            self._mesh.begin_hold(table).refuse()
+            log.warning("records for moving topics are refused until a router tells how the move ended", **self._move())
 
     async def say_goodbye(self) -> None:
         """To the router, if there is one; the watch ends with it."""
@@ -171,7 +186,8 @@ class Discovery:
             table_format=TABLE_FORMAT,
         )
         answers = self._answers
-        yield discovery.WatchRequest(hello=discovery.Hello(member=member, revision=self._mesh.table.revision))
+        hello = discovery.Hello(member=member, revision=self._mesh.table.revision, held_revision=self._held_revision)
+        yield discovery.WatchRequest(hello=hello)
         while (answer := await answers.get()) is not None:
             yield answer
 
@@ -185,7 +201,7 @@ class Discovery:
             case "apply":
                 self._apply(order.apply)
             case "hold":
-                self._hold(order.hold.table, order.hold.hold_ms / 1000)
+                self._hold(order.hold.table, order.hold.hold_ms)
             case "trial":
                 self._try_out(order.trial.table, order.trial.permille)
             case "switch":
@@ -222,8 +238,11 @@ class Discovery:
             return
         if self._pending is not None and table == self._mesh.table:
             self._answer_ack(table.revision, admin.MEMBER_PHASE_APPLIED)
-            return
-        self._run(table)
+        elif self._held_revision and not came_into_force(self._held_revision, table):
+            self._mesh.run_table(table)
+            self._ran(table)
+        else:
+            self._run(table)
 
     def _run(self, table: RoutingTable) -> None:
         """Put a table in force when what moves by it is answered."""
@@ -251,16 +270,38 @@ class Discovery:
         self.first_table.set()
         self.looked.set()
         self._keeper.keep(table)
+        if self._held_revision and came_into_force(self._held_revision, table):
+            self._move_ended(self._held_revision)
 
-    def _hold(self, message: routing.RoutingTable, bound_s: float) -> None:
+    def _hold(self, message: routing.RoutingTable, hold_ms: int) -> None:
         table = self._understood(message)
         if table is None:
             return
+        if table.revision == self._held_revision:
+            self._answer_ack(table.revision, admin.MEMBER_PHASE_HELD)
+            return
         self._stop_waiting()
+        self._held_revision = 0
         hold = self._mesh.begin_hold(table)
         self._pending = table
-        self._expiry = asyncio.get_running_loop().call_later(bound_s, self._expired, bound_s)
-        self._when_complete(hold, lambda: self._answer_ack(table.revision, admin.MEMBER_PHASE_HELD))
+        self._expiry = asyncio.get_running_loop().call_later(hold_ms / 1000, self._hold_ran_out, f"{hold_ms} ms passed")
+        self._holding = asyncio.get_running_loop().create_task(self._promise(hold, message), name="hold")
+
+    async def _promise(self, hold: Hold, message: routing.RoutingTable) -> None:
+        """Say HELD when the old clusters have answered, and the promise outlives this process."""
+        await hold.complete.wait()
+        try:
+            await self._keeper.hold(message)
+        except OSError as error:
+            self._refuse(message.revision, f"the move can't be kept on disk: {error}")
+            return
+        self._holding = None
+        self._held_revision = message.revision
+        self._answer_ack(message.revision, admin.MEMBER_PHASE_HELD)
+
+    def _move_ended(self, revision: int) -> None:
+        self._keeper.move_ended(revision)
+        self._held_revision = 0
 
     def _when_complete(self, hold: Hold, then: Callable[[], None]) -> None:
         async def wait() -> None:
@@ -268,10 +309,7 @@ class Discovery:
             self._holding = None
             then()
 
-        if hold.complete.is_set():
-            then()
-        else:
-            self._holding = asyncio.get_running_loop().create_task(wait(), name="wait for old answers")
+        self._holding = asyncio.get_running_loop().create_task(wait(), name="wait for old answers")
 
     def _switch(self, revision: int) -> None:
         trial = self._mesh.tables.trial
@@ -297,16 +335,22 @@ class Discovery:
         if self._pending is not None:
             log.warning("hold released without a switch", revision=self._pending.revision, why=why)
             self._stop_waiting()
+            self._move_ended(self._pending.revision)
             self._pending = None
             self._mesh.end_hold()
 
-    def _expired(self, bound_s: float) -> None:
-        """Clients must not wait for ever. The table stays known, for if the others switch after all."""
+    def _hold_ran_out(self, why: str) -> None:
+        """Clients must not wait for ever. The table stays known: control may switch without this gateway."""
         self._stop_waiting()
-        log.warning(
-            "hold released: no order came in time", revision=self._pending and self._pending.revision, s=bound_s
-        )
-        self._mesh.end_hold()
+        if self._held_revision and self._mesh.hold is not None:
+            log.warning("the end of a move is not known: its topics are refused", why=why, **self._move())
+            self._mesh.hold.refuse()
+        else:
+            log.warning("a hold that was not complete is released", why=why, **self._move())
+            self._mesh.end_hold()
+
+    def _move(self) -> dict[str, int]:
+        return {"revision": self._pending.revision if self._pending is not None else 0}
 
     def _stop_telling(self) -> None:
         if self._holding is not None:

@@ -102,6 +102,9 @@ class Gateway:
         )
         loop = asyncio.get_running_loop()
         if settings.router_addresses:
+            held = last_table.load_held(settings.state_dir)
+            if table is not None and held is not None:
+                discovery.resume_hold(held)
             self._tasks.append(loop.create_task(discovery.run(), name="discovery"))
             if table is None:
                 self._lifecycle.not_ready("waits for the first routing table")

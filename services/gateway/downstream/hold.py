@@ -5,6 +5,10 @@ the new one. So while a hold lasts, Produce requests that name a moving topic wa
 those that had started before are answered. Then the table is switched (or the move given up) and the hold released:
 the waiting requests start under whatever table is in force.
 
+A hold whose gateway has said HELD does not end by itself, for control may have decided to switch. When the hold's time
+is over, requests wait no longer. They are refused with an error that clients retry, until a router tells how the move
+has ended (`refuse`).
+
 A large request may be on its way to the old cluster while it still comes from its client (`Onward`). Such a client gets
 `PATIENCE_S` to send the rest; then the request is broken off, and the client sends it again.
 """
@@ -49,6 +53,8 @@ class Hold:
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._patience: asyncio.TimerHandle | None = None
+        self.refuses = False
+        """Requests that name a moving topic are refused, and do not wait."""
 
     def concerns(self, request: Request, client: ClientIdentity) -> bool:
         """Whether a Produce names a topic that moves for this client. One that can't be read is nobody's to hold."""
@@ -92,10 +98,26 @@ class Hold:
         self._waiting.append(wake)
         metrics.held_requests.inc()
 
+    def moving(self, client: ClientIdentity) -> Callable[[str], bool]:
+        """Whether a topic moves for this client."""
+        before, after = self.before.for_client(client), self.after.for_client(client)
+        return lambda topic: _moves(topic, before, after)
+
+    def refuse(self) -> None:
+        """From now on no request waits for the end of this move."""
+        self.refuses = True
+        metrics.undecided_moves.set(1)
+        self._wake()
+
     def release(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
+        if self.refuses:
+            metrics.undecided_moves.set(0)
         metrics.hold_seconds.observe(self._loop.time() - self._began)
+        self._wake()
+
+    def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         metrics.held_requests.dec(len(waiting))
         for wake in waiting:

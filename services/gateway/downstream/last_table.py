@@ -1,6 +1,10 @@
 """The last routing table on disk: what a gateway runs from when it starts and nobody can tell it the present one.
 
 The file is the protobuf JSON of `mesh.v1.RoutingTable`. Without routers it is also how a gateway is told its rules.
+
+Before a gateway says HELD, it keeps the table to come in a file of its own (protobuf). A gateway that starts again
+before it knows how the move has ended finds this file, and writes the moving topics nowhere. An operator may remove the
+file when no router can come back: the gateway then starts under the table before the move.
 """
 
 import asyncio
@@ -12,6 +16,7 @@ from pathlib import Path
 
 import structlog
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 
 from mesh.routing import InvalidRuleError, RoutingTable
 from mesh.routing.codec import table_from_proto, table_to_proto
@@ -22,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 FILE_NAME = "routing-table.json"
 LOCK_NAME = ".routing-table.lock"
+HELD_NAME = "held-table-{revision}.pb"
+_HELD = re.compile(r"held-table-(\d+)\.pb")
 _REVISION = re.compile(rb'"revision":\s*"?(\d+)')
 
 
@@ -40,6 +47,36 @@ def load(state_dir: Path) -> RoutingTable | None:
         return table_from_proto(json_format.Parse(text, routing.RoutingTable()))
     except (json_format.ParseError, InvalidRuleError, UnicodeDecodeError) as error:
         raise UnusableTableError(f"{path}: not a routing table ({error}); remove it to start without one") from error
+
+
+def load_held(state_dir: Path) -> RoutingTable | None:
+    """The table of the last move whose end was not known here; None when there is no such file."""
+    found = _held_files(state_dir)
+    if not found:
+        return None
+    path = found[max(found)]
+    try:
+        return table_from_proto(routing.RoutingTable.FromString(path.read_bytes()))
+    except (DecodeError, InvalidRuleError) as error:
+        raise UnusableTableError(
+            f"{path}: not a routing table ({error}); remove it to start under the table before the move"
+        ) from error
+
+
+def forget_held(state_dir: Path, revision: int) -> None:
+    """The move of this revision has ended, and so have those before it."""
+    for each, path in _held_files(state_dir).items():
+        if each <= revision:
+            path.unlink(missing_ok=True)
+
+
+def _held_files(state_dir: Path) -> dict[int, Path]:
+    return {int(match[1]): path for path in state_dir.glob("held-table-*.pb") if (match := _HELD.fullmatch(path.name))}
+
+
+def save_held(state_dir: Path, message: routing.RoutingTable) -> None:
+    """Keep the table of a move that is about to be decided. Workers of one gateway may write the same file."""
+    replace_file(state_dir / HELD_NAME.format(revision=message.revision), message.SerializeToString())
 
 
 def save(state_dir: Path, table: RoutingTable) -> None:
@@ -81,17 +118,34 @@ class TableKeeper:
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
         self._next: RoutingTable | None = None
+        self._ended = 0
         self._writing: asyncio.Task[None] | None = None
 
     def keep(self, table: RoutingTable) -> None:
         self._next = table
+        self._write_on()
+
+    async def hold(self, message: routing.RoutingTable) -> None:
+        """Returns when the table to come is on disk; OSError when it can't be kept there."""
+        await asyncio.to_thread(save_held, self._state_dir, message)
+
+    def move_ended(self, revision: int) -> None:
+        """It is known how the move of this revision has ended: its file goes, after the table in force is kept."""
+        self._ended = max(self._ended, revision)
+        self._write_on()
+
+    def _write_on(self) -> None:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write(), name="keep the table on disk")
 
     async def _write(self) -> None:
-        while self._next is not None:
+        while self._next is not None or self._ended:
             table, self._next = self._next, None
+            ended, self._ended = self._ended, 0
             try:
-                await asyncio.to_thread(save_unless_older, self._state_dir, table)
+                if table is not None:
+                    await asyncio.to_thread(save_unless_older, self._state_dir, table)
+                if ended:
+                    await asyncio.to_thread(forget_held, self._state_dir, ended)
             except OSError as error:
                 log.error("the table could not be kept on disk", state_dir=str(self._state_dir), reason=str(error))

@@ -88,6 +88,8 @@ class MeshView:
     random_bits: Callable[[int], int]
     poll_bytes: int
     """Most that a Fetch should ask for whose answer has to be gathered."""
+    undecided: Callable[[str], bool] | None = None
+    """Whether nobody knows yet on which cluster a topic lives (`downstream.hold`); None: no topic is so."""
 
 
 # --- upstream calls ----------------------------------------------------------------------------------------------

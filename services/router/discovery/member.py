@@ -5,7 +5,8 @@ Theory of operation
    every other one breaks the protocol and ends the stream with the reason.
 2. The first order is Apply of the table in force, also when the member says that it runs that revision: its answer is
    what tells that the stream works. A member that runs a newer revision than this router knows gets nothing until the
-   router has caught up: nobody is led back.
+   router has caught up: nobody is led back. The same holds for a member that has said HELD for a revision that this
+   router has not read. If that move was given up meanwhile, a Release follows the table in force.
 3. A pending table makes a Hold. While the member holds, only the end of the rollout is told: Switch when the pending
    table came into force, Release when not, and after either the table in force where it is another one by then. Who has
    a table that is newer than the pending one (a cluster changed meanwhile) gets no Switch, but the table in force.
@@ -28,9 +29,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from mesh.routing import RoutingState, RoutingTable
+from mesh.routing import RoutingState, RoutingTable, came_into_force
 from mesh.routing.codec import TABLE_FORMAT, format_needed
 
+SHORTEST_HOLD_MS = 1000
+"""A pending table is always held, however late its member comes: until control ends the rollout, nobody may write."""
 MAX_UNANSWERED = 256
 """Orders without an answer; a member that leaves more of them is told to start again."""
 
@@ -72,6 +75,8 @@ class Hello:
     revision: int
     table_format: int = TABLE_FORMAT
     """What it understands of tables."""
+    held_revision: int = 0
+    """What it has said HELD for without knowing the end; 0: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,8 @@ class Member:
         self._news = news
         self._runs = 0
         self._reads = 0
+        self._held_before = 0
+        """What it had said HELD for before this stream."""
         self._spoken_for = False
         """Whether its standing is a refusal that it did not say itself."""
         self._told: RoutingTable | None = None
@@ -183,7 +190,7 @@ class Member:
         return ()
 
     def _greet(self, hello: Hello) -> tuple[Order, ...]:
-        self._runs, self._reads = hello.revision, hello.table_format
+        self._runs, self._reads, self._held_before = hello.revision, hello.table_format, hello.held_revision
         self.standing = Standing(hello.revision, Answer.APPLIED if hello.revision else None)
         self.state = MemberState.ADMISSION
         if self._news is None:
@@ -191,9 +198,13 @@ class Member:
         return self._admit(replace(self._news, decided_at=None))
 
     def _admit(self, news: News) -> tuple[Order, ...]:
-        if news.state.effective.revision < self._runs:
+        if news.state.effective.revision < self._runs or news.state.position < self._held_before:
             return self._remember(news)
         self.state = MemberState.NEWS
+        held, pending = self._held_before, news.state.pending
+        if held and (pending is None or pending.revision != held) and not came_into_force(held, news.state.effective):
+            orders = self._follow(news)  # the table in force first: nothing is released under an older one
+            return (*orders[:1], Release(held), *orders[1:])
         return self._follow(news)
 
     def _follow(self, news: News) -> tuple[Order, ...]:
@@ -212,10 +223,10 @@ class Member:
                 self.state, self._held = MemberState.ROLLOUT_END, pending
                 self._expect(pending.revision, Answer.TRYING, news.decided_at)
                 orders.append(Try(pending, trial.permille))
-        elif pending is not None and news.hold_ms > 0:
+        elif pending is not None:
             self.state, self._held = MemberState.ROLLOUT_END, pending
             self._expect(pending.revision, Answer.HELD, news.decided_at)
-            orders.append(Hold(pending, news.hold_ms))
+            orders.append(Hold(pending, max(news.hold_ms, SHORTEST_HOLD_MS)))
         return tuple(orders)
 
     def _speak_for_itself(self) -> None:
@@ -238,7 +249,7 @@ class Member:
             is_newer = news.state.effective is not self._told
             return self._follow(news) if news.state.trial is not None and is_newer else self._remember(news)
         self.state, self._held = MemberState.NEWS, None
-        if not _came_into_force(held.revision, news.state.effective):
+        if not came_into_force(held.revision, news.state.effective):
             return (self._release(held), *self._follow(news))
         if self._told is not None and self._told.revision > held.revision:
             return self._follow(news)
@@ -295,11 +306,6 @@ class Member:
 
 def _fits(message: Answered, due: _Due) -> bool:
     return message.revision == due.revision and message.answer in (due.answer, Answer.REFUSED)
-
-
-def _came_into_force(revision: int, table: RoutingTable) -> bool:
-    versions = any(revision in (version.from_revision, version.until_revision) for version in table.versions)
-    return versions or any(past.until_revision == revision for past in table.pasts)
 
 
 TRANSITIONS: dict[tuple[MemberState, type[Message]], Callable[..., tuple[Order, ...]]] = {

@@ -36,7 +36,7 @@ class DiscoveryService(discovery_grpc.DiscoveryServiceServicer):
     ) -> AsyncIterator[discovery.WatchResponse]:
         hello = await _hello(request_iterator, context)
         session = self._roster.enter(hello.member)
-        self._roster.heard(session, Hello(hello.revision, hello.member.table_format))
+        self._roster.heard(session, Hello(hello.revision, hello.member.table_format, hello.held_revision))
         log.info("data plane connected", member=hello.member.name, revision=hello.revision, peer=context.peer())
         if session.member.state is MemberState.ADMISSION:
             log.warning("nothing to tell until the router is as far", member=hello.member.name, runs=hello.revision)

@@ -7,6 +7,7 @@ import pytest
 from mesh.routing import RoutingState, RoutingTable
 from services.router.discovery.member import (
     MAX_UNANSWERED,
+    SHORTEST_HOLD_MS,
     TOO_OLD,
     TRANSITIONS,
     Answer,
@@ -167,14 +168,47 @@ def test_a_member_that_comes_during_a_rollout_gets_what_is_left_of_the_hold() ->
     play.done()
 
 
-def test_a_member_that_comes_after_the_hold_ran_out_does_not_hold() -> None:
+def test_a_member_that_comes_after_the_hold_ran_out_holds_until_the_rollout_ends() -> None:
     log = two_clusters()
     before = log.state.effective
     log.move("apples", to="c2")
+    pending = log.state.pending
+    assert pending is not None
     play = Playbook(None)
     play >> news(log.state, hold_ms=0)
-    play >> Hello(3) << Apply(before)
-    play >> news(log.abort(), hold_ms=0)
+    play >> Hello(3) << Apply(before) << Hold(pending, SHORTEST_HOLD_MS)
+    play >> news(log.abort(), hold_ms=0) << Release(pending.revision)
+    play.done()
+
+
+def test_a_member_that_holds_waits_for_a_router_that_has_read_of_its_move() -> None:
+    log = two_clusters()
+    before = log.state
+    pending = log.move("apples", to="c2").pending
+    assert pending is not None
+    play = Playbook(before)
+    play >> Hello(3, held_revision=pending.revision)
+    play >> news(log.state, hold_ms=700) << Apply(before.effective) << Hold(pending, 1000)
+    play >> news(log.switch()) << Switch(pending.revision)
+    play.done()
+
+
+def test_a_member_that_holds_is_told_that_its_move_was_given_up_meanwhile() -> None:
+    log = two_clusters()
+    before = log.state.effective
+    pending = log.move("apples", to="c2").pending
+    assert pending is not None
+    play = Playbook(log.abort())
+    play >> Hello(3, held_revision=pending.revision) << Apply(before) << Release(pending.revision)
+    play.done()
+
+
+def test_a_member_that_holds_is_told_that_its_move_came_into_force_meanwhile() -> None:
+    log = two_clusters()
+    pending = log.move("apples", to="c2").pending
+    assert pending is not None
+    play = Playbook(log.switch())
+    play >> Hello(3, held_revision=pending.revision) << Apply(log.state.effective)
     play.done()
 
 

@@ -10,6 +10,7 @@ Theory of operation
    known) or UNKNOWN_TOPIC_OR_PARTITION (no rule, no such topic). Every client tries both again; other codes are fatal
    to some (protocol-ideas 1). A batch that was sent and got no answer is neither: `MAYBE_WRITTEN`; nor is one whose
    leader has stepped down meanwhile, and says NOT_LEADER_OR_FOLLOWER: its followers may have the batch.
+   A topic whose move is undecided (`MeshView.undecided`) is answered with NOT_LEADER_OR_FOLLOWER too.
 3. After a refused batch, later ones of its producer and partition are refused too until it comes back: `produce_order`.
 4. With acks 0 nobody waits for an answer. What can't be sent closes the connection, the only sign such a client sees;
    so does a broker that ends its own (`Lanes.on_unheard`), as it does when it is not the leader.
@@ -207,7 +208,7 @@ def _sole_leader(produce: Producing) -> Place | None:
     place: Place | None = None
     for topic in produce.scan.topics:
         route = table.route(topic.name)
-        if route is None or route.visit != 1:
+        if route is None or route.visit != 1 or produce.is_undecided(topic.name):
             return None
         knowledge = clusters[route.cluster]
         for partition in topic.partitions:

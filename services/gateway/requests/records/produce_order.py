@@ -59,6 +59,10 @@ class Producing:
             self._wanted = scan, [Wanted(t.name, p.partition, (t, p)) for t in scan.topics for p in t.partitions]
         return self._wanted[1]
 
+    def is_undecided(self, topic: str) -> bool:
+        """Whether the topic's cluster is not known before a move has ended."""
+        return self.mesh.undecided is not None and self.mesh.undecided(topic)
+
     def sent_to(self, topic: str, partition: int) -> Place | None:
         if self.sole is None:
             return self.places.get((topic, partition))
@@ -124,6 +128,11 @@ def admitted(produce: Producing) -> Iterator[Wanted[Item]]:
         batch = note_batch(produce, wanted)
         if wanted.topic in produce.closed:
             produce.refuse(slot, produce.closed[wanted.topic])
+        elif produce.is_undecided(wanted.topic):
+            if batch is None:
+                produce.refuse(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                produce.send_back(slot)
         elif batch is None:
             yield wanted
         elif slot in produce.unsettled or not _admits(produce, slot, batch):

@@ -36,7 +36,7 @@ class Stage:
             for ordinal, (name, found) in enumerate((("c1", self.c1), ("c2", self.c2)), start=1)
         ]
         rules = [
-            RuleVersion(ForwardingRule(topic, ExactName(topic), cluster), float(rank), 1)
+            RuleVersion(ForwardingRule(topic, ExactName(topic), cluster), float(rank), revision)
             for rank, (topic, cluster) in enumerate(topics.items())
         ]
         return RoutingTable(revision, clusters, rules)

@@ -15,11 +15,13 @@ from mesh.rpc import admin, discovery, discovery_grpc, routing
 from services.gateway.downstream import last_table
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import MetadataRequest, MetadataResponse, ProduceResponse
 from services.gateway.wire.messages.metadata import MetadataRequestTopic
 from tests.fixtures.waiting import until
 from tests.unit.gateway.downstream.conftest import Stage
 from tests.unit.gateway.downstream.test_order import gated, produce, written
+from tests.unit.gateway.scripted_broker import ScriptedBroker
 
 HELD, APPLIED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED
 
@@ -85,15 +87,29 @@ async def serving(router: ScriptedRouter) -> AsyncIterator[str]:
 async def router(stage: Stage, tmp_path: Path) -> AsyncIterator[ScriptedRouter]:
     """The stage's gateway watches this router; the first address of its list is dead."""
     scripted = ScriptedRouter()
-    async with serving(scripted) as address:
-        watch = Discovery(
-            "g1", "127.0.0.1:1", ("127.0.0.1:1", address), tmp_path, stage.gateway.mesh, stage.gateway.connections
-        )
-        task = asyncio.create_task(watch.run())
+    async with serving(scripted) as address, watching(stage, address, tmp_path):
         await until(lambda: scripted.said, within_s=15)
         yield scripted
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def watching(stage: Stage, router: str, state_dir: Path, held: RoutingTable | None = None) -> AsyncIterator[None]:
+    addresses = ("127.0.0.1:1", router)
+    watch = Discovery("g1", "127.0.0.1:1", addresses, state_dir, stage.gateway.mesh, stage.gateway.connections)
+    if held is not None:
+        watch.resume_hold(held)
+    task = asyncio.create_task(watch.run())
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def error_of(response: ProduceResponse) -> int:
+    return response.responses[0].partition_responses[0].error_code
+
+
+def written_to(cluster: ScriptedBroker) -> list[str]:
+    return [topic.name for request in cluster.requests(ApiKey.PRODUCE) for topic in request.topic_data]
 
 
 async def test_says_hello_with_its_name_and_revision(router: ScriptedRouter) -> None:
@@ -139,16 +155,78 @@ async def test_hold_then_switch(router: ScriptedRouter, stage: Stage) -> None:
     assert stage.gateway.mesh.hold is None
 
 
-async def test_a_hold_without_further_order_ends_by_itself_and_a_late_switch_counts(
+async def test_after_held_a_moving_topic_is_refused_until_the_log_says_how_the_move_ended(
     router: ScriptedRouter, stage: Stage
 ) -> None:
-    router.hold(stage.table(2, apples="c2"), hold_ms=50)
+    for cluster in (stage.c1, stage.c2):
+        cluster.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    client = await stage.connect()
+    router.hold(stage.table(2, apples="c2", bananas="c2"), hold_ms=50)
     await until(lambda: router.acks)
-    await until(lambda: stage.gateway.mesh.hold is None)
-    assert stage.gateway.mesh.table.revision == 1
+    client.send(produce("apples"), 9)
+    assert error_of(await client.answer(ProduceResponse)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    client.send(produce("bananas"), 9)
+    assert error_of(await client.answer(ProduceResponse)) == ErrorCode.NONE
+    assert [written_to(cluster) for cluster in (stage.c1, stage.c2)] == [[], ["bananas"]]
     router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
     await until(lambda: len(router.acks) == 2)
-    assert router.acks == [(2, HELD), (2, APPLIED)]
+    client.send(produce("apples"), 9)
+    assert error_of(await client.answer(ProduceResponse)) == ErrorCode.NONE
+    assert [written_to(cluster) for cluster in (stage.c1, stage.c2)] == [[], ["bananas", "apples"]]
+
+
+async def test_a_gateway_that_starts_again_after_held_refuses_the_moving_topic(stage: Stage, tmp_path: Path) -> None:
+    stage.c1.scripts[ApiKey.PRODUCE] = lambda header, message: written(message)
+    scripted = ScriptedRouter()
+    async with serving(scripted) as address, watching(stage, address, tmp_path):
+        scripted.hold(stage.table(2, apples="c2"))
+        await until(lambda: scripted.acks == [(2, HELD)])
+    stage.gateway.mesh.end_hold()  # the process is gone, and with it what it knew
+    held = last_table.load_held(tmp_path)
+    assert held is not None
+    client, scripted = await stage.connect(), ScriptedRouter()
+    async with serving(scripted) as address, watching(stage, address, tmp_path, held):
+        client.send(produce("apples"), 9)
+        assert error_of(await client.answer(ProduceResponse)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await until(lambda: scripted.said)
+        assert scripted.said[0].hello.held_revision == 2
+        scripted.orders.put_nowait(discovery.WatchResponse(release=discovery.ReleaseOrder(revision=2)))
+        await until(lambda: stage.gateway.mesh.hold is None)
+        client.send(produce("apples"), 9)
+        assert error_of(await client.answer(ProduceResponse)) == ErrorCode.NONE
+        await until(lambda: last_table.load_held(tmp_path) is None)
+
+
+async def test_held_is_not_said_where_the_promise_cannot_be_kept_on_disk(
+    router: ScriptedRouter, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(state_dir: Path, message: routing.RoutingTable) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(last_table, "save_held", full)
+    router.hold(stage.table(2, apples="c2"))
+    await until(lambda: router.nacks)
+    assert "no space left" in router.nacks[0][1]
+    assert not router.acks
+
+
+async def test_a_hold_that_is_not_complete_in_time_is_released_and_a_late_switch_counts(
+    router: ScriptedRouter, stage: Stage
+) -> None:
+    gate = asyncio.Event()
+    stage.c1.scripts[ApiKey.PRODUCE] = gated(gate)
+    client = await stage.connect()
+    client.send(produce("apples"), 9)
+    await until(lambda: stage.c1.requests(ApiKey.PRODUCE))
+    router.hold(stage.table(2, apples="c2"), hold_ms=50)
+    await until(lambda: stage.gateway.mesh.hold)
+    await until(lambda: stage.gateway.mesh.hold is None)
+    assert (stage.gateway.mesh.table.revision, router.acks) == (1, [])
+    gate.set()
+    await client.answer(ProduceResponse)
+    router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=2)))
+    await until(lambda: router.acks)
+    assert router.acks == [(2, APPLIED)]
     router.orders.put_nowait(discovery.WatchResponse(switch=discovery.SwitchOrder(revision=9)))
     await until(lambda: router.nacks)
     assert router.nacks[0][0] == 9

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mesh.rpc import discovery
 from services.gateway.downstream import discovery as watch_module
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.routers import CONNECT_TIMEOUT_S, NoRouterError, Routers
@@ -108,16 +109,22 @@ async def test_a_hold_outlives_its_router_and_the_next_one_ends_it(
     assert not stage.c1.requests(ApiKey.PRODUCE)
 
 
-async def test_a_hold_whose_router_is_gone_ends_by_itself(
+async def test_a_hold_whose_router_is_gone_is_told_to_the_next_one_and_held_again(
     two: tuple[ScriptedRouter, ScriptedRouter], stage: Stage
 ) -> None:
     first, second = two
-    first.hold(stage.table(2, apples="c2"), hold_ms=300)
+    mesh, pending = stage.gateway.mesh, stage.table(2, apples="c2")
+    first.hold(pending, hold_ms=50)
     await until(lambda: (2, HELD) in first.acks)
-    second.apply(stage.gateway.mesh.table)
+    await until(lambda: mesh.hold is not None and mesh.hold.refuses)
+    second.apply(mesh.table)
+    second.hold(pending)
     first.end()
-    await until(lambda: stage.gateway.mesh.hold is None)
-    assert stage.gateway.mesh.table.revision == 1
+    await until(lambda: second.acks == [(1, APPLIED), (2, HELD)])
+    assert second.said[0].hello.held_revision == 2
+    second.orders.put_nowait(discovery.WatchResponse(release=discovery.ReleaseOrder(revision=2)))
+    await until(lambda: mesh.hold is None)
+    assert mesh.table.revision == 1
 
 
 async def test_routers_are_taken_in_turn() -> None:
