@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -118,7 +117,7 @@ class Control:
             Home(settings.home_bootstrap_servers, settings.home_properties, settings.audit_topic),
             settings.audit_kept_days,
         )
-        self.members = Members(timedelta(seconds=settings.gateway_gone_s))
+        self.members = Members()
         self.register = GatewayRegister(self._database)
         self._registering = Registering(self.journal, self.members, self.register)
         self.connections = Connections()

@@ -36,10 +36,6 @@ class ControlSettings(ServiceSettings, service="control"):
     """/metrics, /live, /ready."""
     hold_ms: int = Field(default=5000, ge=100, le=30_000)
     """How long a change that moves topics waits for all gateways to hold them, before it is given up."""
-    gateway_gone_s: float = Field(default=300.0, ge=1, le=31_536_000)
-    """Seconds for which a gateway that went away without a goodbye stops changes that move topics; then it counts as
-    gone.
-    """
     secrets_folder: str = Field(default="/etc/kafka-mesh/secrets", pattern=r"^/")
     """Folder below which the files are that secrets of clusters may refer to, as ${file:/path}."""
     secret_variables: str = Field(default="KAFKA_MESH_SECRET_", min_length=1, max_length=200)

@@ -7,11 +7,10 @@ Gateways that are away
    nothing that control hears tells these apart (a connection that is reset may be the kernel of a dead process, or a
    proxy between two living ones), and one that lives serves its clients on, under the table that it has. So it counts
    as a member that does not answer: a change that moves topics does not begin, and names it.
-3. A living gateway looks for a router every few seconds, so one that is away for long is most likely dead, or without
-   any router. After `gone_after` a change no longer waits for it: a crashed gateway whose successor has another name
-   would otherwise stop all moves until an operator goes on without it by name. Should it live after all, it is the one
-   member that writes to old clusters; so it is told in the answer of each change and shown as left behind, until it
-   is heard of again, or for `KEPT`. As soon as it hears a router, it gets the table in force.
+3. Time alone makes no gateway gone: only an operator can know that its process is dead. A change that names the gateway
+   (`without_members`) goes on without it, and so do later changes (`pass_over`). Should the gateway live after all, it
+   is the one member that writes to old clusters. So each change names it in its answer, and the status shows it as left
+   behind, until a router hears it again, or for `KEPT`. As soon as it hears a router, it gets the table in force.
 4. All this must outlive control: the register (`store/register.py`) keeps it, and the next leader recalls it.
    Everything else here heals with the next report.
 """
@@ -34,10 +33,8 @@ from services.control.domain.usage import ClientUse
 
 EXPIRY = timedelta(seconds=15)
 """Without a word for so long a router or a sidecar counts as gone; reports come every few seconds."""
-GONE_AFTER = timedelta(minutes=5)
-"""Longer than a router, a machine or a network usually takes to come back, while gateways serve on without it."""
 KEPT = timedelta(days=1)
-"""For so long a gateway that is away is shown."""
+"""For so long a gateway that was passed over is shown."""
 MAX_AWAY = 1000
 """Gateways that are shown as away; of more, those heard of last."""
 MAX_SIDECARS = 10_000
@@ -76,7 +73,6 @@ class _Router:
 class Members:
     """The registry of members."""
 
-    gone_after: timedelta = GONE_AFTER
     clock: Clock = steady_clock
     ever_reported: bool = False
     """Whether any router has reported since this process started."""
@@ -176,6 +172,17 @@ class Members:
         now = self.clock()
         return {short(member.name): (now - _time(member)).total_seconds() for member in self._away()}
 
+    def awaited(self) -> dict[str, float]:
+        """Those of `away` that no operator has passed over."""
+        return {name: s for name, s in self.away().items() if not self._gateways[f"members/{name}"].passed_over}
+
+    def pass_over(self, names: Iterable[str]) -> None:
+        """An operator goes on without these. Those that are away stop no later change, until a router hears them."""
+        away = self.away()
+        for name in away.keys() & {*names}:
+            self._gateways[f"members/{name}"].passed_over = True
+        self._tell()
+
     def revision_of(self, name: str) -> int | None:
         """Revision of the table that a gateway was last known to run or hold; None when nobody knows the gateway."""
         member = self._gateways.get(f"members/{name}")
@@ -242,7 +249,7 @@ class Members:
         self._sidecars = {name: each for name, each in self._sidecars.items() if now - _time(each) <= EXPIRY}
         away = sorted(self._away(), key=_time, reverse=True)
         for member in away:
-            if now - _time(member) > KEPT:
+            if member.passed_over and now - _time(member) > KEPT:
                 del self._gateways[member.name]
         for member in away[MAX_AWAY:]:
             self._gateways.pop(member.name, None)
@@ -252,6 +259,7 @@ class Members:
         seen.CopyFrom(member)
         seen.name = f"members/{short(member.name)}"
         seen.kind = kind
+        seen.passed_over = False
         seen.last_seen_time.FromDatetime(self.clock())
         return seen
 

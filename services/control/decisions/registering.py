@@ -16,10 +16,10 @@ LOOK_EVERY = 5.0
 """Seconds after which the register is compared, changed or not: members go away without a word, too."""
 RETRY_AFTER = 1.0
 
-Entry = tuple[str, int, int, bool]
-"""What is worth a row: address, revision, phase, and whether it is connected. Numbers of clients are not."""
+Entry = tuple[str, int, int, bool, bool]
+"""What is worth a row: address, revision, phase, and whether the gateway was passed over and is connected."""
 
-NOTHING: Entry = ("", -1, -1, False)
+NOTHING: Entry = ("", -1, -1, False, False)
 
 log = structlog.get_logger(__name__)
 
@@ -61,4 +61,4 @@ class Registering:
 
 
 def _entry(member: admin.Member, connected: bool) -> Entry:
-    return member.address, member.revision, member.phase, connected
+    return member.address, member.revision, member.phase, member.passed_over, connected

@@ -18,7 +18,7 @@ from mesh.rpc import events
 from services.control.decisions.members import Members
 from services.control.domain.canaries import canary_of
 from services.control.domain.errors import Conflict, InvalidField, NotAllowed, Unfollowed
-from services.control.domain.rollouts import Verdict, answered, behind, is_for_some, laggards, runs, verdict
+from services.control.domain.rollouts import Verdict, answered, behind, holds, is_for_some, laggards, runs, verdict
 from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
@@ -35,8 +35,8 @@ COMEBACK_TIME = 8.0
 and its router for control. Nobody holds meanwhile.
 """
 SWITCH_MARGIN_MS = 3000
-"""Members may hold this much longer than control waits for them, so that a switch that was decided in the last moment
-finds them still holding: a member that has let go would write to the old cluster until the switch reaches it.
+"""Requests wait this much longer than control waits for HELD, so that clients do not see the usual move. No record
+rests on this margin: a gateway that has said HELD writes the moving topics nowhere until it knows how the move ended.
 """
 CONTROL = "control"
 """Actor of what control decides by itself."""
@@ -72,7 +72,7 @@ class Rollouts:
     async def settle(self) -> events.Event | None:
         """Gives up a rollout that nobody sees through: left by a control that stopped, or that lost its database.
 
-        Its gateways have released by themselves after hold_ms, under the table before; so that table stays.
+        Gateways that have said HELD wait for this word: they write the moving topics nowhere until it comes.
         """
         pending = self._journal.view.rollout
         if pending is None or pending.rule_set_changed.HasField("canary"):  # that one is watched by `canaries.py`
@@ -126,25 +126,33 @@ class Rollouts:
         ]
 
     async def wait_for_members(self, without: Collection[str]) -> list[str]:
-        """Before a change that moves topics: no gateway may be away that may still serve clients. Who is passed over:
-        those that the operator goes on without, and those that count as gone.
+        """Before a change that moves topics: no gateway may be away that may still serve clients. The result names
+        those that operators go on without, now or since an earlier change.
         """
         deadline = time.monotonic() + COMEBACK_TIME
         await self._wait_for_routers()
         while awaited := self._awaited(without):
             if not await self._members.changed_within(deadline - time.monotonic()):
                 rollouts_total.labels("not begun").inc()
-                raise _away(awaited, self._members.gone_after.total_seconds())
+                raise _away(awaited)
         return sorted({*without, *self._members.away()})
 
     def left_behind(self, revision: int, passed_over: Collection[str]) -> list[str]:
-        """What is to be said of members that do not run the `revision` made without them, or that went away since."""
+        """What an operator has to know of gateways that do not run `revision`: it was made without them, they went away
+        since, or they have said HELD and nothing after it.
+        """
         answers = self._members.gateways()
+        stuck = {name for name, answer in answers.items() if holds(answer, revision)} - {*passed_over}
+        behind = ({*passed_over, *self._members.away()} - stuck) & self._members.known()
         return [
+            f"gateway {name!r} has held revision {revision} and does not say that it runs it: until it does, it "
+            "refuses records for the topics that move; see the status"
+            for name in sorted(stuck)
+        ] + [
             f"gateway {name!r} was left behind at revision {self._members.revision_of(name) or 0}: if it serves "
             "clients, it leaves topics where they were until it hears a router; see the status"
-            for name in sorted({*passed_over, *self._members.away()})
-            if name in self._members.known() and not (name in answers and runs(answers[name], revision))
+            for name in sorted(behind)
+            if not (name in answers and runs(answers[name], revision))
         ]
 
     async def followed(self, revision: int, without: Collection[str], seconds: float) -> None:
@@ -172,7 +180,9 @@ class Rollouts:
             raise RolloutAbandoned(revision, late, cause)
         await self.close(events.RolloutSwitched(revision=revision), caller)
         rollouts_total.labels("switched").inc()
-        await self.applied(revision, without)
+        self._members.pass_over(without)
+        if not await self.applied(revision, without):
+            log.warning("not every gateway runs what was switched", revision=revision)
         elapsed = time.monotonic() - started
         switch_seconds.observe(elapsed)
         return elapsed * 1000
@@ -188,10 +198,8 @@ class Rollouts:
         return True
 
     def _awaited(self, without: Collection[str]) -> dict[str, float]:
-        """Gateways that are away and do not count as gone yet: seconds since they were heard of."""
-        gone_after = self._members.gone_after.total_seconds()
-        away = self._members.away().items()
-        return {name: seconds for name, seconds in away if seconds <= gone_after and name not in without}
+        """Gateways that are away, and that no operator has passed over: seconds since they were heard of."""
+        return {name: seconds for name, seconds in self._members.awaited().items() if name not in without}
 
     async def _held(
         self, revision: int, expected: frozenset[str], without: Collection[str], deadline: float
@@ -239,13 +247,13 @@ def as_conflict(abandoned: RolloutAbandoned) -> Conflict:
     )
 
 
-def _away(awaited: Mapping[str, float], gone_after: float) -> Conflict:
+def _away(awaited: Mapping[str, float]) -> Conflict:
     """ABORTED before anything was held, with the members' names."""
     said = ", ".join(f"{name} has not been heard of for {seconds:.0f} s" for name, seconds in sorted(awaited.items()))
     return Conflict(
         "ROLLOUT_ABORTED",
         f"topics would move, and not all gateways answer: {said}, and may still serve clients under the rules as they "
         "are. Nothing was changed. See to these members, or stop them, then retry; to go on without them set "
-        f"without_members (a gateway counts as gone after {gone_after:.0f} s)",
+        "without_members",
         {"members": ", ".join(sorted(awaited))},
     )

@@ -13,6 +13,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 
 from mesh.rpc import admin, routing
 from services.control.decisions import rollouts
+from services.control.decisions.members import steady_clock
 from tests.integration.control.world import World, refused, router, status_of, until
 
 HELD, APPLIED = admin.MEMBER_PHASE_HELD, admin.MEMBER_PHASE_APPLIED
@@ -129,21 +130,46 @@ async def test_one_that_says_goodbye_is_not_waited_for(apples_on_c1: World) -> N
     assert (await world.explain("apples")).cluster == "c2"
 
 
-async def test_one_that_is_away_for_long_counts_as_gone_and_is_named(apples_on_c1: World) -> None:
+async def test_one_that_is_away_for_a_month_still_stops_a_move(
+    apples_on_c1: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = apples_on_c1
-    world.control.members.gone_after = timedelta(seconds=0.2)
+    async with router(world, "silent"):
+        pass
+    await is_away(world, "silent")
+    monkeypatch.setattr(world.control.members, "clock", lambda: steady_clock() + timedelta(days=30))
+    await refused(world.set("apples", "c2"), grpc.StatusCode.ABORTED, "silent has not been heard of")
+
+
+async def test_one_that_was_passed_over_stops_no_later_move_and_is_named_each_time(apples_on_c1: World) -> None:
+    world = apples_on_c1
     async with router(world, "dead"):
         pass
     await is_away(world, "dead")
-
-    async def counts_as_gone() -> bool:
-        return world.control.members.away()["dead"] > 0.2
-
-    await until(counts_as_gone, "it is away for long enough")
-    answer = await world.set("apples", "c2")
+    await world.set("apples", "c2", without_members=["dead"])
+    answer = await world.set("apples", "c1")
     assert "'dead' was left behind" in answer.warnings[0]
     assert list((await world.history(page_size=2))[1].rule_set_changed.without_members) == ["dead"]
-    await is_away(world, "dead")
+    async with router(world, "dead"):
+        pass
+    await is_away(world, "dead")  # it has been heard again: an operator has to decide anew
+    await refused(world.set("apples", "c2"), grpc.StatusCode.ABORTED, "dead has not been heard of")
+
+
+async def test_one_that_is_connected_and_stuck_at_held_is_named(apples_on_c1: World) -> None:
+    world = apples_on_c1
+    async with router(world, "g1", "stuck") as played:
+        change = asyncio.create_task(world.set("apples", "c2"))
+        journal = world.control.journal
+        await until(lambda: journal.view.rollout is not None, "the rollout begins")
+        assert journal.view.rollout is not None
+        revision = journal.view.rollout.position
+        for name in ("g1", "stuck"):
+            await played.answers(name, revision, HELD)
+        await until(lambda: journal.view.rollout is None, "the switch is decided")
+        await played.answers("g1", revision, APPLIED)
+        [warning] = (await change).warnings
+    assert warning.startswith(f"gateway 'stuck' has held revision {revision} and does not say that it runs it")
 
 
 async def test_one_on_its_way_to_another_router_is_waited_for(

@@ -107,10 +107,12 @@ async def test_a_gateway_that_changed_routers_is_believed_where_it_is_now(member
     assert members.away() == {}
 
 
-async def test_who_is_away_for_long_is_shown_no_more(members: Members, clock: Noon) -> None:
+async def test_who_was_passed_over_and_is_away_for_long_is_shown_no_more(members: Members, clock: Noon) -> None:
     members.report("stream", ROUTER, [gateway()])
     members.left("stream")
     clock.pass_by(KEPT + timedelta(seconds=1))
+    assert shown(members) == {"members/g1": True}
+    members.pass_over(["g1"])
     assert shown(members) == {}
 
 
