@@ -112,7 +112,7 @@ SERVICES: tuple[Service, ...] = (
         settings={
             "NAME": "router-1",
             "HOME_BOOTSTRAP_SERVERS": "{home}",
-            "CONTROL_ADDRESS": "{control}",
+            "CONTROL_ADDRESSES": "{control}",
         },
         needs=("control",),
     ),
@@ -141,7 +141,7 @@ SERVICES: tuple[Service, ...] = (
         settings={
             "NAME": "sidecar-1",
             "BOOTSTRAP_SERVERS": "{gateway}",
-            "CONTROL_ADDRESS": "{control}",
+            "CONTROL_ADDRESSES": "{control}",
             "STATE_DIR": "{state}/sidecar",
             "HOME_BOOTSTRAP_SERVERS": "{home}",
             "AUDIT_TARGET": "topic",
@@ -157,7 +157,7 @@ SERVICES: tuple[Service, ...] = (
             "KAFKA_MESH_PIPELINE_NAME": "pipeline-1",
             "KAFKA_MESH_PIPELINE_METRICS_LISTEN": "{pipeline-metrics}",
             "KAFKA_MESH_PIPELINE_BOOTSTRAP_SERVERS": "{gateway}",
-            "KAFKA_MESH_PIPELINE_CONTROL_ADDRESS": "{control}",
+            "KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES": "{control}",
             "KAFKA_MESH_PIPELINE_DATABASE_URL": "{database_url}",
             "KAFKA_MESH_PIPELINE_JOBS": "audit,traffic",
             "KAFKA_MESH_PIPELINE_AUDIT_FOLDER": "{state}/pipeline/audit",

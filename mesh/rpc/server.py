@@ -68,6 +68,14 @@ class RpcServer:
         await self._server.stop(grace)
 
 
+RECONNECT = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 3000),
+)
+"""Options of a channel: a neighbour that comes back is spoken to within 3 s."""
+
+
 def open_channel(address: str) -> grpc.aio.Channel:
     """A channel with the mesh's limits and keepalive."""
-    return grpc.aio.insecure_channel(address, options=OPTIONS)
+    return grpc.aio.insecure_channel(address, options=(*OPTIONS, *RECONNECT))

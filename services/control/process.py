@@ -178,7 +178,9 @@ class Control:
             ),
             "ProfileService": ProfileService(self.journal),
             "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
-            "RolloutService": RolloutService(self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS),
+            "RolloutService": RolloutService(
+                self.journal, self.members, self.record_progress, settings.hold_ms + SWITCH_MARGIN_MS
+            ),
             "RecordRuleService": RecordRuleService(self.journal, record_rules, self.record_progress),
             "TrafficService": TrafficService(traffic),
             "AuditService": AuditService(
@@ -256,6 +258,7 @@ class Control:
 
     def _lost_the_lead(self, reason: str) -> None:
         self.replay_followers.lost_the_lead()
+        self._following.lost_the_lead()
         self._parts.stop("publisher", "audit publisher", "snapshots")
         self._lifecycle.not_ready(reason)
         self._parts.keep("serving", lambda: self.server.set_serving(False))
@@ -285,6 +288,8 @@ class Control:
     def _problems(self) -> list[str]:
         """What the operator has to know: a sentence each."""
         trouble = self.publisher.trouble
+        if self.journal.why_not_leading:
+            return [f"this control does not lead, and hears no members: {self.journal.why_not_leading}"]
         return [*([f"no change reaches gateways: {trouble}"] if trouble else ()), *self._parts.problems]
 
     def _adders(self) -> dict[str, Any]:

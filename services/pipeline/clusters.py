@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,14 @@ class Cluster:
             raise ClustersError(f"cluster {self.name!r}: {error}") from None
 
 
-def read_clusters(control_address: str, timeout_s: float, kept_in: Path | None = None) -> dict[str, Cluster]:
+def read_clusters(
+    control_addresses: Sequence[str], timeout_s: float, kept_in: Path | None = None
+) -> dict[str, Cluster]:
     """The registered clusters by name, in the order of their registration. In the folder `kept_in` they are kept, and
     found again while control does not answer.
     """
     try:
-        found = _asked(control_address, timeout_s)
+        found = _asked(control_addresses, timeout_s)
     except ClustersError as error:
         kept = _kept(kept_in) if kept_in is not None else None
         if kept is None:
@@ -74,8 +77,17 @@ def read_clusters(control_address: str, timeout_s: float, kept_in: Path | None =
     return {each.spec.cluster_name: _registered(each) for each in found}
 
 
-def _asked(control_address: str, timeout_s: float) -> list[admin.Cluster]:
-    with grpc.insecure_channel(control_address, options=CHANNEL_OPTIONS) as channel:
+def _asked(control_addresses: Sequence[str], timeout_s: float) -> list[admin.Cluster]:
+    """Any replica of control may tell them: the first that answers."""
+    *others, last = control_addresses
+    for address in others:
+        with suppress(ClustersError):
+            return _told_by(address, timeout_s)
+    return _told_by(last, timeout_s)
+
+
+def _told_by(address: str, timeout_s: float) -> list[admin.Cluster]:
+    with grpc.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
         stub = admin_grpc.ClusterServiceStub(channel)
         asked = admin.ListClustersRequest(page_size=PAGE_SIZE)
         found: list[admin.Cluster] = []
@@ -84,8 +96,8 @@ def _asked(control_address: str, timeout_s: float) -> list[admin.Cluster]:
                 page = stub.ListClusters(asked, timeout=timeout_s)
             except grpc.RpcError as error:
                 raise ClustersError(
-                    f"control at {control_address} does not tell the clusters: {_reason(error)}; "
-                    "start it, set KAFKA_MESH_PIPELINE_CONTROL_ADDRESS, or name them: --cluster NAME=HOST:PORT"
+                    f"control at {address} does not tell the clusters: {_reason(error)}; "
+                    "start it, set KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES, or name them: --cluster NAME=HOST:PORT"
                 ) from error
             found += page.clusters
             if not page.next_page_token:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
-from mesh.settings import Address, AddressList, ServiceSettings
+from mesh.settings import AddressList, ServiceSettings
 from services.pipeline.archives.settings import ArchivesSettings
 from services.pipeline.auditing.settings import AuditSettings
 from services.pipeline.profiling.settings import ProfilingSettings
@@ -29,8 +29,8 @@ class PipelineSettings(
     """The gateway (or any Kafka). Empty: where `kafka-mesh` finds the mesh."""
     kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
     """More librdkafka properties for clients of `bootstrap_servers` and of `--cluster`: security and the like."""
-    control_address: Address = "127.0.0.1:7070"
-    """Where control is (gRPC): it knows the clusters."""
+    control_addresses: AddressList = Field(default=("127.0.0.1:7070",), min_length=1)
+    """Where control is (gRPC), each replica: it knows the clusters."""
     clusters: dict[str, dict[str, SecretStr]] = Field(default_factory=dict)
     """Instead of control's: librdkafka properties by the cluster's name, `bootstrap.servers` among them; secrets as
     ${env:NAME} or ${file:/path}. The first one is home."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import grpc
 
@@ -27,6 +28,8 @@ from services.router.settings import RouterSettings
 STOP_GRACE = 1.0
 """Seconds that open calls get when the router stops; data planes have been told by then."""
 STOPPING = Ending(grpc.StatusCode.UNAVAILABLE, "stopping", "the router stops; another one, or this one soon, goes on")
+CUT_OFF = Ending(grpc.StatusCode.UNAVAILABLE, "cut off", "")
+"""Decisions may pass this router by: its gateways look for one that hears the log."""
 
 
 async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
@@ -44,13 +47,13 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
         },
     )
     management = serve_management(settings.metrics_listen, lifecycle)
-    readiness = Readiness(lifecycle)
+    readiness = Readiness(lifecycle, lambda reason: roster.end_all(replace(CUT_OFF, reason=f"cut off: {reason}")))
     rule_book = RuleBook()
     follower = Follower(settings, bulletin, rule_book, readiness)
     lead = ForwardingLead(settings, rule_book, roster.change)
     reporter = Reporter(
-        settings.control_address,
-        lambda: _report(settings, bulletin, roster, lead),
+        settings.control_addresses,
+        lambda: _report(settings, bulletin, roster, lead, readiness.cut_off_reason),
         roster.clients,
         roster.change,
         hold,
@@ -72,7 +75,7 @@ async def serve(settings: RouterSettings, lifecycle: Lifecycle) -> None:
 
 
 def _report(
-    settings: RouterSettings, bulletin: Bulletin, roster: Roster, lead: ForwardingLead
+    settings: RouterSettings, bulletin: Bulletin, roster: Roster, lead: ForwardingLead, cut_off_reason: str
 ) -> discovery.RouterReport:
     latest = bulletin.latest
     return discovery.RouterReport(
@@ -84,6 +87,7 @@ def _report(
             table_format=TABLE_FORMAT,
             revision=latest.state.effective.revision if latest else 0,
             phase=admin.MEMBER_PHASE_APPLIED if latest else admin.MEMBER_PHASE_UNSPECIFIED,
+            phase_reason=cut_off_reason,
         ),
         members=roster.members(),
         departed=roster.departed(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from mesh.lifecycle import Lifecycle
 from mesh.rpc.server import RpcServer
@@ -23,11 +24,28 @@ class Change:
 
 
 class Readiness:
-    """Whether the router has the whole log; told to /ready at once, and to gRPC health by `mirror`."""
+    """Whether the router has the whole log; told to /ready at once, and to gRPC health by `mirror`.
 
-    def __init__(self, lifecycle: Lifecycle) -> None:
+    A router whose home cluster does not answer is *cut off*: it may not know the last decisions. Its gRPC health says
+    NOT_SERVING and its watches end, so that gateways go to a router that knows more. /ready stays: where all routers
+    are cut off, each of them still gives gateways the table that it knows.
+    """
+
+    def __init__(self, lifecycle: Lifecycle, on_cut_off: Callable[[str], None]) -> None:
+        """`on_cut_off` hears the reason, again and again while the home cluster does not answer."""
+        self.cut_off_reason = ""
         self._lifecycle = lifecycle
+        self._on_cut_off = on_cut_off
         self._change = Change()
+
+    def cut_off(self, reason: str) -> None:
+        self.cut_off_reason = reason
+        self._change.note()
+        self._on_cut_off(reason)
+
+    def in_touch(self) -> None:
+        self.cut_off_reason = ""
+        self._change.note()
 
     def ready(self) -> None:
         self._lifecycle.ready()
@@ -41,4 +59,4 @@ class Readiness:
         """Keeps gRPC health in step; until cancelled."""
         while True:
             await self._change.wait()
-            await server.set_serving(self._lifecycle.is_ready)
+            await server.set_serving(self._lifecycle.is_ready and not self.cut_off_reason)

@@ -35,8 +35,8 @@ class RouterSettings(ServiceSettings, service="router"):
     """Topic of snapshots beside the log, from which a start need not read the log from its beginning."""
     snapshot_every_events: int = Field(default=10_000, ge=1)
     """Events of the log from one snapshot to the next."""
-    control_address: Address = "127.0.0.1:7070"
-    """Where control is (gRPC); the router does without while control is away."""
+    control_addresses: AddressList = ("127.0.0.1:7070",)
+    """Where control is (gRPC), each replica; the router reports to the one that leads, and does without one."""
     hold_ms: int = Field(default=5000, ge=100, le=60_000)
     """How long data planes may hold, in milliseconds, until control says something else."""
     schema_registry_url: str = Field(default="", pattern=r"^(https?://[^@\s?#]+)?$")

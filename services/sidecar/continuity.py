@@ -151,10 +151,10 @@ class Continuity:
     def _reach_control(self) -> None:
         """Once it is settled which incarnation this process is."""
         settings = self._settings
-        if settings.control_address is None:
+        if not settings.control_addresses:
             return
         incarnation = Incarnation.beginning() if self._claim is None else self._claim.incarnation
-        self._connection = Connection(settings.control_address, settings.name, incarnation)
+        self._connection = Connection(settings.control_addresses, settings.name, incarnation)
         self._link = ControlLink(self._connection, self.instances, listen=settings.listen, superseded=self._give_way)
         self._follower = OrderFollower(self._connection, self.orders, self._outcomes, self._give_way)
         self.instances.on_change = self._link.changed

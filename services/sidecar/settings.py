@@ -90,8 +90,8 @@ class SidecarSettings(
     producer_enabled: bool = True
     consumers_enabled: bool = True
     """Which parts are served; the original's start-up hooks."""
-    control_address: Address | None = "127.0.0.1:7070"
-    """Who is told of consumer instances; empty for nobody."""
+    control_addresses: AddressList = ("127.0.0.1:7070",)
+    """Where control is (gRPC), each replica; the one that leads hears of consumer instances. Empty for none."""
     state_dir: Path | None = Path(".kafka-mesh/sidecar")
     """Where consumer instances outlive the process; empty for nowhere: after a restart control alone knows them."""
     restore_timeout_ms: PositiveInt = 3_000
@@ -269,7 +269,7 @@ class SidecarSettings(
                 raise ValueError(str(error)) from None
         return properties
 
-    @field_validator("control_address", "state_dir", mode="before")
+    @field_validator("state_dir", mode="before")
     @classmethod
     def _empty_means_none(cls, value: object) -> object:
         return value or None

@@ -95,7 +95,7 @@ def test_a_router_starts_with_a_long_log(kafka_c1: KafkaCluster, tmp_path: Path,
         "HOME_BOOTSTRAP_SERVERS": log.bootstrap,
         "EVENTS_TOPIC": log.topic,
         "SNAPSHOTS_TOPIC": log.snapshots_topic,
-        "CONTROL_ADDRESS": "127.0.0.1:1",
+        "CONTROL_ADDRESSES": "127.0.0.1:1",
     }
     with_one = ServiceProcess("router", free_block(2), tmp_path / "with.log", settings)
     settings["SNAPSHOTS_TOPIC"] += ".none"

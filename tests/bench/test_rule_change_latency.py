@@ -55,7 +55,7 @@ def running(
     migrate(database)
     control = ServiceProcess("control", free_block(2), tmp_path / "control.log", {**home, "DATABASE_URL": database})
     router = ServiceProcess(
-        "router", free_block(2), tmp_path / "router.log", {**home, "NAME": "r1", "CONTROL_ADDRESS": control.address}
+        "router", free_block(2), tmp_path / "router.log", {**home, "NAME": "r1", "CONTROL_ADDRESSES": control.address}
     )
     try:
         for process in (control, router):

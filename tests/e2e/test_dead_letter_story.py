@@ -103,7 +103,7 @@ def shop(mesh: Mesh, c1: Side, apples: str, group: str, tmp_path: Path) -> Itera
             tmp_path,
             mesh.gateway,
             name=SIDECAR,
-            control_address=mesh.control,
+            control_addresses=mesh.control,
             reactive_topics=apples,
             reactive_group=group,
             backend_url=backend.host_url,

@@ -96,6 +96,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
     async def Beat(self, request: instances.BeatRequest, context: Any) -> instances.BeatResponse:
         if not request.member.name:
             raise InvalidField("member.name", "is required")
+        self._journal.require_leading()
         sidecar = short(request.member.name)
         incarnation = incarnation_of(request.incarnation) if request.incarnation else EARLIER_RELEASE
         if not self._sidecars.hear(sidecar, incarnation):

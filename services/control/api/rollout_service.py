@@ -10,6 +10,7 @@ import structlog
 from mesh.rpc import discovery, discovery_grpc
 from services.control.decisions.members import Members
 from services.control.decisions.record_progress import RecordProgress
+from services.control.store.journal import Journal
 
 log = structlog.get_logger(__name__)
 
@@ -17,7 +18,8 @@ log = structlog.get_logger(__name__)
 class RolloutService(discovery_grpc.RolloutServiceServicer):
     """See RolloutService in discovery.proto."""
 
-    def __init__(self, members: Members, record_progress: RecordProgress, hold_ms: int) -> None:
+    def __init__(self, journal: Journal, members: Members, record_progress: RecordProgress, hold_ms: int) -> None:
+        self._journal = journal
         self._members = members
         self._record_progress = record_progress
         self._hold_ms = hold_ms
@@ -25,6 +27,7 @@ class RolloutService(discovery_grpc.RolloutServiceServicer):
     async def Report(
         self, request_iterator: AsyncIterator[discovery.RouterReport], context: Any
     ) -> AsyncIterator[discovery.RouterOrder]:
+        self._journal.require_leading()  # and with each report: the control that decides has to hear every gateway
         yield discovery.RouterOrder(hold_ms=self._hold_ms)
         stream, name = object(), ""
         try:
@@ -32,6 +35,7 @@ class RolloutService(discovery_grpc.RolloutServiceServicer):
                 if not name:
                     name = report.router.name
                     log.info("router connected", router=name, peer=context.peer())
+                self._journal.require_leading()
                 self._members.report(stream, report.router, report.members, report.departed, report.clients)
                 self._record_progress.report(stream, report.router.name, report.record_rules)
         finally:

@@ -69,6 +69,7 @@ class OrderFollowing:
         try:
             while self._followers.get(sidecar) is follower:
                 follower.woken.clear()
+                self._journal.require_leading()
                 self._sidecars.require_current(sidecar, incarnation)
                 mine = self._journal.view.orders.of_sidecar(sidecar)
                 given &= {order.name for order in mine}
@@ -82,6 +83,11 @@ class OrderFollowing:
             if self._followers.get(sidecar) is follower:
                 del self._followers[sidecar]
             followers_gauge.set(len(self._followers))
+
+    def lost_the_lead(self) -> None:
+        """Sends sidecars to another replica."""
+        for follower in self._followers.values():
+            follower.woken.set()
 
     async def outcome(self, order: events.SidecarOrder, seconds: float) -> events.SidecarOrder:
         """The order as it is when it has come to its end, or after so many seconds."""

@@ -3,6 +3,9 @@
 They are tried in turn, beginning behind the one that was watched last. One that refuses makes way for the next at once;
 one that does not answer (its machine is gone, its process hangs) has `HEAD_START_S` before the next is tried beside it,
 and the first that answers is taken. So one router that is away costs milliseconds, in whichever way it is away.
+
+A router whose gRPC health says NOT_SERVING (it still reads the log, or its home cluster does not answer) is taken when
+there is no better one.
 """
 
 import asyncio
@@ -10,8 +13,10 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 HEAD_START_S = 0.3
 CONNECT_TIMEOUT_S = 5.0
@@ -35,6 +40,8 @@ class Router:
 
     address: str
     channel: grpc.aio.Channel
+    serves: bool = True
+    """Whether it knows the log as it is now."""
 
 
 class Routers:
@@ -60,6 +67,7 @@ class Routers:
         waiting, reasons = deque(self._order), list[str]()
         attempts: dict[asyncio.Task[Router], str] = {}
         taken: Router | None = None
+        behind: list[Router] = []
         try:
             while waiting or attempts:
                 if waiting:
@@ -68,14 +76,22 @@ class Routers:
                 head_start = HEAD_START_S if waiting else None
                 done, _ = await asyncio.wait(attempts, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
                 for attempt in done:
-                    if attempt.exception() is None:
+                    address = attempts.pop(attempt)
+                    if attempt.exception() is not None:
+                        reasons.append(f"{address}: {attempt.exception()}")
+                    elif attempt.result().serves:
                         taken = attempt.result()
                         return taken
-                    reasons.append(f"{attempts.pop(attempt)}: {attempt.exception()}")
+                    else:
+                        behind.append(attempt.result())
+            if behind:
+                taken = behind[0]
+                return taken
         finally:
             for attempt in attempts:
                 attempt.cancel()
-            for outcome in await asyncio.gather(*attempts, return_exceptions=True):
+            found = await asyncio.gather(*attempts, return_exceptions=True)
+            for outcome in (*found, *behind):
                 if isinstance(outcome, Router) and outcome is not taken:
                     await outcome.channel.close()
         raise NoRouterError("; ".join(reasons))
@@ -86,12 +102,22 @@ async def _connect(address: str) -> Router:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await _ready(channel)
+            serves = await _serves(channel)
     except BaseException as error:
         await channel.close()
         if isinstance(error, TimeoutError):
             raise ConnectionError(f"no answer within {CONNECT_TIMEOUT_S:g} s") from None
         raise
-    return Router(address, channel)
+    return Router(address, channel, serves)
+
+
+async def _serves(channel: grpc.aio.Channel) -> bool:
+    try:
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        answer = await health.Check(health_pb2.HealthCheckRequest())
+    except grpc.aio.AioRpcError as error:
+        return error.code() is grpc.StatusCode.UNIMPLEMENTED
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
 async def _ready(channel: grpc.aio.Channel) -> None:

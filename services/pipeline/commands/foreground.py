@@ -55,8 +55,8 @@ def cluster_option(command: Command) -> Command:
 def settings_of(config: Path | None) -> PipelineSettings:
     """The settings; from here on the log speaks as they say."""
     settings = load(PipelineSettings, ["--config", str(config)] if config else [])
-    if "control_address" not in settings.model_fields_set and (found := CONTROL_FOUND.get()):
-        settings = settings.model_copy(update={"control_address": found})
+    if "control_addresses" not in settings.model_fields_set and (found := CONTROL_FOUND.get()):
+        settings = settings.model_copy(update={"control_addresses": (found,)})
     configure_logging("pipeline", level=settings.log_level)
     return settings
 
@@ -74,7 +74,7 @@ def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: b
                 for cluster, properties in settings.clusters.items()
             }
         )
-    return read_clusters(settings.control_address, settings.request_timeout_s, settings.state_dir if kept else None)
+    return read_clusters(settings.control_addresses, settings.request_timeout_s, settings.state_dir if kept else None)
 
 
 def require_spark() -> None:

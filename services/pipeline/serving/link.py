@@ -1,4 +1,4 @@
-"""The way to control: one channel, a bound for each call, who speaks, and whether control can reach this member."""
+"""The way to the control that leads: a bound for each call, who speaks, and whether control can reach this member."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import grpc
 
 from mesh.rpc import replays, replays_grpc
-from mesh.rpc.server import open_channel
+from mesh.rpc.replicas import Replicas
 from services.pipeline.serving import metrics
 
 ACTOR_METADATA = "x-mesh-actor"
@@ -24,13 +24,13 @@ def incarnation() -> str:
 class ControlLink:
     """What this member says to control. Each method raises grpc.aio.AioRpcError when control does not answer it."""
 
-    def __init__(self, address: str, member: str, destinations: Sequence[str], *, max_running: int) -> None:
+    def __init__(self, addresses: Sequence[str], member: str, destinations: Sequence[str], *, max_running: int) -> None:
         """`max_running`: replays that control may give this member at a time; others wait there, for any member."""
         self.member = member
         self._incarnation = incarnation()
         self._destinations = destinations
         self._max_running = max_running
-        self._channel = open_channel(address)
+        self._channel = Replicas(addresses)
         self._stub = replays_grpc.ReplayServiceStub(self._channel)
         self._who = ((ACTOR_METADATA, member),)
         self._following: grpc.aio.UnaryStreamCall[replays.FollowReplaysRequest, replays.Replay] | None = None

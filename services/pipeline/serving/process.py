@@ -79,7 +79,7 @@ class Member:
                 make_command=lambda order: command_of(order, secrets),
             )
 
-        self._link = ControlLink(settings.control_address, settings.name, tuple(DRIVERS), max_running=at_a_time)
+        self._link = ControlLink(settings.control_addresses, settings.name, tuple(DRIVERS), max_running=at_a_time)
         self._follower = ReplayFollower(self._link, begin, superseded=self._give_way)
         self._jobs = [ContinuousDriver(continuous_command(job, settings, gateway)) for job in settings.jobs]
         self._tasks: list[asyncio.Task[None]] = []
@@ -128,7 +128,7 @@ async def serve(settings: PipelineSettings, gateway: str, lifecycle: Lifecycle) 
     member = Member(settings, gateway)
     running = asyncio.create_task(member.run(), name="member")
     stopping = asyncio.create_task(lifecycle.stopping.wait(), name="stopping")
-    log.info("pipeline serves", control=settings.control_address, jobs=[job.value for job in settings.jobs])
+    log.info("pipeline serves", control=list(settings.control_addresses), jobs=[job.value for job in settings.jobs])
     try:
         while not stopping.done() and not running.done():
             if member.trouble:

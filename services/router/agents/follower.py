@@ -9,7 +9,9 @@ Theory of operation
    a bound, and where what was read is at fault, at the first record: a snapshot might be.
 3. A reading keeps the secrets and certificates that it began with, for aiokafka does. When the cluster is silent, it is
    asked whether it would let in who has the present ones, and them alone: then the next reading begins, with these.
-4. The bulletin keeps what was last posted meanwhile, so data planes notice nothing. It never goes back: a log that has
+4. A cluster that is silent for `LONGEST_SILENCE` makes the router *cut off* (`Readiness`): decisions may pass it by, so
+   its gateways are sent to another router. Where no other one is better, they come back and are served what is known.
+5. The bulletin keeps what was last posted meanwhile, so data planes notice nothing. It never goes back: a log that has
    become shorter is an error that is said until it has grown past what was known.
 """
 
@@ -42,6 +44,8 @@ LOOK_INTERVAL = 1.0
 """Seconds between two looks at how far the reading is behind, and whether the cluster still answers."""
 LONGEST_SILENCE = 5.0
 """Seconds without an answer of the cluster after which the log says so."""
+SEND_AWAY_INTERVAL = 15.0
+"""Seconds after which a router that is still cut off sends its gateways away once more: another one may be better."""
 KNOCK_INTERVAL = 5.0
 """Seconds between two attempts to connect to a cluster that is silent, with the present secrets."""
 
@@ -65,6 +69,7 @@ class Follower:
         """When this reading began, snapshots included; on the monotonic clock."""
         self._silent = False
         self._next_knock = 0.0
+        self._next_sending_away = 0.0
         self._changed_at = 0
 
     async def run(self) -> None:
@@ -153,12 +158,15 @@ class Follower:
     def _look_for_silence(self, last_answer: float) -> None:
         seconds = max(0.0, time.time() - last_answer)
         metrics.silence.set(seconds)
-        if (seconds > LONGEST_SILENCE) is not self._silent:
-            self._silent = not self._silent
-            if self._silent:
-                log.warning("home cluster does not answer; serving what is known", seconds=round(seconds, 1))
-            else:
-                log.info("home cluster answers again")
+        if self._silent and seconds <= LONGEST_SILENCE:
+            self._silent = False
+            log.info("home cluster answers again")
+            self._readiness.in_touch()
+        elif seconds > LONGEST_SILENCE and (not self._silent or time.monotonic() >= self._next_sending_away):
+            self._silent = True
+            self._next_sending_away = time.monotonic() + SEND_AWAY_INTERVAL
+            log.warning("home cluster does not answer; serving what is known", seconds=round(seconds, 1))
+            self._readiness.cut_off(f"the home cluster has not answered for {seconds:.0f} s")
 
     def _look_at_chain(self, ledger: Ledger) -> None:
         if ledger.changed_at and ledger.changed_at != self._changed_at:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import grpc
 import structlog
 
 from mesh.rpc import discovery, discovery_grpc
 from mesh.rpc.cancellation import heed_cancellation
-from mesh.rpc.server import OPTIONS
+from mesh.rpc.replicas import Replicas
 from services.router import metrics
 from services.router.change import Change
 from services.router.discovery.roster import HoldBound
@@ -21,12 +21,6 @@ REPORT_INTERVAL = 5.0
 """Seconds after which everything is told again, changed or not."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 """Seconds between attempts to reach control."""
-CHANNEL_OPTIONS = (
-    *OPTIONS,
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 3000),
-)
 
 log = structlog.get_logger(__name__)
 
@@ -38,13 +32,13 @@ class Reporter:
 
     def __init__(
         self,
-        address: str,
+        addresses: Sequence[str],
         report: Callable[[], discovery.RouterReport],
         clients: Callable[[], Mapping[str, discovery.ClientReport]],
         change: Change,
         hold: HoldBound,
     ) -> None:
-        self._address = address
+        self._addresses = addresses
         self._report = report
         self._clients = clients
         self._change = change
@@ -54,11 +48,11 @@ class Reporter:
     async def run(self) -> None:
         """Reports, again and again."""
         pause, said = FIRST_PAUSE, ""
-        async with grpc.aio.insecure_channel(self._address, options=CHANNEL_OPTIONS) as channel:
-            rollouts = discovery_grpc.RolloutServiceStub(channel)
+        async with Replicas(self._addresses) as control:
+            rollouts = discovery_grpc.RolloutServiceStub(control)
             while True:
                 try:
-                    await self._converse(rollouts.Report())
+                    await self._converse(rollouts.Report(), control)
                     reason = "it ended the stream"
                 except grpc.aio.AioRpcError as error:
                     reason = f"{error.code().name}: {error.details()}"
@@ -68,28 +62,36 @@ class Reporter:
                 self._connected = False
                 metrics.control_connected.set(0)
                 if reason != said:
-                    log.warning("control does not take reports; trying on", address=self._address, reason=reason)
+                    log.warning("control does not take reports; trying on", address=control.address, reason=reason)
                     said = reason
                 await asyncio.sleep(random.uniform(pause / 2, pause))
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _converse(self, call: Call) -> None:
-        """Reports on one stream until it ends."""
-        writing = asyncio.create_task(self._write(call))
+    async def _converse(self, call: Call, control: Replicas) -> None:
+        """Reports on one stream until it ends, or another control leads."""
+        address = control.address
+        hearing = asyncio.create_task(self._hear(call, address), name="hear control")
+        parts = [hearing, asyncio.create_task(self._write(call)), asyncio.create_task(control.moved())]
         try:
-            async for order in call:
-                if order.hold_ms > 0:
-                    self._hold.milliseconds = order.hold_ms
-                if not self._connected:
-                    log.info("reporting to control", address=self._address, hold_ms=self._hold.milliseconds)
-                    metrics.control_connected.set(1)
-                    self._connected = True
+            await asyncio.wait({hearing, parts[2]}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            writing.cancel()
             call.cancel()
-            await asyncio.wait({writing})  # awaited itself, a cancellation of ours would pass for its own
-            with contextlib.suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.RpcError):
-                writing.result()
+            for part in parts:
+                part.cancel()
+            await asyncio.wait(parts)  # awaited itself, a cancellation of ours would pass for its own
+        with contextlib.suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.RpcError):
+            parts[1].result()
+        with contextlib.suppress(asyncio.CancelledError):
+            hearing.result()
+
+    async def _hear(self, call: Call, address: str) -> None:
+        async for order in call:
+            if order.hold_ms > 0:
+                self._hold.milliseconds = order.hold_ms
+            if not self._connected:
+                log.info("reporting to control", address=address, hold_ms=self._hold.milliseconds)
+                metrics.control_connected.set(1)
+                self._connected = True
 
     async def _write(self, call: Call) -> None:
         """Everything first, then each change (what comes meanwhile is one), and all every few seconds; of clients only

@@ -1,13 +1,13 @@
-"""The way to control: one channel, a bound for each call, who speaks, and what is counted."""
+"""The way to the control that leads: a bound for each call, who speaks, and what is counted."""
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any, TypeVar
 
 import grpc
 import structlog
 
 from mesh.rpc import events, instances, instances_grpc, replays, replays_grpc
-from mesh.rpc.server import open_channel
+from mesh.rpc.replicas import Replicas
 from services.sidecar import metrics
 from services.sidecar.identity import Incarnation
 
@@ -32,10 +32,10 @@ log = structlog.get_logger(__name__)
 class Connection:
     """What a sidecar can say to control. Each method raises grpc.aio.AioRpcError when control does not answer it."""
 
-    def __init__(self, address: str, sidecar: str, incarnation: Incarnation) -> None:
+    def __init__(self, addresses: Sequence[str], sidecar: str, incarnation: Incarnation) -> None:
         self.sidecar = sidecar
         self.incarnation = incarnation
-        self._channel = open_channel(address)
+        self._channel = Replicas(addresses)
         self._stub = instances_grpc.InstanceServiceStub(self._channel)
         self._replays = replays_grpc.ReplayServiceStub(self._channel)
         self._who = ((ACTOR_METADATA, sidecar.encode("ascii", "replace").decode()),)  # for control's history

@@ -59,7 +59,7 @@ def program(name: str, world: StreamWorld, bootstrap: str, folder: Path) -> tupl
             "listen": "127.0.0.1:0",
             "metrics_listen": "127.0.0.1:0",
             "bootstrap_servers": bootstrap,
-            "control_address": "",
+            "control_addresses": "",
             "state_dir": str(folder),
             "name": f"{world.prefix}sidecar",
             "session_timeout_ms": "6000",

@@ -46,7 +46,7 @@ def our_sidecar(broker: str, folder: Path) -> Iterator[SidecarWay]:
         "listen": f"127.0.0.1:{port}",
         "metrics_listen": f"127.0.0.1:{port + 1}",
         "bootstrap_servers": broker,
-        "control_address": "",
+        "control_addresses": "",
         "state_dir": "",
         "log_level": "WARNING",
     }

@@ -95,7 +95,7 @@ def shop(spark_mesh: Mesh, apples: str, group: str, tmp_path: Path) -> Iterator[
             tmp_path,
             spark_mesh.gateway,
             name=SIDECAR,
-            control_address=spark_mesh.control,
+            control_addresses=spark_mesh.control,
             reactive_topics=apples,
             reactive_group=group,
             backend_url=backend.host_url,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -26,16 +27,17 @@ class GatewayPair:
         self._folder = folder
         self._ending = AsyncExitStack()
 
-    async def start(self) -> None:
+    async def start(self, home: str = "c1", standbys: Sequence[World] = ()) -> None:
+        """The topic lives at `home`; the router knows the standbys of control too."""
         for bootstrap in self._clusters.values():
             create_topic(bootstrap, self.topic, 1)
-        await self.world.set(self.topic, "c1")
+        await self.world.set(self.topic, home)
         router = await self._service(
             "router",
             "r1",
             HOME_BOOTSTRAP_SERVERS=self.world.home,
             EVENTS_TOPIC=self.world.settings.events_topic,
-            CONTROL_ADDRESS=f"127.0.0.1:{self.world.control.port}",
+            CONTROL_ADDRESSES=",".join(f"127.0.0.1:{each.control.port}" for each in (self.world, *standbys)),
         )
         self.cable = Cable(f"router://{router.address}")
         await self.cable.mend()

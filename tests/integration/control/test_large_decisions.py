@@ -47,7 +47,7 @@ def router_of(world: World, folder: Path, name: str = "r1") -> ServiceProcess:
         "HOME_BOOTSTRAP_SERVERS": world.home,
         "EVENTS_TOPIC": world.settings.events_topic,
         "SNAPSHOTS_TOPIC": f"{world.settings.events_topic}.snapshots",
-        "CONTROL_ADDRESS": f"127.0.0.1:{world.control.port}",
+        "CONTROL_ADDRESSES": f"127.0.0.1:{world.control.port}",
     }
     router = ServiceProcess("router", free_block(2), folder / f"{name}.log", settings)
     router.start()

@@ -45,7 +45,7 @@ async def test_a_sidecar_that_ends_is_followed_by_the_next_from_the_last_acknowl
             "reactive_topics": orders, "reactive_group": f"{orders}-tills", "backend_url": backend.host_url,
             "value_format": "string", "state_dir": str(tmp_path / name), "name": name,
         }  # fmt: skip
-        return started(kafka_c1.bootstrap, control_address=f"127.0.0.1:{world.control.port}", **settings)
+        return started(kafka_c1.bootstrap, control_addresses=f"127.0.0.1:{world.control.port}", **settings)
 
     def is_there(name: str) -> bool:
         reads = any(each.sidecar == name for each in world.control.journal.view.instances.values())

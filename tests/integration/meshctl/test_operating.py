@@ -175,7 +175,7 @@ def test_what_became_of_records_is_followed(
 @pytest.fixture
 def sidecar(control: str, kafka_c1: KafkaCluster) -> Iterator[SidecarWorld]:
     """A real one, which control hears of."""
-    with started(kafka_c1.bootstrap, control_address=control, name="till") as world:
+    with started(kafka_c1.bootstrap, control_addresses=control, name="till") as world:
         yield world
 
 
@@ -228,7 +228,7 @@ def test_a_reactive_consumer_is_told_to_read_and_deliver_otherwise_and_to_rest(
         settings: dict[str, Any] = {
             "reactive_topics": (topic,), "reactive_group": group, "reactive_name": "push",
             "backend_url": backend.host_url,
-            "value_format": "json", "control_address": control, "name": "pusher",
+            "value_format": "json", "control_addresses": control, "name": "pusher",
         }  # fmt: skip
         running.enter_context(started(kafka_c1.bootstrap, **settings))
         kafka.write(topic, {"value": b"1"})

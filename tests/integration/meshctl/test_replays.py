@@ -39,7 +39,7 @@ def sidecar(control: str, kafka_c1: KafkaCluster, backend: Backend, orders: str)
         "reactive_topics": orders, "reactive_group": f"{orders}-till", "backend_url": backend.host_url,
         "value_format": "string",
     }  # fmt: skip
-    with started(kafka_c1.bootstrap, control_address=control, name="till", **settings) as world:
+    with started(kafka_c1.bootstrap, control_addresses=control, name="till", **settings) as world:
         yield world
 
 

@@ -48,7 +48,7 @@ def start_router(log: PublishedLog, control_port: int, tmp_path: Path) -> Iterat
             "HOME_BOOTSTRAP_SERVERS": log.bootstrap,
             "EVENTS_TOPIC": log.topic,
             "SNAPSHOTS_TOPIC": log.snapshots_topic,
-            "CONTROL_ADDRESS": f"127.0.0.1:{control_port}",
+            "CONTROL_ADDRESSES": f"127.0.0.1:{control_port}",
             **settings,
         }
         router = ServiceProcess("router", free_block(2), tmp_path / f"{name}.log", settings)

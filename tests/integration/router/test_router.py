@@ -83,6 +83,24 @@ def test_a_topic_with_several_partitions_is_not_the_log(log: PublishedLog, start
     wait_until(lambda: "has 2 partitions, the log has one" in router.ready(), "it is refused", WITHIN_S)
 
 
+async def test_a_router_that_is_cut_off_from_kafka_says_so_and_sends_its_gateways_away(
+    log: PublishedLog, start_router: StartRouter, home: KafkaCluster, control_port: int
+) -> None:
+    log.publish()
+    async with listening_control(control_port) as control:
+        router = start_router("r1")
+        async with DataPlane("g", router.address) as gateway:
+            await gateway.expect("apply", 3)
+            with home.frozen():
+                code, why = await gateway.end()
+                assert code is grpc.StatusCode.UNAVAILABLE
+                assert why.startswith("cut off: the home cluster has not answered for")
+                await control.until(lambda report: "has not answered" in report.router.phase_reason)
+                async with DataPlane("g", router.address, revision=3) as again:  # no other router knows more
+                    await again.expect("apply", 3)
+        await control.until(lambda report: not report.router.phase_reason)
+
+
 async def test_a_move_is_held_everywhere_and_then_switched(
     log: PublishedLog, start_router: StartRouter, control_port: int
 ) -> None:

@@ -19,7 +19,7 @@ def process(
     """`python -m services.sidecar`, its management on the port after `port`; if not said otherwise, without control."""
     said = {
         "metrics_listen": f"127.0.0.1:{port + 1}",
-        "control_address": NOWHERE,
+        "control_addresses": NOWHERE,
         "state_dir": "",
         "restore_timeout_ms": "200",
         **settings,

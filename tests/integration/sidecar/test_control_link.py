@@ -23,7 +23,7 @@ def control() -> Iterator[HeldControl]:
 def sidecar(kafka: Kafka, control: HeldControl, monkeypatch: pytest.MonkeyPatch) -> Iterator[SidecarWorld]:
     monkeypatch.setattr(link, "MAX_PAUSE_SECONDS", 0.2)
     monkeypatch.setattr(link, "BEAT_SECONDS", 0.2)
-    with started(kafka.bootstrap, control_address=control.address, restore_timeout_ms=100) as world:
+    with started(kafka.bootstrap, control_addresses=control.address, restore_timeout_ms=100) as world:
         yield world
 
 
@@ -117,7 +117,7 @@ def test_an_instance_that_control_refuses_does_not_stand_before_the_others(
 
 def test_the_end_of_the_sidecar_is_not_the_end_of_its_instances(kafka: Kafka, control: HeldControl, group: str) -> None:
     control.start()
-    with started(kafka.bootstrap, control_address=control.address) as sidecar:
+    with started(kafka.bootstrap, control_addresses=control.address) as sidecar:
         sidecar.create(group, "c1")
         wait_until(lambda: control.known, "the instance is registered")
     assert (list(control.known), control.removed) == ([f"instances/{group}.c1"], {})

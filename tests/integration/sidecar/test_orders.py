@@ -40,7 +40,7 @@ def control() -> Iterator[HeldControl]:
 
 @pytest.fixture(scope="module")
 def sidecar(kafka_c1: KafkaCluster, control: HeldControl) -> Iterator[SidecarWorld]:
-    with started(kafka_c1.bootstrap, control_address=control.address, health_json=True) as world:
+    with started(kafka_c1.bootstrap, control_addresses=control.address, health_json=True) as world:
         yield world
 
 
@@ -206,7 +206,7 @@ def test_an_order_is_carried_out_once_though_control_asks_again_after_a_restart(
     """And what was ordered outlives the process."""
     control = HeldControl()
     control.start()
-    settings = {"control_address": control.address, "state_dir": str(tmp_path)}
+    settings = {"control_addresses": control.address, "state_dir": str(tmp_path)}
     target = f"instances/{group}.c1"
     with started(kafka_c1.bootstrap, **settings) as sidecar:
         made = sidecar.create(group, "c1")

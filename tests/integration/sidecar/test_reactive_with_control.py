@@ -21,7 +21,7 @@ async def test_operators_see_it_as_an_instance_and_change_how_it_delivers(
 ) -> None:
     name, operator = f"instances/{group}.push", Operator(control)
     with Backend().running() as backend:
-        chosen = settings(backend, orders, group, control_address=f"127.0.0.1:{control.control.port}")
+        chosen = settings(backend, orders, group, control_addresses=f"127.0.0.1:{control.control.port}")
         async with started_here(kafka.bootstrap, **chosen):
 
             async def is_listed() -> bool:

@@ -33,7 +33,7 @@ async def control(
 
 
 def settings(control: World, name: str) -> dict[str, Any]:
-    return {"control_address": f"127.0.0.1:{control.control.port}", "name": name, "max_job_round_bytes": 4}
+    return {"control_addresses": f"127.0.0.1:{control.control.port}", "name": name, "max_job_round_bytes": 4}
 
 
 async def known(control: World, name: str) -> replays.Replay:

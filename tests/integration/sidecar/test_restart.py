@@ -145,7 +145,7 @@ def test_a_file_that_was_damaged_is_set_aside_and_control_knows_the_instances(
     kafka: Kafka, control: HeldControl, orders: str, group: str, tmp_path: Path
 ) -> None:
     control.start()
-    with sidecar_on(tmp_path, kafka.bootstrap, control_address=control.address) as sidecar:
+    with sidecar_on(tmp_path, kafka.bootstrap, control_addresses=control.address) as sidecar:
         instance = sidecar.create(group, "c1", valueFormat="binary")
         instance.subscribe(orders)
         wait_until(lambda: any(each.topics for each in control.known.values()), "control knows")
@@ -153,7 +153,7 @@ def test_a_file_that_was_damaged_is_set_aside_and_control_knows_the_instances(
     file.write_bytes(file.read_bytes()[:-10])
     with (
         structlog.testing.capture_logs() as logs,
-        sidecar_on(tmp_path, kafka.bootstrap, control_address=control.address) as sidecar,
+        sidecar_on(tmp_path, kafka.bootstrap, control_addresses=control.address) as sidecar,
     ):
         sidecar.produce(orders, {"value": 1})
         assert values(again(instance, sidecar).read_all(1, timeout=5_000)) == ["MQ=="]
@@ -167,17 +167,17 @@ def test_another_machine_takes_the_instances_from_control(
     """And the first one, when it comes back, finds what became of them meanwhile."""
     control.start()
     first, second = tmp_path / "first", tmp_path / "second"
-    with sidecar_on(first, kafka.bootstrap, control_address=control.address) as sidecar:
+    with sidecar_on(first, kafka.bootstrap, control_addresses=control.address) as sidecar:
         instance = sidecar.create(group, "c1", autoCommitEnable="true")
         instance.subscribe(orders)
         wait_until(lambda: any(each.topics for each in control.known.values()), "control knows")
-    with sidecar_on(second, kafka.bootstrap, control_address=control.address) as sidecar:
+    with sidecar_on(second, kafka.bootstrap, control_addresses=control.address) as sidecar:
         sidecar.produce(orders, {"value": 1})
         assert values(again(instance, sidecar).read_all(1, timeout=5_000)) == [1]
         new = sidecar.create(group, "c2")
         assert again(instance, sidecar).delete().status_code == 204
         wait_until(lambda: list(control.known) == [f"instances/{group}.c2"], "control knows")
-    with sidecar_on(first, kafka.bootstrap, control_address=control.address) as sidecar:
+    with sidecar_on(first, kafka.bootstrap, control_addresses=control.address) as sidecar:
         assert subscriptions(new, sidecar).status_code == 200
 
 
@@ -189,7 +189,7 @@ def test_an_instance_that_its_backend_uses_through_another_sidecar_by_now_does_n
     name = f"instances/{group}.c1"
     control.known[name] = events.ConsumerInstance(name=name, group=group, instance_id="c1", sidecar="other")
     control.start()
-    with sidecar_on(tmp_path, kafka.bootstrap, control_address=control.address) as sidecar:
+    with sidecar_on(tmp_path, kafka.bootstrap, control_addresses=control.address) as sidecar:
         assert again(instance, sidecar).delete().status_code == 404
     assert not control.removed
 
@@ -247,7 +247,7 @@ def test_a_younger_process_elsewhere_is_given_way_to_when_control_hears_it(
     kafka: Kafka, control: HeldControl, orders: str, group: str, tmp_path: Path
 ) -> None:
     control.start()
-    with sidecar_on(tmp_path, kafka.bootstrap, control_address=control.address) as sidecar:
+    with sidecar_on(tmp_path, kafka.bootstrap, control_addresses=control.address) as sidecar:
         instance = sidecar.create(group, "c1")
         instance.subscribe(orders)
         wait_until(lambda: control.incarnations, "control hears of the process")

@@ -79,7 +79,7 @@ async def test_an_instance_from_its_registration_to_its_removal(
 ) -> None:
     operator, target = Operator(control), f"instances/{group}.c1"
     run = asyncio.to_thread
-    settings = {"control_address": f"127.0.0.1:{control.control.port}", "state_dir": str(tmp_path)}
+    settings = {"control_addresses": f"127.0.0.1:{control.control.port}", "state_dir": str(tmp_path)}
     async with started_here(kafka.bootstrap, **settings) as sidecar:
         instance = await run(sidecar.create, group, "c1", valueFormat="string")
         await run(instance.subscribe, orders)
@@ -150,7 +150,7 @@ async def test_of_two_processes_of_one_name_the_younger_holds_the_instances(
 ) -> None:
     """On two machines: they share control, and nothing else."""
     run = asyncio.to_thread
-    settings = {"control_address": f"127.0.0.1:{control.control.port}"}
+    settings = {"control_addresses": f"127.0.0.1:{control.control.port}"}
     async with started_here(kafka.bootstrap, **settings) as elder:
         instance = await run(elder.create, group, "c1")
         await run(instance.subscribe, orders)

@@ -258,7 +258,7 @@ def settings_of(bootstrap: str, **settings: object) -> SidecarSettings:
         {
             "listen": "127.0.0.1:0",
             "bootstrap_servers": bootstrap,
-            "control_address": "",
+            "control_addresses": "",
             "state_dir": "",
             "producer_properties": {"allow.auto.create.topics": "false"},  # brokers of tests make topics
             "consumer_properties": QUICK_CONSUMERS,

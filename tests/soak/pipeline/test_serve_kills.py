@@ -44,10 +44,10 @@ CALL_S = 30.0
 class Serve:
     """`kafka-mesh pipeline serve` as its supervisor starts it."""
 
-    def __init__(self, control_address: str, log: Path) -> None:
+    def __init__(self, control_addresses: str, log: Path) -> None:
         self._log = log
         settings = {
-            "KAFKA_MESH_PIPELINE_CONTROL_ADDRESS": control_address,
+            "KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES": control_addresses,
             "KAFKA_MESH_PIPELINE_METRICS_LISTEN": f"127.0.0.1:{free_block(1)}",
         }
         command = [sys.executable, "-m", "local.cli", "pipeline", "serve"]

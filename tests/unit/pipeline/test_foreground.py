@@ -39,8 +39,8 @@ def test_a_signal_that_comes_while_the_job_looks_at_the_event_stops_it_too() -> 
 def test_control_is_where_the_mesh_was_found_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     found = CONTROL_FOUND.set("127.0.0.1:18002")
     try:
-        assert settings_of(None).control_address == "127.0.0.1:18002"
-        monkeypatch.setenv("KAFKA_MESH_PIPELINE_CONTROL_ADDRESS", "control:7070")
-        assert settings_of(None).control_address == "control:7070"
+        assert settings_of(None).control_addresses == ("127.0.0.1:18002",)
+        monkeypatch.setenv("KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES", "control:7070")
+        assert settings_of(None).control_addresses == ("control:7070",)
     finally:
         CONTROL_FOUND.reset(found)

@@ -66,8 +66,8 @@ def test_secrets_of_kafka_properties_do_not_show() -> None:
 
 
 def test_an_empty_control_address_means_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAFKA_MESH_SIDECAR_CONTROL_ADDRESS", "")
-    assert SidecarSettings().control_address is None
+    monkeypatch.setenv("KAFKA_MESH_SIDECAR_CONTROL_ADDRESSES", "")
+    assert SidecarSettings().control_addresses == ()
 
 
 ISSUER = {"jwks_url": "https://issuer.example/keys", "issuer": "https://issuer.example", "audience": "sidecar"}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesh.rpc import discovery
+from mesh.rpc.server import RpcServer
 from services.gateway.downstream import discovery as watch_module
 from services.gateway.downstream.discovery import Discovery
 from services.gateway.downstream.routers import CONNECT_TIMEOUT_S, NoRouterError, Routers
@@ -144,6 +145,23 @@ async def test_one_that_does_not_answer_costs_a_head_start() -> None:
         Routers((hanging, address)).connected() as router,
     ):
         assert router.address == address
+
+
+async def test_a_router_that_does_not_know_the_last_decisions_is_taken_when_there_is_no_better_one() -> None:
+    behind, better = RpcServer("127.0.0.1:0", {}), RpcServer("127.0.0.1:0", {})
+    for server in (behind, better):
+        await server.start()
+    try:
+        routers = Routers((f"127.0.0.1:{behind.port}", f"127.0.0.1:{better.port}"))
+        async with routers.connected() as router:
+            assert router.address == f"127.0.0.1:{behind.port}"
+        await better.set_serving(True)
+        for _ in range(2):
+            async with routers.connected() as router:
+                assert router.address == f"127.0.0.1:{better.port}"
+    finally:
+        for server in (behind, better):
+            await server.stop(0)
 
 
 async def test_each_that_cannot_be_reached_is_named() -> None:

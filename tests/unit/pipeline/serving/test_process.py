@@ -33,7 +33,7 @@ async def serving(file: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> 
     command = Command("audit", "audit", (str(file),), program=(sys.executable, "-c", program))
     monkeypatch.setattr(process, "continuous_command", lambda *_: command)
     settings = PipelineSettings(
-        control_address=NOWHERE, metrics_listen="127.0.0.1:0", jobs=(ContinuousJob.AUDIT,), driver_stop_s=COMES_S
+        control_addresses=(NOWHERE,), metrics_listen="127.0.0.1:0", jobs=(ContinuousJob.AUDIT,), driver_stop_s=COMES_S
     )
     lifecycle = Lifecycle()
     task = asyncio.create_task(serve(settings, NOWHERE, lifecycle))
@@ -69,7 +69,7 @@ async def test_an_elder_process_ends_its_jobs_at_once(tmp_path: Path, monkeypatc
     starts = tmp_path / "starts"
     command = Command("audit", "audit", (str(starts),), program=(sys.executable, "-c", DEAF))
     monkeypatch.setattr(process, "continuous_command", lambda *_: command)
-    member = Member(PipelineSettings(control_address=NOWHERE, jobs=(ContinuousJob.AUDIT,)), NOWHERE)
+    member = Member(PipelineSettings(control_addresses=(NOWHERE,), jobs=(ContinuousJob.AUDIT,)), NOWHERE)
     running = asyncio.create_task(member.run())
     await until_started(starts, 1)
 

@@ -57,7 +57,7 @@ def test_the_query_that_is_followed_has_its_streams_tables_and_backend(tmp_path:
         **FORMATS,
     }
     found = read(tmp_path, values)
-    settings = SidecarSettings.model_validate({**found.settings, "control_address": None, "state_dir": tmp_path})
+    settings = SidecarSettings.model_validate({**found.settings, "control_addresses": (), "state_dir": tmp_path})
     assert settings.ksqldb_url == "http://ksql:8443"
     assert not settings.ksqldb_active_enabled
     query = settings.followed_query()
