@@ -27,11 +27,22 @@ from services.pipeline.tables import Database
 from services.pipeline.traffic.sums import Step
 from services.pipeline.traffic.writing import DAILY, TABLES
 
-_FORGET_SERIES = sql.SQL("delete from traffic_series s where {}").format(
+NO_SERIES = "00000000-0000-0000-0000-000000000000"
+"""Before all of them."""
+CLEANED_AT_ONCE = 1_000
+"""Series that one statement looks at, and rows of days that one statement deletes: a fraction of a second each."""
+_FORGET_SERIES = sql.SQL(
+    "with looked_at as (select series from traffic_series where series > %s order by series limit %s), "
+    "forgotten as (delete from traffic_series s using looked_at l where s.series = l.series and {} returning 1) "
+    "select (array_agg(series order by series desc))[1]::text, (select count(*) from forgotten) from looked_at"
+).format(
     sql.SQL(" and ").join(
         sql.SQL("not exists (select from {} t where t.series = s.series)").format(sql.Identifier(TABLES[step]))
         for step in reversed(Step)
     )
+)
+_FORGET_DAYS = (
+    "delete from traffic_days where ctid = any(array(select ctid from traffic_days where time < %s limit %s))"
 )
 
 log = structlog.get_logger(__name__)
@@ -98,15 +109,33 @@ class Ledger:
         for step, partitions in self._days.items():
             partitions.drop_before(begins[step])
         first = datetime.combine(begins[Step.DAY], time(), UTC)
-        with self._connected() as connection:
-            connection.execute("delete from traffic_days where time < %s", (first,))
-        with self._connected() as connection:
-            connection.execute("select from traffic_progress for update")  # from now on nobody writes rows before us
-            forgotten = connection.execute(_FORGET_SERIES).rowcount
-            if forgotten:
-                connection.execute("update traffic_progress set batch = batch + 1")
+        while self._delete_days(first) == CLEANED_AT_ONCE:
+            pass
+        last: str | None = NO_SERIES
+        forgotten = 0
+        while last is not None:
+            last, gone = self._forget_series(last)
+            forgotten += gone
         if forgotten:
             log.info("series forgotten", series=forgotten)
+
+    def _delete_days(self, first: datetime) -> int:
+        """Some of those that are too old; how many."""
+        with self._connected() as connection:
+            return connection.execute(_FORGET_DAYS, (first, CLEANED_AT_ONCE)).rowcount
+
+    def _forget_series(self, after: str) -> tuple[str | None, int]:
+        """Looks at some series behind `after`: the last of them, None where there was none, and how many are gone.
+
+        Each call is a transaction: batches are written in between.
+        """
+        with self._connected() as connection:
+            connection.execute("select from traffic_progress for update")  # from now on nobody writes rows before us
+            row: Any = connection.execute(_FORGET_SERIES, (after, CLEANED_AT_ONCE)).fetchone()
+            last, forgotten = row
+            if forgotten:
+                connection.execute("update traffic_progress set batch = batch + 1")
+        return last, forgotten
 
     def _connected(self) -> psycopg.Connection[tuple[object, ...]]:
         try:
