@@ -1,6 +1,6 @@
 """A driver of `serve`: the pipeline's command in a process of its own, which never outlives the serve that started it.
 
-    python -m services.pipeline.driving run replay --order -      what `kafka-mesh pipeline` takes
+    python -m services.pipeline.driving [--nice N] run replay --order -      what `kafka-mesh pipeline` takes
 
 Serve starts it as the leader of a process group, with three pipes. A job needs to know nothing of that:
 
@@ -30,7 +30,11 @@ def main() -> None:
     from services.pipeline.__main__ import main as pipeline  # what is orphaned while it is imported ends too
 
     job_reports.begin()
-    pipeline(sys.argv[1:])
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--nice"]:
+        os.nice(int(arguments[1]))  # its children too: the JVM, and Python workers
+        arguments = arguments[2:]
+    pipeline(arguments)
 
 
 def end_when_orphaned() -> None:

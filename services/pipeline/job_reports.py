@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 MARK = "job_report"
@@ -25,6 +26,12 @@ class JobReport:
     """After which it tried again."""
     behind: int | None = None
     """Records that are there and not brought over; None where that is not known."""
+    spare: int | None = None
+    """Records that retention has still to take before it takes one that is not brought over; None where none waits."""
+    apart: Mapping[str, str] | None = None
+    """Topics that are set apart, and why; None where the report does not say."""
+    stuck_s: float = 0.0
+    """How long a batch has been at work without progress."""
     complete_until: float | None = None
     """Unix time up to which all is brought over; None where that is not known."""
 

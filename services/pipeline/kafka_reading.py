@@ -124,15 +124,15 @@ class Batch(NamedTuple):
     """All records before this offset were in this batch or an earlier one: gaps are passed over."""
 
 
-def read_span(
-    properties: Mapping[str, str], span: Span, stall_timeout_s: float, *, accept_loss: bool = False
-) -> Iterator[list[Message]]:
-    """The committed records of `span`, in order."""
+def read_spans(
+    properties: Mapping[str, str], some: Sequence[Span], stall_timeout_s: float, *, accept_loss: bool = False
+) -> Iterator[Batch]:
+    """The committed records of spans of different partitions, in order within each."""
     with closing(SpanReader(properties, stall_timeout_s, accept_loss=accept_loss)) as reader:
         try:
-            for batch in reader.read([span]):
+            for batch in reader.read(some):
                 if batch is not None and batch.records:
-                    yield cast("list[Message]", batch.records)
+                    yield batch
         except RecordsLostError as error:
             raise RecordsLostError(f"{error}; go on without it with --accept-loss") from None
 

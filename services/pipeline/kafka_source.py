@@ -1,8 +1,12 @@
 """Kafka as a source of Spark, batch and stream: a Python Data Source over `kafka_reading`.
 
 A stream: Spark starts one Python process that plans (`StreamReader`: where does the next batch end?), and for each
-batch a task per partition that reads its span. A batch: the driver finds the offsets of its ranges, tasks read pieces
-of them. All make their own clients; nothing of them is pickled.
+batch as many tasks as there are slots, each with one consumer for its share of the spans. A batch: the driver finds the
+offsets of its ranges, tasks read pieces of them. All make their own clients; nothing of them is pickled.
+
+A task asks, when it has read its share, whether the topics are still the ones that were planned. Kafka never uses a
+topic id twice, so the records before that question are of the right topic. A batch that Spark runs again after a crash
+leaves out topics that were replaced since, and what retention took since: no later attempt could read it.
 
 Several clusters are one source: their records come with a column `cluster`, and a position knows topics as `c1/apples`,
 so a cluster that joins later is read from the start of its logs, and one that leaves keeps its place in the checkpoint.
@@ -14,9 +18,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
@@ -25,20 +29,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from services.pipeline.kafka_reading import read_bounds, read_logs, read_since, read_span
+from services.pipeline.kafka_asking import UnknownTopicError
+from services.pipeline.kafka_reading import Batch, read_bounds, read_logs, read_since, read_spans
 from services.pipeline.positions import (
     Position,
     Span,
+    StreamError,
     TopicLog,
+    TopicReplacedError,
     UnreachableError,
     advance,
-    check_same,
     later_times,
     parse,
+    problems,
     render,
+    replaced_by_times,
+    replaced_topics,
     spans,
 )
-from services.pipeline.ranges import Range, cut
+from services.pipeline.ranges import Range, cut, shares
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -67,6 +76,8 @@ MICROSECONDS_OF_A_MILLISECOND = 1_000
 LAST_TIME_MS = (2**63 - 1) // MICROSECONDS_OF_A_MILLISECOND
 PROPERTY_PREFIX = "kafka."
 CLUSTERS_AT_ONCE = 8  # that are asked while a batch is planned
+WORTH_A_TASK = 50_000
+"""Records of a stream's batch: with fewer, another task would only make another small file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +95,13 @@ class KafkaSource:
     skip_absent: bool = False
     """Topics that a cluster does not have are read when it has them; otherwise they are an error."""
     accept_replaced: bool = False
-    """A topic that was created again is read from its start; otherwise it is an error."""
+    """A topic that was created again is read from its start, as its next generation; otherwise it is an error."""
+    sets_apart: bool = False
+    """A topic with a problem is left out while the others are read; otherwise its problem ends the stream."""
+    accept_loss_of: tuple[str, ...] = ()
+    """Topics (as positions name them) for which alone loss is accepted."""
+    slots: int = 1
+    """How many tasks Spark runs at a time: a batch of a stream has no more shares."""
 
     @classmethod
     def of_settings(
@@ -114,7 +131,8 @@ class KafkaSource:
     def stream(self, session: SparkSession) -> DataFrame:
         """The records as an unbounded DataFrame."""
         session.dataSource.register(KafkaDataSource)
-        return session.readStream.format(FORMAT).options(**self.to_options()).load()
+        slotted = replace(self, slots=session.sparkContext.defaultParallelism)
+        return session.readStream.format(FORMAT).options(**slotted.to_options()).load()
 
     def batch(self, session: SparkSession, ranges: Sequence[Range] = ()) -> DataFrame:
         """The records of `ranges` (without any: all of `topics`) as a DataFrame that is the same however often it is
@@ -140,11 +158,37 @@ class KafkaSource:
         )
         return {_in_cluster(cluster, topic): log for topic, log in found.items()}
 
-    def check_same(self, position: Position) -> None:
-        """TopicReplacedError where a gateway, whose ids do not tell, shows another topic than `position` speaks of."""
-        if GATEWAY in self.clusters:
-            times = later_times(position, self.topics)
-            check_same(position, read_since(self.clusters[GATEWAY], times, self.request_timeout_s))
+    def problems(self, position: Position, logs: Mapping[str, TopicLog]) -> dict[str, StreamError]:
+        """The topics that a stream sets apart at `position`, and why."""
+        accepted = logs.keys() if self.accept_loss else self.accept_loss_of
+        absent = {
+            name: UnknownTopicError(f"topic {topic} is unknown: no rule routes it, or its cluster does not have it")
+            for cluster in self.clusters
+            for topic in self.topics
+            if (name := _in_cluster(cluster, topic)) not in logs
+        }
+        return absent | problems(position, logs, accept_loss=accepted, accept_replaced=self.accept_replaced)
+
+    def replaced(self, position: Position) -> dict[str, TopicReplacedError]:
+        """The topics in `position`, of clusters that are read, that are not the ones that it speaks of any more."""
+        found: dict[str, TopicReplacedError] = {}
+        for cluster in self.clusters:
+            there = {topic: each for topic, each in position.items() if topic.rpartition("/")[0] == cluster}
+            if not there:
+                continue
+            plain = [topic.rpartition("/")[2] for topic in there]
+            logs = read_logs(self.clusters[cluster], plain, self.request_timeout_s, skip_absent=True)
+            found |= replaced_topics(there, {_in_cluster(cluster, topic): log for topic, log in logs.items()})
+            if cluster == GATEWAY:
+                found |= self.replaced_by_times({topic: there[topic] for topic in logs})
+        return found
+
+    def replaced_by_times(self, position: Position) -> dict[str, TopicReplacedError]:
+        """Those of a gateway, whose topic ids do not tell."""
+        if GATEWAY not in self.clusters:
+            return {}
+        times = later_times(position, position)
+        return replaced_by_times(position, read_since(self.clusters[GATEWAY], times, self.request_timeout_s))
 
     def spans(self, ranges: Sequence[Range] = ()) -> list[Span]:
         """The offsets that ranges mean now; topics by the names that positions know."""
@@ -160,17 +204,22 @@ class KafkaSource:
             )
         ]
 
-    def read(self, span: Span) -> Iterator[pyarrow.RecordBatch]:
-        """The committed records of a span, as rows of `schema`."""
-        cluster, _, topic = span.topic.rpartition("/")
-        for messages in self.messages(span):
-            yield to_arrow(messages, replace(span, topic=topic), cluster)
+    def read(self, some: Sequence[Span]) -> Iterator[pyarrow.RecordBatch]:
+        """The committed records of spans, as rows of `schema`."""
+        for cluster, batch in self.batches(some):
+            messages = cast("list[Message]", batch.records)
+            yield to_arrow(messages, batch.topic, batch.partition, cluster)
 
-    def messages(self, span: Span) -> Iterator[list[Message]]:
-        """The committed records of a span, in order, some at a time."""
-        cluster, _, topic = span.topic.rpartition("/")
-        there = replace(span, topic=topic)
-        yield from read_span(self.clusters[cluster], there, self.stall_timeout_s, accept_loss=self.accept_loss)
+    def batches(self, some: Sequence[Span]) -> Iterator[tuple[str, Batch]]:
+        """The committed records of spans, in order within each, with their cluster; one consumer for each cluster."""
+        by_cluster: dict[str, list[Span]] = {}
+        for span in some:
+            cluster, _, topic = span.topic.rpartition("/")
+            by_cluster.setdefault(cluster, []).append(replace(span, topic=topic))
+        for cluster, there in by_cluster.items():
+            properties = self.clusters[cluster]
+            for batch in read_spans(properties, there, self.stall_timeout_s, accept_loss=self.accept_loss):
+                yield cluster, batch
 
     def to_options(self) -> dict[str, str]:
         """As Spark passes them on; properties one by one, so that Spark's redaction knows the secret ones by name."""
@@ -183,6 +232,9 @@ class KafkaSource:
             "accept_loss": json.dumps(self.accept_loss),
             "skip_absent": json.dumps(self.skip_absent),
             "accept_replaced": json.dumps(self.accept_replaced),
+            "sets_apart": json.dumps(self.sets_apart),
+            "accept_loss_of": json.dumps(self.accept_loss_of),
+            "slots": str(self.slots),
         } | {
             f"{PROPERTY_PREFIX}{number}.{name}": value
             for number, properties in enumerate(self.clusters.values())
@@ -206,6 +258,9 @@ class KafkaSource:
             accept_loss=json.loads(options["accept_loss"]),
             skip_absent=json.loads(options["skip_absent"]),
             accept_replaced=json.loads(options["accept_replaced"]),
+            sets_apart=json.loads(options["sets_apart"]),
+            accept_loss_of=tuple(json.loads(options["accept_loss_of"])),
+            slots=int(options["slots"]),
         )
 
 
@@ -236,7 +291,9 @@ class KafkaDataSource(DataSource):
 class SpanPartition(InputPartition):
     """What one task reads."""
 
-    span: Span
+    spans: Sequence[Span]
+    expected: Position = field(default_factory=dict)
+    """The topics as they were planned, for the question at the end; empty where nobody asks."""
 
 
 class BatchReader(DataSourceReader):
@@ -247,11 +304,11 @@ class BatchReader(DataSourceReader):
         self._spans = spans
 
     def partitions(self) -> list[InputPartition]:
-        return [SpanPartition(span) for span in self._spans]
+        return [SpanPartition([span]) for span in self._spans]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         # Spark reads a frame without any partition as one partition, which is None
-        return self._source.read(partition.span) if isinstance(partition, SpanPartition) else iter(())
+        return self._source.read(partition.spans) if isinstance(partition, SpanPartition) else iter(())
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -260,6 +317,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, source: KafkaSource) -> None:
         self.source = source
         self._logs_at_start: dict[str, TopicLog] | None = None
+        self._planned: dict[str, Any] | None = None
+        """The end of the batch that was planned last."""
+        self._told: set[str] = set()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return render({})
@@ -274,21 +334,85 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs = self._logs_at_start or self._logs_of_reachable()
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         position = parse(start)
+        known = {topic: each for topic, each in position.items() if topic in logs}
+        is_asked = self._logs_at_start is not None and self._planned is not None  # once for a run over what is there
+        replaced = {} if is_asked else self.source.replaced_by_times(known)
+        if replaced and not self.source.accept_replaced:
+            raise next(iter(replaced.values()))
+        accept_loss = self.source.accept_loss
+        if self.source.sets_apart:
+            apart = {
+                topic: each for topic, each in self.source.problems(position, logs).items() if topic not in replaced
+            }
+            self._tell(f"topic {topic} is set apart: {problem}" for topic, problem in apart.items())
+            logs = {topic: log for topic, log in logs.items() if topic not in apart}
+            accept_loss = True  # of those that are left: it was asked for, or there is none
         end = advance(
             position,
             logs,
             max_rows=max_rows,
-            accept_loss=self.source.accept_loss,
+            accept_loss=accept_loss,
             accept_replaced=self.source.accept_replaced,
+            replaced=replaced,
         )
-        self.source.check_same(position)
-        return render(end)
+        self._planned = render(end)
+        return self._planned
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [SpanPartition(span) for span in spans(parse(start), parse(end))]
+        planned = list(spans(parse(start), parse(end)))
+        position = parse(end)
+        if end != self._planned:
+            planned = self._still_there(planned, position)
+        return [
+            SpanPartition(share, {span.topic: position[span.topic] for span in share}) for share in self.share(planned)
+        ]
+
+    def share(self, planned: Sequence[Span]) -> list[list[Span]]:
+        """The spans of a batch by task: few records are one task, and so one file."""
+        return shares(
+            planned, min(self.source.slots, 1 + sum(each.end - each.start for each in planned) // WORTH_A_TASK)
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return self.source.read(cast("SpanPartition", partition).span)
+        planned = cast("SpanPartition", partition)
+        yield from self.source.read(planned.spans)
+        self.check_topics(planned)
+
+    def check_topics(self, planned: SpanPartition) -> None:
+        """TopicReplacedError where the records that were read may be of another topic than the one that was planned."""
+        for error in self.source.replaced(planned.expected).values():
+            raise error
+
+    def _still_there(self, planned: Sequence[Span], position: Position) -> list[Span]:
+        """What can be read yet of a batch that was planned by an earlier process."""
+        topics = {span.topic for span in planned}
+        replaced = self.source.replaced({topic: each for topic, each in position.items() if topic in topics})
+        logs = [self.source.logs_of(cluster) for cluster in {topic.rpartition("/")[0] for topic in topics}]
+        starts = {
+            (topic, number): each.start
+            for of_cluster in logs
+            for topic, log in of_cluster.items()
+            for number, each in log.partitions.items()
+        }
+        found = []
+        for span in planned:
+            if (problem := replaced.get(span.topic)) is not None:
+                self._tell([f"{span}: offsets {span.start} to {span.end} are left out: {problem}"])
+                continue
+            begin = starts.get((span.topic, span.partition), span.start)
+            if begin > span.start and self.source.sets_apart:
+                self._tell([f"{span}: retention took offsets {span.start} to {begin} after they were planned"])
+                span = replace(span, start=begin)  # noqa: PLW2901
+            if span.start < span.end:
+                found.append(span)
+        return found
+
+    def _tell(self, lines: Iterable[str]) -> None:
+        """Each once, in the log of the driver: this process is a child of it."""
+        for line in lines:
+            if line not in self._told:
+                self._told.add(line)
+                sys.stderr.write(line + "\n")
 
     def _logs_of_reachable(self) -> dict[str, TopicLog]:
         """Of the clusters that answer; at least one must."""
@@ -308,12 +432,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return logs
 
 
-def to_arrow(messages: list[Message], span: Span, cluster: str = GATEWAY) -> pyarrow.RecordBatch:
-    """The rows that SCHEMA describes, all of one span, with the name of their cluster where it has one."""
+def to_arrow(messages: list[Message], topic: str, partition: int, cluster: str = GATEWAY) -> pyarrow.RecordBatch:
+    """The rows that SCHEMA describes, all of one partition, with the name of their cluster where it has one."""
     rows = pyarrow.RecordBatch.from_arrays(
         [
-            pyarrow.repeat(span.topic, len(messages)),
-            pyarrow.repeat(pyarrow.scalar(span.partition, pyarrow.int32()), len(messages)),
+            pyarrow.repeat(topic, len(messages)),
+            pyarrow.repeat(pyarrow.scalar(partition, pyarrow.int32()), len(messages)),
             [message.offset() for message in messages],
             [_microseconds(message) for message in messages],
             [message.key() for message in messages],

@@ -16,11 +16,16 @@ Spark keeps a position in the checkpoint as JSON, one entry for each topic:
 5. An id that a gateway made of the topic's name tells nothing of that. There, `last` is the record of each partition
    with the latest time: no record before its offset can be of a later time, for as long as the log is the same one.
 6. A topic that is no longer asked for keeps its entry, so that it goes on from there when it is asked for again.
+7. A topic that is read anew, because another topic took its name, begins its next `generation`. Records of different
+   generations of a topic may have the same partition and offset. Generation 0 is not written.
+8. One topic with a problem must not stop the others: `problems` names the topics that `advance` would refuse, so that
+   the caller can leave them out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,6 +83,7 @@ class TopicPosition:
     next: Mapping[int, int] = field(default_factory=dict)
     starts: Mapping[int, int] = field(default_factory=dict)
     last: Mapping[int, Stamp] = field(default_factory=dict)
+    generation: int = 0
 
 
 Position = Mapping[str, TopicPosition]
@@ -104,6 +110,7 @@ def parse(document: Mapping[str, Any]) -> Position:
             _by_number(entry["next"]),
             _by_number(entry["from"]),
             {int(partition): Stamp(*stamp) for partition, stamp in entry.get("last", {}).items()},
+            entry.get("generation", 0),
         )
         for topic, entry in document.items()
     }
@@ -122,6 +129,7 @@ def render(position: Position) -> dict[str, Any]:
             if entry.last
             else {}
         )
+        | ({"generation": entry.generation} if entry.generation else {})
         for topic, entry in sorted(position.items())
     }
 
@@ -147,53 +155,92 @@ def advance(
     max_rows: int | None = None,
     accept_loss: bool = False,
     accept_replaced: bool = False,
+    replaced: Collection[str] = (),
 ) -> Position:
     """The end of the batch after `start`: at most `max_rows` offsets on, shared fairly between partitions.
 
-    It is `start` itself when there is nothing to read. Raises RecordsLostError and TopicReplacedError.
+    It is `start` itself when there is nothing to read. `replaced` names topics of which the caller knows that another
+    topic has their name now. Raises RecordsLostError and TopicReplacedError.
     """
-    begins = {topic: _begins(topic, start.get(topic), log, accept_loss, accept_replaced) for topic, log in logs.items()}
+    entries = {
+        topic: _entry(topic, start.get(topic), log, accept_loss, accept_replaced, replaced)
+        for topic, log in logs.items()
+    }
     lags = {
         (topic, partition): log.partitions[partition].end - begin
         for topic, log in logs.items()
-        for partition, begin in begins[topic].items()
+        for partition, begin in entries[topic].next.items()
     }
     steps = lags if max_rows is None else fair_shares(lags, max_rows)
-    position = dict(start)
-    for topic, log in logs.items():
-        before = start.get(topic, TopicPosition())
-        position[topic] = TopicPosition(
-            topic_id=log.topic_id or before.topic_id,
-            next={partition: begin + steps[topic, partition] for partition, begin in begins[topic].items()},
-            starts={
-                partition: begin for partition, begin in begins[topic].items() if before.next.get(partition) != begin
-            },
-            last={**before.last, **log.last},
-        )
+    # a topic that is left out now is not read from where its batch before this one began
+    position = {topic: dataclasses.replace(entry, starts={}) for topic, entry in start.items()}
+    for topic, entry in entries.items():
+        ends = {partition: begin + steps[topic, partition] for partition, begin in entry.next.items()}
+        position[topic] = dataclasses.replace(entry, next=ends)
     return start if _stands_still(start, position) else position
+
+
+def problems(
+    start: Position, logs: Mapping[str, TopicLog], *, accept_loss: Collection[str] = (), accept_replaced: bool = False
+) -> dict[str, StreamError]:
+    """The topics that `advance` would refuse, and why; it would read the others."""
+    found: dict[str, StreamError] = {}
+    for topic, log in logs.items():
+        try:
+            _entry(topic, start.get(topic), log, topic in accept_loss, accept_replaced, ())
+        except StreamError as error:
+            found[topic] = error
+    return found
+
+
+def replaced_topics(expected: Position, logs: Mapping[str, TopicLog]) -> dict[str, TopicReplacedError]:
+    """The topics of `expected` that are not the same ones any more, or that are gone, and why."""
+    found = {}
+    for topic, entry in expected.items():
+        if topic not in logs:
+            found[topic] = TopicReplacedError(f"topic {topic} is gone: it was deleted, or a rule moved it")
+            continue
+        try:
+            _behind(topic, entry, logs[topic], accept_loss=True)
+        except TopicReplacedError as error:
+            found[topic] = error
+    return found
 
 
 def _stands_still(start: Position, position: Position) -> bool:
     """Nothing to read and nothing to note; what `start` says in `from` is no news."""
     return all(
-        topic in start and start[topic].next == entry.next and start[topic].topic_id == entry.topic_id
+        topic in start
+        and (start[topic].next, start[topic].topic_id, start[topic].generation)
+        == (entry.next, entry.topic_id, entry.generation)
         for topic, entry in position.items()
     )
 
 
-def _begins(
-    topic: str, before: TopicPosition | None, log: TopicLog, accept_loss: bool, accept_replaced: bool
-) -> dict[int, int]:
-    """Where reading goes on in each partition."""
+def _entry(
+    topic: str,
+    before: TopicPosition | None,
+    log: TopicLog,
+    accept_loss: bool,
+    accept_replaced: bool,
+    replaced: Collection[str],
+) -> TopicPosition:
+    """The topic's entry when its next batch begins."""
     from_start = {partition: each.start for partition, each in log.partitions.items()}
     if before is None:
-        return from_start
+        return TopicPosition(log.topic_id, from_start, from_start, log.last)
+    anew = TopicPosition(log.topic_id or before.topic_id, from_start, from_start, log.last, before.generation + 1)
+    if topic in replaced:
+        return anew
     try:
-        return _behind(topic, before, log, accept_loss)
+        begins = _behind(topic, before, log, accept_loss)
     except TopicReplacedError:
         if accept_replaced:
-            return from_start
+            return anew
         raise
+    starts = {partition: begin for partition, begin in begins.items() if before.next.get(partition) != begin}
+    topic_id = log.topic_id or before.topic_id
+    return TopicPosition(topic_id, begins, starts, {**before.last, **log.last}, before.generation)
 
 
 def _behind(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool) -> dict[int, int]:
@@ -236,15 +283,17 @@ def later_times(position: Position, topics: Iterable[str]) -> dict[Place, int]:
     }
 
 
-def check_same(position: Position, found: Mapping[Place, int]) -> None:
-    """TopicReplacedError where the answers to `later_times` (-1: none) can't be of the same log."""
+def replaced_by_times(position: Position, found: Mapping[Place, int]) -> dict[str, TopicReplacedError]:
+    """The topics whose answers to `later_times` (-1: none) can't be of the same log."""
+    replaced = {}
     for (topic, partition), offset in found.items():
         stamp = position[topic].last[partition]
         if 0 <= offset <= stamp.offset:
-            raise TopicReplacedError(
+            replaced[topic] = TopicReplacedError(
                 f"{topic}/{partition} has at offset {offset} a record of a later time than it had up to offset "
                 f"{stamp.offset} before: it was created again, or a rule moved it to another cluster; {NEW_FOLDER}"
             )
+    return replaced
 
 
 def fair_shares(lags: Mapping[tuple[str, int], int], rows: int) -> dict[tuple[str, int], int]:

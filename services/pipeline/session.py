@@ -107,7 +107,7 @@ def worker_environment(of_driver: Mapping[str, str]) -> dict[str, str]:
 
 def is_local(master: str) -> bool:
     """Whether all of Spark is this machine's, in one JVM."""
-    return master.startswith("local")
+    return master == "local" or master.startswith("local[")
 
 
 def options_of(settings: PipelineSettings, java_options: str = "") -> dict[str, str]:

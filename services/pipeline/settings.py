@@ -58,10 +58,15 @@ class PipelineSettings(
     request_timeout_s: PositiveFloat = 30.0
     """How long a question about topics and offsets may take."""
     trigger_interval_s: PositiveFloat = 10.0
-    """How often a continuous job looks for new records; also about how small its files get."""
+    """How often the continuous jobs audit and traffic look for new records."""
 
     database_url: SecretStr | None = None
     """PostgreSQL of control, as postgresql://user:password@host:port/database; for jobs that fill tables."""
+
+    database_connections: PositiveInt = 4
+    """Connections to PostgreSQL that the tasks of one batch have at a time, however many slots Spark has."""
+    shared_folders: bool = False
+    """Whether a folder without a URL's scheme is the same one on the driver and on all executors (a mounted volume)."""
 
     @field_validator("database_url")
     @classmethod
@@ -69,6 +74,16 @@ class PipelineSettings(
         if url is not None and not re.match(r"postgres(ql)?://", url.get_secret_value()):  # never repeated
             raise ValueError("is no PostgreSQL URL; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
         return url
+
+    def check_folder(self, folder: str) -> None:
+        """ValueError for a folder that executors of a cluster would look for on machines of their own."""
+        is_here = not re.match(r"[a-z][a-z0-9+.-]*:", folder) or folder.startswith("file:")
+        if is_here and not re.match(r"local(\[|$)", self.master) and not self.shared_folders:
+            raise ValueError(
+                f"folder {folder} is of this machine, and Spark runs at {self.master}: its executors would write to "
+                "folders of their own; name a URL that they all reach, or set KAFKA_MESH_PIPELINE_SHARED_FOLDERS=true "
+                "where the folder is a volume that all of them mount"
+            )
 
     @property
     def client_properties(self) -> dict[str, str]:

@@ -9,7 +9,8 @@
    table, and this way only where a row is there, is no gain: PostgreSQL took 33 to 40 us of CPU a row, not 27 to 35.)
 3. Rows are inserted in the order of their key, so that writers that meet wait for each other, and never in a circle.
    With `Conflict.SET` the keys of a frame must differ.
-4. There are never more connections at a time than Spark has slots, and nothing waits without a bound.
+4. There are never more connections at a time than `Database.connections`, however many slots Spark has, and nothing
+   waits without a bound.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Database:
     """A PostgreSQL. Goes to Spark's workers; its URL never shows."""
 
     url: str = field(repr=False)
+    connections: int = 4
+    """Of the tasks of one batch at a time."""
 
     def connect(self, application: str = "kafka-mesh pipeline") -> psycopg.Connection[tuple[object, ...]]:
         """A connection on which nothing waits without a bound; psycopg.OperationalError when there is none."""
@@ -99,7 +102,7 @@ def write_rows(rows: DataFrame, table: Table, database: Database) -> Written:
 
 def write_opened(packed: DataFrame, opened: Opened, table: Table, database: Database) -> Written:
     """The same for a frame of which `opened` makes rows: the table's columns, in their order, none of them binary."""
-    slots = packed.sparkSession.sparkContext.defaultParallelism
+    slots = min(packed.sparkSession.sparkContext.defaultParallelism, database.connections)
     write = partial(_write_partition, table, database, opened)
     counts = packed.coalesce(slots).mapInArrow(write, COUNTS).collect()
     return Written(sum(each["given"] for each in counts), sum(each["stored"] for each in counts))

@@ -36,6 +36,8 @@ from services.pipeline.positions import Position, StreamError, UnreachableError
 
 SCANS = 20  # of a folder that is compacted or written faster than it can be listed
 WHAT = ["topic", "partition", "offset", "timestamp"]
+GENERATION = "generation"
+"""A column of files since there are generations; what earlier files hold is of generation 0."""
 MICROSECONDS_OF_A_MILLISECOND = 1_000
 
 
@@ -54,6 +56,18 @@ class Catalogue:
     def only(self, topics: Collection[str]) -> Catalogue:
         kept = tuple(each for file in self.files if (each := file.only(topics)) is not None)
         return Catalogue(kept, {topic: each for topic, each in self.position.items() if topic in topics})
+
+    def newest_generations(self) -> Catalogue:
+        """Of each topic the generation that the archive is at: offsets of earlier ones mean other records."""
+        newest: dict[str, int] = {topic: each.generation for topic, each in self.position.items()}
+        for held in self.holdings():
+            newest[held.topic] = max(held.generation, newest.get(held.topic, 0))
+        kept = (
+            ArchivedFile(file.paths, holdings)
+            for file in self.files
+            if (holdings := tuple(each for each in file.holdings if each.generation == newest[each.topic]))
+        )
+        return Catalogue(tuple(kept), self.position)
 
     def holdings(self) -> Iterator[Holding]:
         for file in self.files:
@@ -112,7 +126,7 @@ def _scan_once(store: OpenStore) -> Catalogue | None:
             return None
         by_themselves, planned = records_of(listed, plans)
         found = list(pool.map(lambda path: ArchivedFile((path,), read_holdings(store, path)), by_themselves))
-    return Catalogue((*found, *planned), position)
+    return Catalogue((*found, *planned), position).newest_generations()
 
 
 def _position(store: OpenStore) -> Position:
@@ -124,24 +138,34 @@ def _position(store: OpenStore) -> Position:
 def read_holdings(store: OpenStore, path: str) -> tuple[Holding, ...]:
     """What one file has, by its footer."""
     with store.open(path) as file, pyarrow.parquet.ParquetFile(file, pre_buffer=False) as parquet:
-        found: dict[tuple[str, int], Holding] = {}
+        found: dict[tuple[str, int, int], Holding] = {}
         for number in range(parquet.num_row_groups):
             for each in _holdings_of(parquet, number):
-                place = each.topic, each.partition
+                place = each.topic, each.partition, each.generation
                 found[place] = _together(found[place], each) if place in found else each
         return tuple(found.values())
 
 
 def _holdings_of(parquet: Any, number: int) -> Sequence[Holding]:
-    bounds = row_group_bounds(parquet.metadata.row_group(number))
-    topics, partitions, offsets = (bounds.get(name) for name in WHAT[:3])
-    if not (topics and partitions and offsets and topics[0] == topics[1] and partitions[0] == partitions[1]):
-        return _count(with_plain_times(parquet.read_row_group(number, columns=WHAT)))
-    earliest, latest = bounds.get("timestamp", (None, None))
-    records = parquet.metadata.row_group(number).num_rows
-    return [
-        Holding(topics[0], partitions[0], offsets[0], offsets[1], records, milliseconds(earliest), milliseconds(latest))
-    ]
+    group = parquet.metadata.row_group(number)
+    bounds = row_group_bounds(group)
+    has_generations = GENERATION in parquet.schema_arrow.names
+    generations = bounds.get(GENERATION) if has_generations else (0, 0)
+    known: list[Any] = [bounds.get("topic"), bounds.get("partition"), generations]
+    offsets = bounds.get("offset")
+    if offsets is None or any(each is None or each[0] != each[1] for each in known):
+        columns = [*WHAT, GENERATION] if has_generations else WHAT
+        return _count(with_generation(with_plain_times(parquet.read_row_group(number, columns=columns))))
+    (topic, _), (partition, _), (generation, _) = known
+    earliest, latest = (milliseconds(each) for each in bounds.get("timestamp", (None, None)))
+    return [Holding(topic, partition, offsets[0], offsets[1], group.num_rows, earliest, latest, generation)]
+
+
+def with_generation(records: Any) -> Any:
+    """A table or a batch of files of any age."""
+    if GENERATION in records.schema.names:
+        return records
+    return records.append_column(GENERATION, pyarrow.array([0] * records.num_rows, pyarrow.int32()))
 
 
 def row_group_bounds(group: Any) -> Mapping[str, tuple[Any, Any]]:
@@ -150,7 +174,7 @@ def row_group_bounds(group: Any) -> Mapping[str, tuple[Any, Any]]:
     noted = {
         each.path_in_schema: each.statistics
         for each in columns
-        if each.path_in_schema in WHAT and each.statistics is not None and each.statistics.has_min_max
+        if each.path_in_schema in (*WHAT, GENERATION) and each.statistics is not None and each.statistics.has_min_max
     }
     # raw, as times that records tell may be behind the last one that Python knows
     return {
@@ -167,7 +191,7 @@ def with_plain_times(records: Any) -> Any:
 
 def _count(records: pyarrow.Table) -> list[Holding]:
     bounds = [("offset", "min"), ("offset", "max"), ("offset", "count"), ("timestamp", "min"), ("timestamp", "max")]
-    rows = records.group_by(["topic", "partition"]).aggregate(bounds).to_pylist()
+    rows = records.group_by(["topic", "partition", GENERATION]).aggregate(bounds).to_pylist()
     return [
         Holding(
             row["topic"],
@@ -177,6 +201,7 @@ def _count(records: pyarrow.Table) -> list[Holding]:
             row["offset_count"],
             milliseconds(row["timestamp_min"]),
             milliseconds(row["timestamp_max"]),
+            row[GENERATION],
         )
         for row in rows
     ]
@@ -193,6 +218,7 @@ def _together(one: Holding, other: Holding) -> Holding:
         one.records + other.records,
         min(earliest, default=None),
         max(latest, default=None),
+        one.generation,
     )
 
 

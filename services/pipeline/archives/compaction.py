@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -54,7 +54,9 @@ from services.pipeline.archives.layout import (
 )
 from services.pipeline.kafka_source import SCHEMA
 
-ORDER = ("topic", "partition", "offset")
+ORDER = ("topic", "generation", "partition", "offset")
+ARCHIVED = f"{SCHEMA}, generation int"
+"""Columns of an archive's files; those of before there were generations lack the last one."""
 ROW_GROUP_BYTES = 32 << 20  # what a reader holds at most
 WORTH_WHILE = 2  # times as many files as are needed
 
@@ -91,7 +93,7 @@ def sorted_into(records: DataFrame, files: int) -> DataFrame:
 
 def holdings_of(written: DataFrame) -> DataFrame:
     """What each file has of each partition."""
-    return written.groupBy(f.col("_metadata.file_name").alias("file"), "topic", "partition").agg(
+    return written.groupBy(f.col("_metadata.file_name").alias("file"), "topic", "generation", "partition").agg(
         f.min("offset").alias("first"),
         f.max("offset").alias("last"),
         f.count("offset").alias("records"),
@@ -142,11 +144,12 @@ def _stage(session: SparkSession, files: HadoopFolder, batches: Sequence[BatchFo
     into = batches[-1]
     staged = f"{files.root}/{into.staged}"
     files.delete(into.compaction)
-    small = session.read.schema(SCHEMA).parquet(*(f"{files.root}/{batch}" for batch in batches))
+    listed = [f"{files.root}/{batch}" for batch in batches]
+    small = session.read.schema(ARCHIVED).parquet(*listed).fillna(0, ["generation"])
     sorted_into(small, count).write.option("parquet.block.size", str(ROW_GROUP_BYTES)).parquet(staged)
     held: dict[str, list[Holding]] = {}
-    for row in holdings_of(session.read.schema(SCHEMA).parquet(staged)).sort("file", "topic", "partition").collect():
-        held.setdefault(row["file"], []).append(Holding(*row[1:]))
+    for row in holdings_of(session.read.schema(ARCHIVED).parquet(staged)).sort("file", *ORDER[:3]).collect():
+        held.setdefault(row["file"], []).append(Holding(**{each.name: row[each.name] for each in fields(Holding)}))
     before, now = small.count(), sum(each.records for rows in held.values() for each in rows)
     if before != now:
         raise CompactionError(f"{staged} has {now} records, the batches that it is made of have {before}")

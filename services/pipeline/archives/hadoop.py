@@ -6,6 +6,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from services.pipeline.archives.layout import CHECKPOINT, position_of
+from services.pipeline.positions import Position
+
 UNFINISHED = ".unfinished"
 
 
@@ -52,6 +55,12 @@ class HadoopFolder:
             stream.close()
         self.move(path + UNFINISHED, path)
 
+    def committed_position(self) -> Position:
+        """Where the stream stands whose checkpoint is here, by the last batch that Spark has noted as done."""
+        commits = (path.rpartition("/")[2] for path in self.matching(f"{CHECKPOINT}/commits/*"))
+        done = [int(name) for name in commits if name.isdecimal()]
+        return position_of(self.read(f"{CHECKPOINT}/offsets/{max(done)}")) if done else {}
+
     def make(self, path: str) -> None:
         self._files.mkdirs(self._path(path))
 
@@ -63,4 +72,6 @@ class HadoopFolder:
 
     def delete(self, path: str) -> None:
         """With all that is below it; nothing happens where there is nothing."""
-        self._files.delete(self._path(path), True)
+        there = self._path(path)
+        if not self._files.delete(there, True) and self._files.exists(there):
+            raise OSError(f"{self.root}/{path} could not be deleted: the store refused without saying why")

@@ -68,6 +68,8 @@ class Holding:
     earliest_ms: int | None
     latest_ms: int | None
     """None where no record has a time."""
+    generation: int = 0
+    """Of the topic: see positions.py."""
 
     def overlaps(self, start: int, end: int) -> bool:
         return self.first < end and start <= self.last
@@ -126,7 +128,16 @@ class Plan:
 
 
 def _to_row(held: Holding) -> list[Any]:
-    return [held.topic, held.partition, held.first, held.last, held.records, held.earliest_ms, held.latest_ms]
+    return [
+        held.topic,
+        held.partition,
+        held.first,
+        held.last,
+        held.records,
+        held.earliest_ms,
+        held.latest_ms,
+        held.generation,
+    ]
 
 
 def latest_plans(paths: Collection[str]) -> dict[str, BatchFolder]:

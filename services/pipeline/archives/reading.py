@@ -24,6 +24,7 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from services.pipeline.archives.catalogue import (
+    GENERATION,
     MICROSECONDS_OF_A_MILLISECOND,
     WHAT,
     ArchiveReadError,
@@ -194,13 +195,16 @@ class ArchiveReader:
             self._open(archived) as file,
             pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES) as parquet,
         ):
+            generation = next(each.generation for each in archived.holdings if each.topic == span.topic)
+            if columns is not None and GENERATION in parquet.schema_arrow.names:
+                columns = [*columns, GENERATION]
             groups = [
                 number
                 for number in range(parquet.num_row_groups)
                 if _may_have(row_group_bounds(parquet.metadata.row_group(number)), span)
             ]
             for rows in parquet.iter_batches(ROWS, row_groups=groups, columns=columns, use_threads=False):
-                yield with_plain_times(rows.filter(_is_of(rows, span)))
+                yield with_plain_times(rows.filter(_is_of(rows, span, generation)))
 
     def _open(self, archived: ArchivedFile) -> Any:
         """Where it is; FileNotFoundError when it is nowhere any more."""
@@ -261,7 +265,7 @@ def _may_have(bounds: Any, span: Span) -> bool:
     )
 
 
-def _is_of(rows: pyarrow.RecordBatch, span: Span) -> Any:
+def _is_of(rows: pyarrow.RecordBatch, span: Span, generation: int) -> Any:
     compute = pyarrow.compute
     conditions = [
         compute.equal(rows.column("topic"), span.topic),
@@ -269,6 +273,8 @@ def _is_of(rows: pyarrow.RecordBatch, span: Span) -> Any:
         compute.greater_equal(rows.column("offset"), span.start),
         compute.less(rows.column("offset"), span.end),
     ]
+    if GENERATION in rows.schema.names:
+        conditions.append(compute.equal(rows.column(GENERATION), generation))
     found = conditions[0]
     for each in conditions[1:]:
         found = compute.and_(found, each)

@@ -1,14 +1,15 @@
 """Events into Parquet by day, as the tasks that hold them write it: Spark's own writer makes rows of them first.
 
     FOLDER/_staged/batch=17/day=2026-11-21/NAME.parquet     written by tasks; no reader looks there
+    FOLDER/_staged/batch=17/decided.json                    the names of all files, as JSON
     FOLDER/day=2026-11-21/batch=17/NAME.parquet             moved there by the driver, when all are complete
 
 1. Tasks write files of names that no other has, and say which. What a task has left that failed, or that ran twice, is
    named by nobody, and goes with `_staged/batch=17`.
-2. The driver deletes what stands of the batch, then moves each file. Cut off anywhere, the batch is not noted as done:
-   it is run again over the same records, and replaced once more.
-3. A reader finds each event once at any moment; of a batch that is replaced some are missing for as long as the moves
-   take (where a store can only copy, as s3a: as the copies take).
+2. When all files are complete, the driver writes their names down beside them. From then on these files are the batch.
+   If the driver is killed while it moves them, the next attempt moves the rest and writes nothing: Kafka may have lost
+   some of the records meanwhile.
+3. A reader finds each event once at any moment; while the driver moves files, some events of the batch are missing.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from services.pipeline.auditing.events import COLUMNS, ORIGIN
 from services.pipeline.auditing.pieces import well
 
 STAGED = "_staged"
+DECIDED = "decided.json"
 MOST_ROWS = 100_000
 """Of a file, and in memory at a time: about 50 MB."""
 NO_TWO_ALIKE = frozenset(

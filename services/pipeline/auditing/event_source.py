@@ -4,8 +4,8 @@ JSON, and what is read in it, does not go to the JVM first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, cast
 
 import pyarrow
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -14,12 +14,14 @@ from pyspark.sql.types import StructType
 from services.pipeline.auditing.events import Records, events_of
 from services.pipeline.auditing.pieces import PIECES, piece_of
 from services.pipeline.kafka_source import KafkaDataSource, KafkaSource, SpanPartition, StreamReader, milliseconds_of
-from services.pipeline.positions import parse, spans
-from services.pipeline.ranges import cut
+from services.pipeline.ranges import SMALLEST_PIECE, shares
 
 if TYPE_CHECKING:
+    from confluent_kafka import Message
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import InputPartition
+
+    from services.pipeline.positions import Span
 
 FORMAT = "mesh-audit"
 CALLS_TOPIC = "audit_calls_topic"
@@ -59,20 +61,23 @@ class EventReader(StreamReader):
         self._calls_topic = calls_topic
         self._at_least = at_least
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [SpanPartition(span) for span in cut(spans(parse(start), parse(end)), self._at_least)]
+    def share(self, planned: Sequence[Span]) -> list[list[Span]]:
+        """Also a batch of one partition is for all slots: to read events costs more than to fetch them."""
+        total = sum(span.end - span.start for span in planned)
+        return shares(planned, min(self._at_least, 1 + total // SMALLEST_PIECE))
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        span = cast("SpanPartition", partition).span
-        cluster, _, topic = span.topic.rpartition("/")
-        for messages in self.source.messages(span):
+        planned = cast("SpanPartition", partition)
+        for cluster, batch in self.source.batches(planned.spans):
+            messages = cast("list[Message]", batch.records)
             records = Records(
-                topic=topic,
-                partition=span.partition,
+                topic=batch.topic,
+                partition=batch.partition,
                 offsets=[cast("int", message.offset()) for message in messages],
                 times_ms=[milliseconds_of(message) for message in messages],
                 values=[message.value() for message in messages],
                 messages=messages,
             )
             events = events_of(records, cluster, calls_topic=self._calls_topic)
-            yield piece_of(events, topic, span.partition)
+            yield piece_of(events, batch.topic, batch.partition)
+        self.check_topics(planned)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import json
+from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -11,8 +11,9 @@ from urllib.parse import quote
 import structlog
 
 from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT, BatchFolder, position_of
-from services.pipeline.auditing.day_files import staged, staged_file
+from services.pipeline.archives.layout import CHECKPOINT, BatchFolder
+from services.pipeline.archives.ownership import FolderOwner
+from services.pipeline.auditing.day_files import DECIDED, STAGED, staged, staged_file
 from services.pipeline.positions import Position, StreamError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class ClusterFolder:
 
     def __init__(self, session: SparkSession, folder: str, cluster: str) -> None:
         self._files = HadoopFolder(session, f"{folder.rstrip('/')}/cluster={quote(cluster, safe='')}")
+        self._owner = FolderOwner(self._files)
 
     @property
     def path(self) -> str:
@@ -42,7 +44,8 @@ class ClusterFolder:
         return f"{self.path}/{CHECKPOINT}"
 
     def check(self) -> None:
-        """FolderError when there are days and no checkpoint: batch 0 would replace batch 0."""
+        """Takes the folder. FolderError when there are days and no checkpoint: batch 0 would replace batch 0."""
+        self._owner.take()
         if self._files.matching(f"{DAY}*") and not self._files.exists(CHECKPOINT):
             raise FolderError(
                 f"{self.path} holds days but no {CHECKPOINT}: what was read for it is unknown; "
@@ -50,28 +53,43 @@ class ClusterFolder:
             )
 
     def clear_stage(self, batch: int) -> None:
-        """Of what an attempt at this batch has left that was cut off."""
-        self._files.delete(staged(batch))
-
-    def replace(self, batch: int, named: Iterable[tuple[str, str]]) -> None:
-        """The batch is what stands in these staged files, by day and name, and nothing else (day_files.py)."""
-        by_day = defaultdict[str, list[str]](list)
-        for day, name in named:
-            by_day[day].append(name)
-        for found in self._files.matching(f"{DAY}*/batch={batch}"):
+        """Of what attempts have left that were cut off, and of batches before this one."""
+        self._owner.check()
+        for found in self._files.matching(f"{STAGED}/batch=*"):
             self._files.delete(found)
-        for day, names in sorted(by_day.items()):
-            folder = BatchFolder(day, batch)
-            self._files.make(str(folder))
-            for name in names:
-                self._files.move(staged_file(batch, day, name), f"{folder}/{name}")
-        self.clear_stage(batch)
+
+    def is_decided(self, batch: int) -> bool:
+        """Whether an earlier attempt has completed all files of this very batch."""
+        decided = f"{staged(batch)}/{DECIDED}"
+        return self._files.exists(decided) and json.loads(self._files.read(decided))["plan"] == self._plan(batch)
+
+    def decide(self, batch: int, named: Sequence[tuple[str, str]]) -> None:
+        """The batch is these staged files, by day and name, and nothing else (day_files.py)."""
+        for found in self._files.matching(f"{DAY}*/batch={batch}"):  # of before names were written down
+            self._files.delete(found)
+        self._files.make(staged(batch))
+        self._files.write(f"{staged(batch)}/{DECIDED}", json.dumps({"plan": self._plan(batch), "files": named}))
+
+    def publish(self, batch: int) -> None:
+        """Moves the files that are not moved yet."""
+        self._owner.check()
+        waiting = set(self._files.matching(f"{staged(batch)}/{DAY}*/*"))
+        for day, name in json.loads(self._files.read(f"{staged(batch)}/{DECIDED}"))["files"]:
+            if (file := staged_file(batch, day, name)) in waiting:
+                folder = BatchFolder(day, batch)
+                self._files.make(str(folder))
+                self._files.move(file, f"{folder}/{name}")
+        for found in self._files.matching(f"{staged(batch)}/{DAY}*"):
+            self._files.delete(found)
+
+    def _plan(self, batch: int) -> str:
+        """Spark's note of what the batch spans."""
+        noted = f"{CHECKPOINT}/offsets/{batch}"
+        return self._files.read(noted) if self._files.exists(noted) else ""
 
     def position(self) -> Position:
         """Where the stream stands, by the last batch that is noted as done."""
-        commits = (path.rpartition("/")[2] for path in self._files.matching(f"{CHECKPOINT}/commits/*"))
-        done = [int(name) for name in commits if name.isdecimal()]
-        return position_of(self._files.read(f"{CHECKPOINT}/offsets/{max(done)}")) if done else {}
+        return self._files.committed_position()
 
 
 def delete_days_before(session: SparkSession, folder: str, first: date) -> None:

@@ -31,6 +31,8 @@ from services.pipeline.session import first_line, our_sentence
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from services.pipeline.hang_watch import HangWatch
+
 POLL_S = 0.3  # how soon an order to stop, and the end of a batch, are seen
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 LOOK_FOR_CLUSTERS_S = 30.0
@@ -83,6 +85,7 @@ class Followed:
     has_news: threading.Event = field(default_factory=threading.Event)
     """Set when a batch is stored."""
     position: Position = field(default_factory=dict)
+    hangs: HangWatch | None = None
     looking: Future[Mapping[str, TopicLog]] | None = None
     looked: datetime = NEVER
     told_at: float = float("-inf")
@@ -222,7 +225,12 @@ class Following:
         states = partition_states(each.position, logs, each.looked, newest)
         shown = {(topic.partition("/")[2], number): state for (topic, number), state in states.items()}
         self._attempt(lambda: self._progress.tell(each.name, shown, each.problem or away))
-        _tell_serve(each, states.values())
+        _tell_serve(each, states.values(), self._stuck_s())
+
+    def _stuck_s(self) -> float:
+        """Of the stream that has been at work without progress for the longest time."""
+        watched = (each.hangs.stuck_s(each.query) for each in self._followed.values() if each.hangs is not None)
+        return max(watched, default=0.0)
 
     def _tell_last(self) -> None:
         """What the last batches came to."""
@@ -249,7 +257,7 @@ class Following:
             log.warning("how far the audit is can't be told", reason=first_line(error))
 
 
-def _tell_serve(each: Followed, states: Collection[PartitionState]) -> None:
+def _tell_serve(each: Followed, states: Collection[PartitionState], stuck_s: float) -> None:
     """How far its stream is."""
     done = each.records, each.malformed, each.failures
     records, malformed, failures = (now - before for now, before in zip(done, each.reported, strict=True))
@@ -265,5 +273,6 @@ def _tell_serve(each: Followed, states: Collection[PartitionState]) -> None:
             failures=failures,
             behind=sum(state.log_end - state.next_offset for state in states) if states else None,
             complete_until=complete_until.timestamp() if complete_until else None,
+            stuck_s=stuck_s,
         )
     )

@@ -26,6 +26,8 @@ class AuditSettings(BaseModel):
     """Days that audit events are kept in PostgreSQL."""
     audit_folder_kept_days: int = Field(default=0, ge=0)
     """Days that they are kept in the folder; 0: for ever."""
+    audit_rate: PositiveInt = 5_000
+    """Events a second that a continuous audit reads of each cluster at most; what comes faster waits in Kafka."""
     audit_heartbeat_s: PositiveFloat = 10.0
     """How often it is said how far the job is, also when there is nothing to do."""
 

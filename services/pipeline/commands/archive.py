@@ -51,10 +51,12 @@ def archive_command(
         topics=tuple(sorted(set(topics))),
         clusters={GATEWAY: settings.client_properties | {"bootstrap.servers": servers}},
         accept_loss=accept_loss,
+        skip_absent=continuous,
     )
-    every = timedelta(seconds=settings.trigger_interval_s) if continuous else None
+    every = timedelta(seconds=settings.archive_interval_s) if continuous else None
     rules = CompactionRules(timedelta(seconds=settings.compact_after_s), settings.archive_file_mb << 20)
     with explaining():
+        settings.check_folder(folder)
         source.logs()  # what can't be read is told before Spark has started
         with session_of(settings, "archive") as session:
             written = archive.run(
@@ -71,5 +73,7 @@ def archive_command(
     )
     if compact or continuous:
         click.echo(f"{written.days_compacted} {'day' if written.days_compacted == 1 else 'days'} compacted")
+    if written.apart and not continuous:
+        raise click.ClickException("set apart: " + "; ".join(written.apart.values()))
     if written.is_cut_short:
         raise click.ClickException("stopped before the end; run it again, and it goes on from there")

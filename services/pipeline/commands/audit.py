@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +18,12 @@ from services.pipeline.commands.foreground import (
     settings_of,
     stop_signal,
 )
+from services.pipeline.settings import PipelineSettings
+
+
+def rows_of_a_batch(settings: PipelineSettings) -> int:
+    """One batch begins in each interval, so its size bounds the rate."""
+    return max(1, min(settings.max_batch_rows, int(settings.audit_rate * settings.trigger_interval_s)))
 
 
 @click.command("audit")
@@ -41,15 +48,19 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
     from services.pipeline.tables import Database
 
     plan = audit.AuditPlan(
-        database=Database(settings.database_url.get_secret_value()),
+        database=Database(settings.database_url.get_secret_value(), settings.database_connections),
         folder=folder,
         settings=settings,
-        source=KafkaSource.of_settings(settings, topics=(), clusters={}, accept_loss=accept_loss),
+        source=replace(
+            KafkaSource.of_settings(settings, topics=(), clusters={}, accept_loss=accept_loss),
+            max_batch_rows=rows_of_a_batch(settings) if continuous else settings.max_batch_rows,
+        ),
         clusters=lambda: clusters_of(settings, told, kept=True),
     )
     every = timedelta(seconds=settings.trigger_interval_s) if continuous else None
     stopping = stop_signal()
     with explaining():
+        settings.check_folder(folder)
         plan.clusters()  # what is wrong there is told before Spark has started
         with session_of(settings, "audit") as session:
             clusters = audit.run(session, plan, every=every, stopping=stopping)

@@ -1,26 +1,31 @@
 """The job `archive`: topics to Parquet, by day.
 
-    FOLDER/day=2026-11-21/batch=17/part-….parquet     columns of kafka_source.SCHEMA
+    FOLDER/day=2026-11-21/batch=17/part-….parquet     columns of kafka_source.SCHEMA, and `generation`
     FOLDER/_checkpoint/                               where the job stands; belongs to the data, moves with it
     FOLDER/_compaction/                               how small files of finished days became large ones: also
 
-Exactly once, for any reader of Parquet. Spark writes down the span of a batch before it reads it, and after a crash
-runs that batch again, with the same records. Each batch has folders of its own, and writing it again replaces them.
-(Spark's own file sink is exactly-once only for readers that know its log; others see the files of attempts that were
-killed.) Batch numbers count from the checkpoint, so data without their checkpoint are refused: batch 0 would replace
-batch 0. Days that are finished are compacted, which keeps that promise: archives/compaction.py says how.
-
-Who accepts that Kafka no longer holds some records keeps those that were archived: a batch that was cut off after its
-write is not replaced then, what it lacks is added to it.
+1. Exactly once, for any reader of Parquet. Spark writes down the span of a batch before it reads it, and after a crash
+   runs that batch again, with the same records. A batch has folders of its own. Records of it that stand there stay,
+   because their topic may be gone by now; the records that are missing are added. (Spark's own file sink is
+   exactly-once only for readers that know its log; others see the files of attempts that were killed.)
+2. Batch numbers count from the checkpoint, so data without their checkpoint are refused: batch 0 would meet batch 0.
+3. A continuous run looks for records once an interval, and archives all that is there before it pauses. Each look is a
+   query of its own that ends by itself.
+4. A topic with a problem is set apart: the others are archived, and the topic's problem is told with every look. If
+   another topic has taken a topic's name (it was created again, or a rule moved it), the archive reads the new topic
+   from its start as the next `generation`. Only a loss by retention needs an operator's word (`accept_loss`).
+5. Days that are finished are compacted, which keeps these promises: archives/compaction.py says how.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import structlog
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -30,16 +35,20 @@ from services.pipeline import job_reports
 from services.pipeline.archives.background import BackgroundCompaction
 from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
 from services.pipeline.archives.hadoop import HadoopFolder
-from services.pipeline.archives.layout import CHECKPOINT
+from services.pipeline.archives.layout import CHECKPOINT, position_of
+from services.pipeline.archives.ownership import FolderOwner
+from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_source import KafkaSource
+from services.pipeline.positions import Position, TopicLog
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 STOP_POLL_S = 0.5  # how soon an order to stop is seen
 DAY_FOLDERS = "day=*"
 PLACE = ("cluster", "topic", "partition", "offset")
 """Of a record; archives of one cluster do not name it."""
 JOB = "archive"
-SIGN_OF_LIFE_S = 10.0
-"""How often serve is told how much was archived: without any word it takes the job for one that hangs."""
 COMPACT_EVERY = timedelta(hours=1)  # a continuous job looks for days that have ended
 
 log = structlog.get_logger(__name__)
@@ -59,11 +68,16 @@ class Written:
     is_cut_short: bool = False
     """It was told to stop before it had archived what was there."""
     days_compacted: int = 0
+    apart: dict[str, str] = field(default_factory=dict)
+    """Topics that are set apart, and why."""
 
 
-def by_day(records: DataFrame, batch: int) -> DataFrame:
+def by_day(records: DataFrame, batch: int, generations: Mapping[str, int]) -> DataFrame:
     """Records with the folders that they go to, in the order of their offsets."""
-    placed = records.withColumns({"day": f.to_date("timestamp"), "batch": f.lit(batch)})
+    generation = f.lit(0)
+    for topic, number in generations.items():
+        generation = f.when(f.col("topic") == topic, f.lit(number)).otherwise(generation)
+    placed = records.withColumns({"generation": generation, "day": f.to_date("timestamp"), "batch": f.lit(batch)})
     return placed.sortWithinPartitions("day", "batch", "topic", "partition", "offset")
 
 
@@ -81,75 +95,148 @@ def run(
 
     With `rules`, finished days are compacted: at the end, or meanwhile.
     """
-    folder = folder.rstrip("/")
-    files = HadoopFolder(session, folder)
-    _check_folder(files)
-    settle(files)
-    stopping = stopping or threading.Event()
-    written = Written()
-    started = time.monotonic()
+    archiving = _Run(session, source, folder.rstrip("/"), stopping or threading.Event())
+    beside = BackgroundCompaction(session, folder.rstrip("/"), rules, compact_every) if rules and every else None
+    with beside or nullcontext():
+        archiving.until_told(every, beside.turn if beside else lambda: None)
+    written = archiving.written
+    if beside:
+        written.days_compacted = beside.days
+    elif rules and not written.is_cut_short:
+        written.days_compacted = compact(session, archiving.folder, rules, stopping=stopping)
+    return written
 
-    def write(records: DataFrame, batch: int) -> None:
+
+class _Run:
+    """One run of the job."""
+
+    def __init__(self, session: SparkSession, source: KafkaSource, folder: str, stopping: threading.Event) -> None:
+        self.folder = folder
+        self.written = Written()
+        self._session = session
+        self._source = replace(source, skip_absent=True, accept_replaced=True, sets_apart=True)
+        self._files = HadoopFolder(session, folder)
+        self._stopping = stopping
+        self._hangs = HangWatch(session)
+        self._told = 0
+        """Records that serve has heard of."""
+        _check_folder(self._files)
+        self._owner = FolderOwner(self._files)
+        self._owner.take()
+        settle(self._files)
+
+    def until_told(self, every: timedelta | None, beside: Callable[[], None]) -> None:
+        """`beside` is called often."""
+        began = time.monotonic()
+        while not self._stopping.is_set():
+            self._look(beside)
+            if every is None:
+                break
+            again = time.monotonic() + every.total_seconds()
+            while not self._stopping.is_set() and (left := again - time.monotonic()) > 0:
+                beside()
+                self._tell_when_due()
+                self._stopping.wait(min(left, STOP_POLL_S))
+        else:
+            self.written.is_cut_short = every is None
+        self.written.seconds = time.monotonic() - began
+
+    def _look(self, beside: Callable[[], None]) -> None:
+        """Archives all that is there now."""
+        query = (
+            self._source.stream(self._session)
+            .writeStream.foreachBatch(self._write)
+            .option("checkpointLocation", f"{self.folder}/{CHECKPOINT}")
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            while not (ended := query.awaitTermination(STOP_POLL_S)) and not self._stopping.is_set():
+                beside()
+                self._tell_when_due(query)
+        finally:
+            query.stop()
+        self.written.is_cut_short = not ended
+        self._judge()
+
+    def _judge(self) -> None:
+        """How far the archive is behind, and which topics are set apart."""
+        looked = time.time()
+        logs = self._source.logs()
+        position = self._files.committed_position()
+        apart = self._source.problems(position, logs)
+        for topic, problem in apart.items():
+            if str(problem) != str(self.written.apart.get(topic)):
+                log.warning("a topic is set apart; the others are archived", topic=topic, problem=str(problem))
+        self.written.apart = {topic: str(problem) for topic, problem in apart.items()}
+        lag = lag_of(position, logs)
+        job_reports.tell(
+            job_reports.JobReport(
+                JOB,
+                records=self._untold(),
+                behind=lag.behind,
+                spare=lag.spare,
+                complete_until=None if apart or lag.behind else looked,
+                apart=self.written.apart,
+            )
+        )
+
+    def _tell_when_due(self, query: StreamingQuery | None = None) -> None:
+        """That the job is alive: while a query is at work, how long it has made no progress."""
+        if self._hangs.is_due:
+            job_reports.tell(job_reports.JobReport(JOB, records=self._untold(), stuck_s=self._hangs.stuck_s(query)))
+
+    def _untold(self) -> int:
+        told, self._told = self._told, self.written.records
+        return self.written.records - told
+
+    def _write(self, records: DataFrame, batch: int) -> None:
         begun = time.monotonic()
-        standing = files.matching(f"{DAY_FOLDERS}/batch={batch}") if source.accept_loss else []
+        self._owner.check()
+        standing = self._files.matching(f"{DAY_FOLDERS}/batch={batch}")
         if standing:
-            records = _without(records, session.read.parquet(*(f"{folder}/{each}" for each in standing)))
+            records = _without(records, self._session.read.parquet(*(f"{self.folder}/{each}" for each in standing)))
+        position = position_of(self._files.read(f"{CHECKPOINT}/offsets/{batch}"))
         observation = Observation()
         counted = records.observe(observation, f.count(f.lit(1)).alias("records"))
         (
-            by_day(counted, batch)
+            by_day(counted, batch, {topic: each.generation for topic, each in position.items() if each.generation})
             .write.partitionBy("day", "batch")
             .mode("append" if standing else "overwrite")
             .option("partitionOverwriteMode", "dynamic")
             .option("parquet.block.size", str(ROW_GROUP_BYTES))
-            .parquet(folder)
+            .parquet(self.folder)
         )
+        self._owner.check()  # before Spark notes the batch as done: whoever has the folder now runs it again
         count = observation.get["records"]
-        written.batches += 1
-        written.records += count
+        self.written.batches += 1
+        self.written.records += count
         log.info("batch written", batch=batch, records=count, seconds=round(time.monotonic() - begun, 2))
 
-    trigger = {"availableNow": True} if every is None else {"processingTime": f"{every.total_seconds()} seconds"}
-    query = (
-        source.stream(session)
-        .writeStream.foreachBatch(write)
-        .option("checkpointLocation", f"{folder}/{CHECKPOINT}")
-        .trigger(**trigger)
-        .start()
-    )
-    told = _Told()
-    beside = BackgroundCompaction(session, folder, rules, compact_every) if rules and every else None
-    try:
-        with beside or nullcontext():
-            while not (ended := query.awaitTermination(STOP_POLL_S)) and not stopping.is_set():
-                if beside:
-                    beside.turn()
-                told.turn(written.records)
-        written.is_cut_short = every is None and not ended
-    finally:
-        query.stop()
-    if beside:
-        written.days_compacted = beside.days
-    elif rules and not written.is_cut_short:
-        written.days_compacted = compact(session, folder, rules, stopping=stopping)
-    written.seconds = time.monotonic() - started
-    return written
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a position is behind the logs."""
+
+    behind: int
+    """Offsets that are there and not archived."""
+    spare: int | None
+    """Archived offsets that retention has still to take before it takes one that is not archived, in the partition
+    where they are fewest; below 0 where it has taken some. None while nothing waits to be archived.
+    """
 
 
-class _Told:
-    """What serve has heard of a run."""
-
-    def __init__(self) -> None:
-        self._records = 0
-        self._at = float("-inf")
-
-    def turn(self, records: int) -> None:
-        """Tells it, when it is time."""
-        if time.monotonic() - self._at < SIGN_OF_LIFE_S:
-            return
-        self._at = time.monotonic()
-        job_reports.tell(job_reports.JobReport(JOB, records=records - self._records))
-        self._records = records
+def lag_of(position: Position, logs: Mapping[str, TopicLog]) -> Lag:
+    """Topics that nobody has read yet are behind with all that they hold."""
+    behind, spare = 0, []
+    for topic, log_ in logs.items():
+        reached = position[topic].next if topic in position else {}
+        for partition, each in log_.partitions.items():
+            at = reached.get(partition, each.start)
+            behind += max(each.end - at, 0)
+            if at < each.end:
+                spare.append(at - each.start)
+    return Lag(behind, min(spare, default=None))
 
 
 def _without(records: DataFrame, archived: DataFrame) -> DataFrame:

@@ -6,9 +6,10 @@
     TOPIC.malformed (Kafka, same cluster)                  what is no audit event, and why
 
 1. Each cluster has a stream of its own: one that is away, or slow, holds up no other (`auditing/following.py`).
-2. A batch that was cut off is run again over the same records. PostgreSQL then knows their ids, and the batch's folders
-   are replaced: both have each record once, whenever the driver is killed. Malformed ones are told when all else is
-   stored: twice if the driver is killed right then, and not with each attempt while PostgreSQL is away.
+2. A batch that was cut off is run again over the same records, or over those that are left of them. PostgreSQL then
+   knows their ids. Parquet files that were complete stay (`auditing/day_files.py`). Both have each record once,
+   whenever the driver is killed. Malformed ones are told when all else is stored: twice if the driver is killed right
+   then, and not with each attempt while PostgreSQL is away.
 3. An event that its writer sent twice has one id, so it is in PostgreSQL once a day, with whatever time it was sent
    again; in Parquet it is as often as in Kafka.
    Topics may be deleted and made again: offsets say nothing about which event it is, ids do.
@@ -47,6 +48,7 @@ from services.pipeline.auditing.progress import ProgressTable
 from services.pipeline.auditing.settings import AuditSettings
 from services.pipeline.clusters import ClustersError
 from services.pipeline.day_partitions import DayPartitions
+from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_source import KafkaSource
 from services.pipeline.session import first_line
 from services.pipeline.tables import Database, Table, write_opened
@@ -130,9 +132,11 @@ class AuditSinks:
         return written
 
     def _write_files(self, events: DataFrame, batch: int) -> None:
-        self.folder.clear_stage(batch)
-        written = events.mapInArrow(DayFiles(self.store, batch).write, from_arrow_schema(NAMED)).collect()
-        self.folder.replace(batch, ((each["day"], each["name"]) for each in written))
+        if not self.folder.is_decided(batch):
+            self.folder.clear_stage(batch)
+            written = events.mapInArrow(DayFiles(self.store, batch).write, from_arrow_schema(NAMED)).collect()
+            self.folder.decide(batch, [(each["day"], each["name"]) for each in written])
+        self.folder.publish(batch)
 
 
 @dataclass(slots=True)
@@ -250,7 +254,7 @@ def _followed(
             .start()
         )
 
-    return Followed(cluster.name, source, begin, folder.position)
+    return Followed(cluster.name, source, begin, folder.position, hangs=HangWatch(session))
 
 
 def _begins_never(reason: str) -> Callable[[Followed], StreamingQuery]:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from typing import cast
 
 import pyarrow
 import structlog
@@ -128,10 +129,10 @@ def _messages(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterato
     """With their partitions."""
     for batch in tasks:
         for task in batch.column("id").to_pylist():
-            for span in reading.shares[task] if reading.shares else ():
-                for messages in reading.source.messages(span):
-                    for message in messages:
-                        yield span.partition, message
+            share = reading.shares[task] if reading.shares else ()
+            for _cluster, read in reading.source.batches(share):
+                for message in cast("list[Message]", read.records):
+                    yield read.partition, message
 
 
 def _written(message: Message) -> datetime | None:

@@ -59,11 +59,12 @@ class Wish(Enum):
     DROP = "dropped"
 
 
-def command_of(order: Order, secrets: frozenset[str] = frozenset()) -> Command:
+def command_of(order: Order, secrets: frozenset[str] = frozenset(), niceness: int = 0) -> Command:
     """The driver of an order; `secrets` that it knows beside those of the order."""
     kind = kind_of(order.replay)
     arguments = ("run", kind, "--order", "-")
-    return Command(kind, order.replay.name, arguments, order.to_line(), secrets | secrets_in(order.clusters))
+    hidden = secrets | secrets_in(order.clusters)
+    return Command(kind, order.replay.name, arguments, order.to_line(), hidden, niceness=niceness)
 
 
 def kind_of(replay: replays.Replay) -> str:

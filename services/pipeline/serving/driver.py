@@ -59,7 +59,9 @@ class Command:
     """What must not be seen in what it says."""
     program: Sequence[str] = PROGRAM
     silence_s: float = math.inf
-    """How long it may report nothing; then it hangs, and is killed."""
+    """How long it may report nothing, or a batch without progress; then it hangs, and is killed."""
+    niceness: int = 0
+    """How much it leaves the processors to others, as `nice` counts it."""
 
 
 class Driver:
@@ -73,12 +75,13 @@ class Driver:
         self._log = DriverLog(command.name, self._hiding)
         self._is_over = False
         self._heard_at = asyncio.get_running_loop().time()
-        """When its last report came."""
+        """When its last report came, less what that report says of a batch without progress."""
 
     @classmethod
     async def started(cls, command: Command) -> Driver:
         process = await asyncio.create_subprocess_exec(
             *command.program,
+            *(("--nice", str(command.niceness)) if command.niceness else ()),
             *command.arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -153,7 +156,7 @@ class Driver:
                 metrics.driver_hangs.labels(self._command.kind).inc()
                 log.warning("driver killed, for it hangs", job=self._command.name, silent_s=self._command.silence_s)
                 self.kill()
-                return f"it reported nothing for {self._command.silence_s:g} s"
+                return f"it reported no progress for {self._command.silence_s:g} s"
             await asyncio.sleep(EXIT_POLL_S)
         return ""
 
@@ -168,10 +171,12 @@ class Driver:
     async def _reports(self, on_report: Callable[[replays.ReportReplayRequest], None]) -> None:
         assert self._process.stdout is not None
         async for line in _lines(self._process.stdout):
-            self._heard_at = asyncio.get_running_loop().time()
+            now = asyncio.get_running_loop().time()
             if (of_job := job_reports.of_line(line)) is not None:
+                self._heard_at = now - of_job.stuck_s  # a driver may speak while its batch hangs
                 metrics.note(of_job)
                 continue
+            self._heard_at = now
             try:
                 report = report_from_line(line.decode())
             except ValueError:  # of another encoding, or no report

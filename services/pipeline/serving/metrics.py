@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from prometheus_client import Counter, Gauge
 
 from services.pipeline.job_reports import JobReport
@@ -19,13 +22,32 @@ reports = Counter(f"{_PREFIX}reports", "Reports to control: ok, failed (told aga
 reports_waiting = Gauge(f"{_PREFIX}reports_waiting", "Replays of which control has not heard the newest.")
 
 _OF_JOBS = ["job", "cluster"]
+_apart: dict[str, set[str]] = {}
+"""Topics of each job that are shown as set apart."""
 job_records = Counter(f"{_PREFIX}job_records", "Records that continuous jobs have brought over.", _OF_JOBS)
 job_refused = Counter(f"{_PREFIX}job_refused", "Those among them that were malformed.", _OF_JOBS)
 job_failures = Counter(f"{_PREFIX}job_failures", "What failed and was tried again, by the same driver.", _OF_JOBS)
 job_behind = Gauge(f"{_PREFIX}job_behind_records", "Records that are there and not brought over.", _OF_JOBS)
+job_spare = Gauge(
+    f"{_PREFIX}job_retention_distance_records",
+    "Records that retention has still to take before it takes one that is not brought over.",
+    _OF_JOBS,
+)
+job_apart = Gauge(
+    f"{_PREFIX}job_topic_apart", "1 for a topic that a job sets apart, for it has a problem.", ["job", "topic"]
+)
+job_stuck = Gauge(f"{_PREFIX}job_stuck_seconds", "How long a batch has been at work without progress.", _OF_JOBS)
 job_complete_until = Gauge(
     f"{_PREFIX}job_complete_until_seconds", "Unix time up to which all is brought over.", _OF_JOBS
 )
+
+
+def _note_apart(job: str, apart: Mapping[str, str]) -> None:
+    for topic in _apart.get(job, set()) - apart.keys():
+        job_apart.remove(job, topic)
+    _apart[job] = set(apart)
+    for topic in apart:
+        job_apart.labels(job, topic).set(1)
 
 
 def note(report: JobReport) -> None:
@@ -36,5 +58,10 @@ def note(report: JobReport) -> None:
     job_failures.labels(*labels).inc(report.failures)
     if report.behind is not None:
         job_behind.labels(*labels).set(report.behind)
+    job_stuck.labels(*labels).set(report.stuck_s)
+    if report.behind is not None:
+        job_spare.labels(*labels).set(math.inf if report.spare is None else report.spare)
+    if report.apart is not None:
+        _note_apart(report.job, report.apart)
     if report.complete_until is not None:
         job_complete_until.labels(*labels).set(report.complete_until)

@@ -54,6 +54,7 @@ def continuous_command(job: ContinuousJob, settings: PipelineSettings, gateway: 
         arguments,
         secrets=secrets_of(settings),
         silence_s=settings.driver_silence_s + between_looks_s,
+        niceness=settings.driver_niceness,
     )
 
 
@@ -76,7 +77,7 @@ class Member:
                 turns=turns,
                 attempts=settings.driver_attempts,
                 stop_s=settings.driver_stop_s,
-                make_command=lambda order: command_of(order, secrets),
+                make_command=lambda order: command_of(order, secrets, settings.driver_niceness),
             )
 
         self._link = ControlLink(settings.control_addresses, settings.name, tuple(DRIVERS), max_running=at_a_time)

@@ -34,13 +34,15 @@ class ServingSettings(BaseModel):
     """Of the job archive: what it archives."""
     max_drivers: int = Field(default=0, ge=0, le=50)
     """Orders that are carried out at a time; the others wait. 0: as many as fit into memory and cores, at most 5."""
+    driver_niceness: int = Field(default=10, ge=0, le=19)
+    """How much drivers leave the processors to others, as `nice` counts it; 0: they take what they can."""
     driver_attempts: PositiveInt = 5
     """How often in a row a driver may die without having come further, before its replay has failed."""
     driver_stop_s: PositiveFloat = 20.0
     """How long a driver that is told to stop may take to put everything in order, before it is killed."""
     driver_silence_s: PositiveFloat = 300.0
-    """How long the driver of a continuous job may report nothing, beside the time between two looks for records; then
-    it hangs, is killed, and another one is started.
+    """How long the driver of a continuous job may report nothing, or a batch without progress, beside the time between
+    two looks for records; then the driver hangs, is killed, and another one is started.
     """
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,10 @@ class Archive:
         *topics: str,
         max_batch_rows: int = 10_000,
         accept_loss: bool = False,
+        accept_loss_of: tuple[str, ...] = (),
         rules: CompactionRules | None = None,
     ) -> archive.Written:
-        source = self._source(topics, max_batch_rows, accept_loss)
+        source = replace(self._source(topics, max_batch_rows, accept_loss), accept_loss_of=accept_loss_of)
         return archive.run(self._session, source, str(self.folder), rules=rules)
 
     def run_until(
@@ -96,8 +97,8 @@ class Archive:
         last.unlink()
         (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
-    def records(self) -> dict[Place, Content]:
-        return read_back(self.folder)
+    def records(self, generation: int = 0) -> dict[Place, Content]:
+        return read_back(self.folder, generation)
 
     def records_by_the_reader(self) -> dict[Place, Content]:
         return read_by_the_reader(self.folder)
@@ -121,11 +122,12 @@ class TwoDays:
         return self.archive.at(folder)
 
 
-def read_back(folder: Path) -> dict[Place, Content]:
-    """What a reader finds; each offset once, in the folder of its day."""
+def read_back(folder: Path, generation: int | None = None) -> dict[Place, Content]:
+    """What a reader finds of one generation, or of all; each offset once, in the folder of its day."""
     if not folder.exists():
         return {}
     rows: list[dict[str, Any]] = pyarrow.dataset.dataset(folder, partitioning="hive").to_table().to_pylist()
+    rows = [row for row in rows if generation in (None, row["generation"])]
     times = Counter(Place(row["topic"], row["partition"], row["offset"]) for row in rows)
     assert not [place for place, count in times.items() if count > 1], "offsets that stand there more than once"
     assert all(row["day"] == row["timestamp"].date().isoformat() for row in rows)

@@ -95,8 +95,19 @@ class AuditRuns:
         made.time.FromDatetime(NOW)
         return made
 
-    def run(self, *, every: timedelta | None = None, stopping: threading.Event | None = None) -> dict[str, Followed]:
-        found = audit.run(self._session, self._plan(), every=every, stopping=stopping)
+    def let_retention_take(self, cluster: str, topic: str, before: int) -> None:
+        client = AdminClient({"bootstrap.servers": self.bootstraps[cluster]})
+        for future in client.delete_records([TopicPartition(topic, 0, before)]).values():
+            future.result(TIMEOUT_S)
+
+    def run(
+        self,
+        *,
+        every: timedelta | None = None,
+        stopping: threading.Event | None = None,
+        accept_loss: bool = False,
+    ) -> dict[str, Followed]:
+        found = audit.run(self._session, self._plan(accept_loss), every=every, stopping=stopping)
         return {each.name: each for each in found}
 
     @contextmanager
@@ -114,7 +125,7 @@ class AuditRuns:
             running.join(TIMEOUT_S)
             assert not running.is_alive()
 
-    def _plan(self) -> audit.AuditPlan:
+    def _plan(self, accept_loss: bool = False) -> audit.AuditPlan:
         def clusters() -> dict[str, Cluster]:
             home = next(iter(self.bootstraps))
             return {
@@ -122,7 +133,9 @@ class AuditRuns:
                 for name, servers in self.bootstraps.items()
             }
 
-        return audit.AuditPlan(self.database, str(self.folder), self.settings, replace(SOURCE), clusters)
+        return audit.AuditPlan(
+            self.database, str(self.folder), self.settings, replace(SOURCE, accept_loss=accept_loss), clusters
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """What is in the table, the oldest first."""

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from services.pipeline import job_reports
 from services.pipeline.job_reports import JobReport
-from services.pipeline.session import our_sentence
-from tests.integration.pipeline.orchard import Orchard
+from tests.fixtures.waiting import wait_until
+from tests.integration.pipeline.orchard import Orchard, Place
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from tests.integration.pipeline.archives import Archive
 
 pytestmark = pytest.mark.timeout(400)
@@ -49,44 +53,82 @@ def test_each_committed_record_stands_there_once_whatever_happens_between_runs(
     assert archive.records() == orchard.records, "a batch that was cut off after its write"
 
 
-def test_what_is_gone_or_another_is_an_error_and_no_record_is_touched(archive: Archive, orchard: Orchard) -> None:
-    def refused() -> str:
-        before = archive.records()
-        with pytest.raises(Exception, match=orchard.topic) as failure:
-            archive.run(orchard.topic)
-        assert archive.records() == before
-        return our_sentence(failure.value) or ""
-
-    assert refused().endswith("no rule routes it, or its cluster does not have it")
+def test_a_topic_that_lost_records_is_set_apart_until_its_loss_is_accepted_and_the_others_are_archived(
+    archive: Archive, orchard: Orchard, unique_name: Callable[[str], str]
+) -> None:
+    apples, pears = orchard.topic, orchard.create(unique_name("pears"), partitions=1)
+    orchard.grow(5, topic=pears, partitions=(0,))
+    absent = archive.run(apples, pears)
+    assert absent.apart[apples].endswith("no rule routes it, or its cluster does not have it")
+    assert archive.records() == orchard.records
 
     orchard.create(partitions=1)
     orchard.grow(10, partitions=(0,))
-    archive.run(orchard.topic)
+    archive.run(apples, pears)
     orchard.grow(10, partitions=(0,))
+    orchard.grow(5, topic=pears, partitions=(0,))
     orchard.let_retention_take(partition=0, before=13)
-    assert refused().startswith(
-        f"{orchard.topic}/0 begins at offset 13, the checkpoint stands at 10: retention took 3 offsets"
+    lost = archive.run(apples, pears)
+    assert lost.apart[apples].startswith(
+        f"{apples}/0 begins at offset 13, the checkpoint stands at 10: retention took 3 offsets"
     )
-    archive.run(orchard.topic, accept_loss=True)
-    kept = {place: each for place, each in orchard.records.items() if place.offset not in range(10, 13)}
+    waits = {place for place in orchard.records if place.topic == apples and place.offset >= 10}
+    assert archive.records().keys() == orchard.records.keys() - waits
+    assert not archive.run(apples, pears, accept_loss_of=(apples,)).apart
+    kept = {place: each for place, each in orchard.records.items() if place not in {*gone(apples, 10, 13)}}
     assert archive.records() == kept
 
     archive.forget_last_commit()
     orchard.let_retention_take(partition=0, before=15)
-    assert refused().startswith(f"{orchard.topic}/0 does not hold offset 13 any more")
     orchard.grow(10, partitions=(0,))
-    archive.run(orchard.topic, accept_loss=True)
-    kept = {place: each for place, each in orchard.records.items() if place.offset not in range(10, 13)}
-    assert archive.records() == kept, "what a batch had written before it was cut off stays, also where Kafka lacks it"
+    assert not archive.run(apples, pears).apart, "what an earlier attempt has written is there, also if Kafka lacks it"
+    kept = {place: each for place, each in orchard.records.items() if place not in {*gone(apples, 10, 13)}}
+    assert archive.records() == kept
 
     shutil.rmtree(archive.folder / "_checkpoint")
     with pytest.raises(Exception, match="holds days but no _checkpoint"):
-        archive.run(orchard.topic)
+        archive.run(apples, pears)
     assert archive.records() == kept
 
 
+def gone(topic: str, first: int, end: int) -> list[Place]:
+    return [Place(topic, 0, offset) for offset in range(first, end)]
+
+
+@pytest.mark.parametrize("grown", [30, 600], ids=["shorter", "longer"])
+def test_a_topic_that_is_created_again_goes_on_as_a_new_generation_and_its_uncommitted_batch_is_not_read_of_it(
+    archive: Archive, orchard: Orchard, unique_name: Callable[[str], str], grown: int
+) -> None:
+    from services.pipeline.archives.compaction import CompactionRules
+
+    apples, pears = orchard.create(), orchard.create(unique_name("pears"), partitions=1)
+    orchard.grow(300)
+    archive.run(apples, pears)
+    orchard.grow(60)
+    orchard.grow(20, topic=pears, partitions=(0,))
+    archive.run(apples, pears)
+    archive.forget_last_commit()
+    for file in archive.folder.glob("day=*/batch=1"):
+        shutil.rmtree(file)  # as if it had been killed before the write
+    before = orchard.create_again()
+    before = {place: each for place, each in before.items() if place.offset < 100}
+    orchard.grow(grown)
+    orchard.grow(20, topic=pears, partitions=(0,))
+    assert not archive.run(apples, pears).apart
+    of_pears = {place: each for place, each in orchard.records.items() if place.topic == pears}
+    assert archive.records(generation=0) == before | of_pears
+    of_apples = {place: each for place, each in orchard.records.items() if place.topic == apples}
+    assert archive.records(generation=1) == of_apples
+    assert archive.records_by_the_reader() == orchard.records, "copies read the topic that is there now"
+
+    archive.run(apples, pears, rules=CompactionRules(after=timedelta(days=-1)))
+    assert archive.records(generation=0) == before | of_pears
+    assert archive.records(generation=1) == of_apples
+    assert archive.records_by_the_reader() == orchard.records
+
+
 @pytest.mark.goes_on
-def test_what_was_stopped_goes_on_compacts_beside_what_comes_and_refuses_a_topic_that_is_created_again(
+def test_what_was_stopped_goes_on_and_compacts_beside_what_comes(
     archive: Archive, orchard: Orchard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from services.pipeline.archives.compaction import CompactionRules
@@ -119,9 +161,56 @@ def test_what_was_stopped_goes_on_compacts_beside_what_comes_and_refuses_a_topic
     before = archive.records()
     assert before == orchard.records
 
-    orchard.delete()
+
+def test_a_batch_that_hangs_is_told_and_a_second_run_of_the_folder_ends_the_first(
+    archive: Archive, orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from services.pipeline import hang_watch
+    from services.pipeline.jobs import archive as module
+
+    told: list[JobReport] = []
+    monkeypatch.setattr(job_reports, "tell", told.append)
+    monkeypatch.setattr(hang_watch, "EVERY_S", 0.2)
     orchard.create()
-    orchard.grow(400)
-    with pytest.raises(Exception, match="it was created again"):
+    orchard.grow(30)
+
+    def hangs() -> bool:
+        return bool(told) and told[-1].stuck_s > 2.0
+
+    def freezing(*arguments: Any) -> DataFrame:
+        """A batch whose workers stand still from when it is to be read."""
+        for process in sparks_python():
+            process.suspend()
+            then.callback(process.resume)
+        return by_day(*arguments)
+
+    def goes_on() -> bool:
+        if not hangs():
+            return False
+        monkeypatch.setattr(module, "by_day", by_day)
+        then.close()
+        wait_until(lambda: archive.records() == orchard.records, "the batch goes on")
         archive.run(orchard.topic)
-    assert archive.records() == before
+        orchard.grow(30)
+        return False
+
+    by_day = module.by_day
+    monkeypatch.setattr(module, "by_day", freezing)
+    with ExitStack() as then, pytest.raises(Exception, match="one driver at a time writes a folder"):
+        archive.run_until(goes_on, orchard.topic)
+    archive.run(orchard.topic)
+    assert archive.records() == orchard.records
+
+
+def sparks_python() -> list[psutil.Process]:
+    """What Spark has started here to plan and to read."""
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            if (
+                each.status() != psutil.STATUS_ZOMBIE
+                and "pyspark" in " ".join(each.cmdline())
+                and "java" not in each.name()
+            ):
+                found.append(each)
+    return found

@@ -200,3 +200,28 @@ def test_a_checkpoint_of_before_events_were_made_where_kafka_is_read_goes_on_whe
     done = audits.run()["c1"]
     assert (done.problem, done.records, done.batches) == ("", 2, 2)
     assert sorted(audits.ids()) == sorted([again["id"], since["id"]])
+
+
+def test_parquet_that_was_complete_stays_when_kafka_has_lost_its_records_before_the_batch_was_noted(
+    audits: AuditRuns,
+) -> None:
+    from tests.integration.pipeline.audits import event
+
+    del audits.bootstraps["c2"]
+    lost, created_again = event(), event()
+    audits.make("c1", audits.records)
+    audits.make("c1", audits.own)
+    audits.tell("c1", audits.records, lost)
+    audits.tell("c1", audits.own, created_again)
+    audits.run()
+    audits.forget_last_commit("c1")
+    audits.let_retention_take("c1", audits.records, before=1)
+    audits.delete("c1", audits.own)
+    audits.make("c1", audits.own)
+    since = [event(), event()]
+    audits.tell("c1", audits.own, *since)
+    done = audits.run(accept_loss=True)["c1"]
+    assert (done.problem, done.stored) == ("", 2)
+    of_all = sorted(each["id"] for each in (lost, created_again, *since))
+    assert sorted(audits.ids()) == of_all
+    assert sorted(row["event_id"] for row in audits.files()) == of_all

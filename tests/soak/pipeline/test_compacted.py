@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
-from services.pipeline.kafka_reading import read_bounds, read_span
+from services.pipeline.kafka_reading import read_bounds, read_spans
 from services.pipeline.positions import Span
 from services.pipeline.ranges import Range
 from tests.fixtures.clusters import KafkaCluster
@@ -36,7 +36,7 @@ def test_it_is_read_to_its_end_from_anywhere(kafka_c1: KafkaCluster, topic: str)
         assert producer.flush(REQUEST_S) == 0
 
     def offsets(span: Span) -> list[int]:
-        return [message.offset() or 0 for batch in read_span(properties, span, REQUEST_S) for message in batch]
+        return [record.offset() for batch in read_spans(properties, [span], REQUEST_S) for record in batch.records]
 
     def has_holes() -> bool:
         write()  # only what is not in the last segment is cleaned

@@ -124,6 +124,12 @@ def test_the_pod_may_do_what_drivers_do(pod: Spec, objects: dict[str, Spec]) -> 
     assert {"create", "get", "list", "watch", "delete"} <= allowed["pods"] & allowed["configmaps"]
 
 
+def test_what_tasks_carry_is_authenticated_and_encrypted(settings: PipelineSettings) -> None:
+    for name in ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"):
+        assert options_of(settings)[name] == "true", "tasks carry passwords of clusters and the database's URL"
+    settings.check_folder(settings.audit_folder)
+
+
 def test_probes_ask_where_the_service_answers(pod: Spec, settings: PipelineSettings) -> None:
     container = pod["containers"][0]
     (port,) = container["ports"]

@@ -13,11 +13,13 @@ from services.pipeline.positions import (
     TopicLog,
     TopicReplacedError,
     advance,
-    check_same,
     fair_shares,
     later_times,
     parse,
+    problems,
     render,
+    replaced_by_times,
+    replaced_topics,
     spans,
 )
 
@@ -72,6 +74,12 @@ def test_a_topic_may_join_later_and_be_left_out_for_a_while() -> None:
     assert read(bananas, back) == [Span("apples", 0, 5, 9)]
 
 
+def test_a_topic_that_is_left_out_right_after_its_first_batch_is_not_read_again() -> None:
+    first = advance(NOWHERE, {"apples": log((0, 5)), "pears": log((0, 5))})
+    second = advance(first, {"pears": log((0, 6))})
+    assert read(first, second) == [Span("pears", 0, 5, 6)]
+
+
 def test_an_added_partition_that_lost_its_first_records_is_an_error() -> None:
     first = advance(NOWHERE, {"apples": log((0, 10))})
     with pytest.raises(RecordsLostError, match=r"apples/1 begins at offset 3, the checkpoint stands at 0"):
@@ -114,6 +122,23 @@ def test_a_topic_that_was_created_again_is_read_from_its_start_by_who_knows_its_
         assert advance(position, {"apples": again}, accept_replaced=True) == position
 
 
+def test_topics_with_problems_are_named_and_the_others_can_be_read() -> None:
+    start = advance({}, {"apples": log((0, 50)), "pears": log((0, 50))})
+    now = {"apples": log((60, 80)), "pears": log((0, 60), topic_id="id-2")}
+    assert {topic: str(each).partition(":")[0] for topic, each in problems(start, now).items()} == {
+        "apples": "apples/0 begins at offset 60, the checkpoint stands at 50",
+        "pears": "topic pears has id id-2, the checkpoint knows it as id-1",
+    }
+    assert problems(start, now, accept_loss=["apples"], accept_replaced=True) == {}
+
+
+def test_a_planned_topic_is_the_same_one_as_long_as_its_id_its_partitions_and_its_ends_say_so() -> None:
+    expected = advance({}, {"apples": log((0, 50))})
+    assert not replaced_topics(expected, {"apples": log((10, 50), (0, 7))})
+    for other in ({"apples": log((0, 50), topic_id="id-2")}, {"apples": log((0, 49))}, {"apples": log()}, {}):
+        assert list(replaced_topics(expected, other)) == ["apples"]
+
+
 def test_a_loss_is_an_error_also_where_another_topic_is_none() -> None:
     start = advance({}, {"apples": log((0, 50))})
     with pytest.raises(RecordsLostError):
@@ -133,10 +158,13 @@ def with_last(*stamps: tuple[int, int]) -> TopicLog:
 def test_a_topic_of_the_same_id_is_another_one_where_what_was_read_had_been_later() -> None:
     position = parse(render(advance(NOWHERE, {"apples": with_last((29, 7_000))})))
     assert later_times(position, ["apples", "pears"]) == {("apples", 0): 7_001}
-    check_same(position, {("apples", 0): 30})
-    check_same(position, {("apples", 0): -1})
-    with pytest.raises(TopicReplacedError, match="apples/0 has at offset 0 a record of a later time"):
-        check_same(position, {("apples", 0): 0})
+    assert not replaced_by_times(position, {("apples", 0): 30})
+    assert not replaced_by_times(position, {("apples", 0): -1})
+    replaced = replaced_by_times(position, {("apples", 0): 0})
+    assert str(replaced["apples"]).startswith("apples/0 has at offset 0 a record of a later time")
+    anew = advance(position, {"apples": with_last((2, 9_000))}, replaced=replaced)
+    assert (anew["apples"].generation, read(position, anew)) == (1, [Span("apples", 0, 0, 30)])
+    assert parse(render(anew)) == anew
 
 
 def test_the_latest_time_is_remembered_when_its_record_is_gone() -> None:

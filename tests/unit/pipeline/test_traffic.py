@@ -15,6 +15,7 @@ import pyarrow
 
 from mesh.rpc import traffic
 from services.pipeline.jobs.traffic import Reading, fold_shares
+from services.pipeline.kafka_reading import Batch
 from services.pipeline.positions import Span
 from services.pipeline.traffic.ledger import Keeping
 from services.pipeline.traffic.reports import Read, read_report
@@ -144,7 +145,7 @@ def test_a_report_whose_record_has_a_time_that_no_calendar_has_counts(time_ms: i
     span = Span("mesh.traffic", 0, 7, 8)
     message = Mock(value=a_report().SerializeToString)
     message.configure_mock(offset=lambda: 7, timestamp=lambda: (1, time_ms))
-    source = Mock(messages=lambda _: iter([[message]]))
+    source = Mock(batches=lambda _: iter([("c1", Batch("mesh.traffic", 0, [message], 8))]))
     reading = Reading(source, [[span]], dict.fromkeys(Step, date.min), frozenset(), NOW)
     (_, part), *_ = by_kind(fold_shares(reading, iter([pyarrow.RecordBatch.from_pydict({"id": [0]})])))
     ((report, is_folded),) = to_reports(part)

@@ -24,6 +24,7 @@ while True:
     open(sys.argv[3], 'a').write('x')
     time.sleep(0.01)
 """
+HANGS = TELLS.replace('"audit"', '"audit", "stuck_s": 1000.0')
 RUNS = "import sys, signal; open(sys.argv[3], 'a').write('x'); signal.pause()"
 
 
@@ -64,10 +65,23 @@ async def test_a_driver_that_hangs_is_killed_and_another_one_started(
     before = hangs()
     task = asyncio.create_task(driver.run())
     await until(lambda: driver.trouble, "it has been started again and again")
-    assert driver.trouble.startswith("job audit: its driver was ended by SIGKILL: it reported nothing for 0.01 s (")
+    assert driver.trouble.startswith("job audit: its driver was ended by SIGKILL: it reported no progress for 0.01 s (")
     assert hangs() >= before + FAILURES_TO_TELL
     await driver.stop(COMES_S)
     await asyncio.wait_for(task, COMES_S)
+
+
+async def test_a_driver_that_speaks_while_its_batch_hangs_is_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuous, "FIRST_PAUSE_S", 0.01)
+    before = hangs()
+    driver = job(tmp_path / "said", HANGS, silence_s=500.0)
+    task = asyncio.create_task(driver.run())
+    await until(lambda: hangs() >= before + 2, "two drivers in a row are killed")
+    driver.kill()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_driver_that_reports_is_left_alone(tmp_path: Path) -> None:

@@ -15,9 +15,12 @@ import sys
 from services.pipeline import job_reports
 job_reports.begin()
 for _ in range(2):
-    job_reports.tell(job_reports.JobReport(sys.argv[1], "c1", 5, 1, 2, 30, 1_795_300_000.0))
+    job_reports.tell(job_reports.JobReport(sys.argv[1], "c1", 5, 1, 2, 30, complete_until=1_795_300_000.0))
 job_reports.tell(job_reports.JobReport(sys.argv[1], "c1"))
 """
+
+
+APART = "kafka_mesh_pipeline_job_topic_apart"
 
 
 def value(name: str, job: str) -> float | None:
@@ -30,6 +33,23 @@ async def test_serve_shows_how_far_a_job_is() -> None:
     assert (await driver.run()).code == 0
     assert [value(name, job) for name in ("records_total", "refused_total", "failures_total")] == [10, 2, 4]
     assert (value("behind_records", job), value("complete_until_seconds", job)) == (30, 1_795_300_000)
+
+
+async def test_serve_shows_the_retention_s_distance_and_topics_that_are_set_apart_until_they_are_not() -> None:
+    says = (
+        SAYS.partition("for _")[0]
+        + """
+job_reports.tell(job_reports.JobReport(sys.argv[1], "c1", behind=9, spare=7, apart={"apples": "it lost some", "p": ""}))
+job_reports.tell(job_reports.JobReport(sys.argv[1], "c1", stuck_s=3.0))
+job_reports.tell(job_reports.JobReport(sys.argv[1], "c1", apart={"apples": "it lost some"}))
+"""
+    )
+    job = "another job of this test"
+    driver = await Driver.started(Command("archive", "archive", (job,), program=(sys.executable, "-c", says)))
+    assert (await driver.run()).code == 0
+    assert (value("retention_distance_records", job), value("stuck_seconds", job)) == (7, 0)
+    apart = {topic: REGISTRY.get_sample_value(APART, {"job": job, "topic": topic}) for topic in ("apples", "p")}
+    assert apart == {"apples": 1, "p": None}
 
 
 def test_other_lines_are_none_of_these_reports() -> None:
