@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import grpc.aio
@@ -32,10 +32,10 @@ log = structlog.get_logger(__name__)
 class Replicas(grpc.aio.Channel):
     """A channel as stubs want it, to whichever replica leads. Make it within a running loop."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: tuple[str, ...]) -> None:
         if not addresses:
             raise ValueError("no address: name at least one replica as HOST:PORT")
-        self.addresses = tuple(addresses)
+        self.addresses = addresses
         self._channels = [open_channel(address) for address in addresses]
         self._chosen = 0
         self._moved = asyncio.Event()

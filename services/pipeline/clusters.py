@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +58,7 @@ class Cluster:
 
 
 def read_clusters(
-    control_addresses: Sequence[str], timeout_s: float, kept_in: Path | None = None
+    control_addresses: tuple[str, ...], timeout_s: float, kept_in: Path | None = None
 ) -> dict[str, Cluster]:
     """The registered clusters by name, in the order of their registration. In the folder `kept_in` they are kept, and
     found again while control does not answer.
@@ -77,7 +77,7 @@ def read_clusters(
     return {each.spec.cluster_name: _registered(each) for each in found}
 
 
-def _asked(control_addresses: Sequence[str], timeout_s: float) -> list[admin.Cluster]:
+def _asked(control_addresses: tuple[str, ...], timeout_s: float) -> list[admin.Cluster]:
     """Any replica of control may tell them: the first that answers."""
     *others, last = control_addresses
     for address in others:

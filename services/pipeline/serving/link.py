@@ -24,7 +24,9 @@ def incarnation() -> str:
 class ControlLink:
     """What this member says to control. Each method raises grpc.aio.AioRpcError when control does not answer it."""
 
-    def __init__(self, addresses: Sequence[str], member: str, destinations: Sequence[str], *, max_running: int) -> None:
+    def __init__(
+        self, addresses: tuple[str, ...], member: str, destinations: Sequence[str], *, max_running: int
+    ) -> None:
         """`max_running`: replays that control may give this member at a time; others wait there, for any member."""
         self.member = member
         self._incarnation = incarnation()

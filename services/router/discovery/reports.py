@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import grpc
 import structlog
@@ -32,7 +32,7 @@ class Reporter:
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        addresses: tuple[str, ...],
         report: Callable[[], discovery.RouterReport],
         clients: Callable[[], Mapping[str, discovery.ClientReport]],
         change: Change,

@@ -1,6 +1,6 @@
 """The way to the control that leads: a bound for each call, who speaks, and what is counted."""
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
 import grpc
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 class Connection:
     """What a sidecar can say to control. Each method raises grpc.aio.AioRpcError when control does not answer it."""
 
-    def __init__(self, addresses: Sequence[str], sidecar: str, incarnation: Incarnation) -> None:
+    def __init__(self, addresses: tuple[str, ...], sidecar: str, incarnation: Incarnation) -> None:
         self.sidecar = sidecar
         self.incarnation = incarnation
         self._channel = Replicas(addresses)

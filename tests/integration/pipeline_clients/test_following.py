@@ -78,7 +78,7 @@ class Member:
         self._actions = actions
         self._name = name
         self._turns = asyncio.Semaphore(at_a_time)
-        self.link = ControlLink(f"127.0.0.1:{world.control.port}", name, tuple(DRIVERS), max_running=at_a_time)
+        self.link = ControlLink((f"127.0.0.1:{world.control.port}",), name, tuple(DRIVERS), max_running=at_a_time)
         making = OrderMaking(PipelineSettings(control_addresses=(f"127.0.0.1:{world.control.port}",)))
         self.follower = ReplayFollower(
             self.link, lambda *each: self._begin(making, *each), superseded=self.superseded.append

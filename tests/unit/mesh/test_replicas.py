@@ -30,7 +30,7 @@ def calls_go_to(replicas: Replicas, address: str) -> bool:
 
 
 async def test_calls_follow_the_replica_that_leads(servers: list[RpcServer]) -> None:
-    addresses = [f"127.0.0.1:{server.port}" for server in servers]
+    addresses = tuple(f"127.0.0.1:{server.port}" for server in servers)
     async with Replicas(addresses) as replicas:
         stub: Any = health_pb2_grpc.HealthStub(replicas)
         for leader in (1, 0, 1):
@@ -44,7 +44,7 @@ async def test_calls_follow_the_replica_that_leads(servers: list[RpcServer]) -> 
 async def test_the_next_leader_is_found_when_the_one_before_is_gone(servers: list[RpcServer]) -> None:
     first, second = servers
     await first.set_serving(True)
-    async with Replicas([f"127.0.0.1:{server.port}" for server in servers]) as replicas:
+    async with Replicas(tuple(f"127.0.0.1:{server.port}" for server in servers)) as replicas:
         moved = replicas.moved()
         await first.stop(0)
         await second.set_serving(True)
@@ -53,7 +53,7 @@ async def test_the_next_leader_is_found_when_the_one_before_is_gone(servers: lis
 
 
 async def test_while_no_replica_leads_a_call_ends_with_what_the_last_one_says() -> None:
-    async with Replicas(["127.0.0.1:1", "127.0.0.1:2"]) as replicas:
+    async with Replicas(("127.0.0.1:1", "127.0.0.1:2")) as replicas:
         stub: Any = health_pb2_grpc.HealthStub(replicas)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
@@ -62,4 +62,4 @@ async def test_while_no_replica_leads_a_call_ends_with_what_the_last_one_says() 
 
 async def test_at_least_one_address_is_needed() -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
-        Replicas([])
+        Replicas(())

@@ -54,7 +54,7 @@ def test_control_tells_them_all_with_their_security_and_secrets_are_resolved(
     control: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OF_C1", "a secret")
-    clusters = read_clusters(control, TIMEOUT_S)
+    clusters = read_clusters((control,), TIMEOUT_S)
     assert list(clusters) == ["c1", "c2"]
     assert clusters["c1"].properties == {
         "bootstrap.servers": "kafka-1:9092,kafka-2:9092",
@@ -66,7 +66,7 @@ def test_control_tells_them_all_with_their_security_and_secrets_are_resolved(
 
 
 def test_a_secret_that_is_not_here_is_named_where_its_cluster_is_used_and_nowhere_else(control: str) -> None:
-    clusters = read_clusters(control, TIMEOUT_S)
+    clusters = read_clusters((control,), TIMEOUT_S)
     assert properties_of(clusters, ["c2"]) == {"c2": {"bootstrap.servers": "kafka-3:9092"}}
     with pytest.raises(ClustersError, match=r"cluster 'c1': sasl.password: \$\{env:OF_C1\} refers to an environment"):
         properties_of(clusters, ["c1", "c2"])
@@ -74,15 +74,15 @@ def test_a_secret_that_is_not_here_is_named_where_its_cluster_is_used_and_nowher
 
 def test_a_cluster_that_nobody_knows_is_named(control: str) -> None:
     with pytest.raises(ClustersError, match=r"^cluster c8, c9 is not registered \(known: c1, c2\)$"):
-        properties_of(read_clusters(control, TIMEOUT_S), ["c9", "c1", "c8"])
+        properties_of(read_clusters((control,), TIMEOUT_S), ["c9", "c1", "c8"])
 
 
 def test_while_control_is_away_its_clusters_are_those_that_it_told_last(
     control: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OF_C1", "a secret")
-    told = read_clusters(control, TIMEOUT_S, tmp_path / "state")
-    kept = read_clusters(NOBODY, TIMEOUT_S, tmp_path / "state")
+    told = read_clusters((control,), TIMEOUT_S, tmp_path / "state")
+    kept = read_clusters((NOBODY,), TIMEOUT_S, tmp_path / "state")
     assert kept == told
     assert [each.properties for each in kept.values()] == [each.properties for each in told.values()]
 
@@ -96,17 +96,21 @@ def test_without_anything_kept_it_is_said_that_control_is_away(tmp_path: Path, c
     if content is not None:
         (tmp_path / KEPT_FILE).write_text(content)
     with pytest.raises(ClustersError, match="does not tell the clusters"):
-        read_clusters(NOBODY, TIMEOUT_S, tmp_path)
+        read_clusters((NOBODY,), TIMEOUT_S, tmp_path)
 
 
 def test_a_disk_that_keeps_nothing_is_no_reason_not_to_go_on(control: str, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file, where a folder should be")
-    assert list(read_clusters(control, TIMEOUT_S, tmp_path / "state")) == ["c1", "c2"]
+    assert list(read_clusters((control,), TIMEOUT_S, tmp_path / "state")) == ["c1", "c2"]
+
+
+def test_any_replica_of_control_may_tell_the_clusters(control: str) -> None:
+    assert list(read_clusters((NOBODY, control), TIMEOUT_S)) == ["c1", "c2"]
 
 
 def test_without_control_it_is_said_what_to_do() -> None:
     with pytest.raises(ClustersError, match=r"control at 127.0.0.1:1 does not tell .* name them: --cluster NAME="):
-        read_clusters(NOBODY, TIMEOUT_S)
+        read_clusters((NOBODY,), TIMEOUT_S)
 
 
 def test_the_operator_may_name_them_and_the_first_is_home() -> None:
