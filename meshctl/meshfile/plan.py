@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mesh.order import staying_in_order
 from mesh.rpc import admin, routing
 from mesh.rpc import record_rules as records
 from meshctl import wording
@@ -277,26 +278,25 @@ def _merged(existing: list[routing.RuleSpec], wanted: list[routing.RuleSpec]) ->
 def _rule_steps(
     existing: list[routing.RuleSpec], rule_set: list[routing.RuleSpec], wanted: list[routing.RuleSpec], replace: bool
 ) -> list[RuleStep]:
-    before = {_key(each): each for each in existing}
-    after = {_key(each) for each in rule_set}
-    order_before = [_key(each) for each in existing if _key(each) in after]
-    order_after = [_key(each) for each in rule_set if _key(each) in before]
+    before = {_key(each): (float(place), each) for place, each in enumerate(existing)}
+    keys = [_key(each) for each in rule_set]
+    after = {*keys}
+    stays = staying_in_order([before[key][0] if key in before else None for key in keys])
     in_file = {_key(each) for each in wanted}
     steps: list[RuleStep] = []
-    for spec in rule_set:
-        key = _key(spec)
+    for spec, key, stayed in zip(rule_set, keys, stays, strict=True):
         if key not in in_file:
             continue  # without --replace: a rule that the file says nothing about
-        current = before.get(key)
+        _, current = before.get(key, (0.0, None))
         if current is None:
             steps.append(RuleStep(Action.CREATE, spec, wording.rule(spec)))
         elif _spec("", current) != _spec("", spec):
             steps.append(RuleStep(Action.UPDATE, spec, f"{wording.rule(spec)} (was {wording.decision(current)})"))
-        elif replace and order_before.index(key) != order_after.index(key):
+        elif replace and not stayed:
             steps.append(RuleStep(Action.MOVE, spec, f"{wording.rule(spec)} (another place in the order)"))
         else:
             steps.append(RuleStep(Action.UNCHANGED, spec, wording.rule(spec)))
-    removed = [each for each in existing if _key(each) not in after]
+    removed = [each for key, (_, each) in before.items() if key not in after]
     return steps + [RuleStep(Action.REMOVE, spec, wording.rule(spec)) for spec in removed]
 
 

@@ -4,6 +4,7 @@ among others (ChangeRules, DryRun).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -38,7 +39,8 @@ def changing(edits: Sequence[Edit], *, allow_shadowed: bool) -> Command:
     """The command that carries edits out."""
 
     async def change(rules: RuleSet) -> RuleSetDecision:
-        return rules.change(*edits, allow_shadowed=allow_shadowed)
+        # with thousands of rules a decision takes as long as a heartbeat may
+        return await asyncio.to_thread(rules.change, *edits, allow_shadowed=allow_shadowed)
 
     return change
 

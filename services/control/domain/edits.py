@@ -1,4 +1,4 @@
-"""Edits of the rule set: each makes one ordered list of rules out of another.
+"""Edits of the rule set, which are carried out on a draft of it one after the other.
 
 An edit refuses only what it can't carry out (a rule that is not there, an id that is taken). Whether the list can be is
 checked once, when all edits of a command are done (`rules.py`): on the way it may be anything.
@@ -7,7 +7,7 @@ checked once, when all edits of a command are done (`rules.py`): on the way it m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 
@@ -60,6 +60,67 @@ class RuleFields:
         return replace(rule, **{name: value for name, value in values if value is not None})
 
 
+class Draft:
+    """A rule set that is being edited: an order of ids, and what each of them stands for."""
+
+    def __init__(self, rules: Iterable[ForwardingRule]) -> None:
+        """Exists when two rules have one id."""
+        self._order: list[str] = []
+        self._rules: dict[str, ForwardingRule] = {}
+        self._ids: dict[Match, str] = {}
+        for rule in rules:
+            if rule.rule_id in self._rules:
+                raise Exists(f"rules/{rule.rule_id}", f"rule_id {rule.rule_id!r} is given twice; ids are unique")
+            self.put(rule)
+
+    @property
+    def rules(self) -> Rules:
+        return tuple(self._rules[rule_id] for rule_id in self._order)
+
+    @property
+    def taken(self) -> Collection[str]:
+        """Ids of its rules."""
+        return self._rules.keys()
+
+    def get(self, rule_id: str, where: str = "") -> ForwardingRule:
+        """Unknown, with `where` the rule was asked for, when there is none."""
+        rule = self._rules.get(rule_id)
+        return named(self.rules, rule_id, where) if rule is None else rule
+
+    def id_of(self, match: Match) -> str | None:
+        """The rule with exactly this match."""
+        return self._ids.get(match)
+
+    def put(self, rule: ForwardingRule, place: Place | Before = Place.LAST) -> None:
+        """A new rule."""
+        match place:
+            case Place.FIRST:
+                self._order.insert(0, rule.rule_id)
+            case Place.LAST:
+                self._order.append(rule.rule_id)
+            case Before(rule_id):
+                self.get(rule_id, "place: ")
+                self._order.insert(self._order.index(rule_id), rule.rule_id)
+        self._rules[rule.rule_id] = rule
+        self._ids.setdefault(rule.match, rule.rule_id)
+
+    def change(self, rule: ForwardingRule) -> None:
+        """Another content for a rule that is there."""
+        self._forget_match(self._rules[rule.rule_id])
+        self._rules[rule.rule_id] = rule
+        self._ids.setdefault(rule.match, rule.rule_id)
+
+    def take_out(self, rule_id: str) -> ForwardingRule:
+        rule = self.get(rule_id)
+        self._order.remove(rule_id)
+        self._forget_match(rule)
+        return self._rules.pop(rule_id)
+
+    def _forget_match(self, rule: ForwardingRule) -> None:
+        if self._ids.get(rule.match) == rule.rule_id:
+            del self._ids[rule.match]
+
+
 @dataclass(frozen=True, slots=True)
 class Create:
     """Adds a rule; an empty rule_id is made from the match."""
@@ -67,14 +128,14 @@ class Create:
     rule: ForwardingRule
     place: Place | Before = Place.LAST
 
-    def on(self, rules: Rules) -> Rules:
-        taken = {known.rule_id for known in rules}
-        if self.rule.rule_id in taken:
+    def on(self, draft: Draft) -> Draft:
+        if self.rule.rule_id in draft.taken:
             raise Exists(
                 f"rules/{self.rule.rule_id}",
                 f"rule {self.rule.rule_id!r} exists; update it, or choose another rule_id",
             )
-        return _placed(rules, _with_id(self.rule, taken), self.place)
+        draft.put(_with_id(self.rule, draft.taken), self.place)
+        return draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +145,9 @@ class Update:
     rule_id: str
     wanted: RuleFields
 
-    def on(self, rules: Rules) -> Rules:
-        rule = named(rules, self.rule_id)
-        return tuple(self.wanted.put_on(known) if known is rule else known for known in rules)
+    def on(self, draft: Draft) -> Draft:
+        draft.change(self.wanted.put_on(draft.get(self.rule_id)))
+        return draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +158,12 @@ class Set:
     wanted: RuleFields
     place: Place | Before | None = None
 
-    def on(self, rules: Rules) -> Rules:
-        found = next((rule for rule in rules if rule.match == self.match), None)
+    def on(self, draft: Draft) -> Draft:
+        found = draft.id_of(self.match)
         if found is not None:
-            return Update(found.rule_id, self.wanted).on(rules)
+            return Update(found, self.wanted).on(draft)
         rule = self.wanted.put_on(ForwardingRule("", self.match, ""))
-        return Create(rule, self.place or Place.LAST).on(rules)
+        return Create(rule, self.place or Place.LAST).on(draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +173,11 @@ class Move:
     rule_id: str
     place: Place | Before
 
-    def on(self, rules: Rules) -> Rules:
-        rule = named(rules, self.rule_id)
-        if self.place == Before(self.rule_id):
-            return rules
-        return _placed(tuple(known for known in rules if known is not rule), rule, self.place)
+    def on(self, draft: Draft) -> Draft:
+        draft.get(self.rule_id)
+        if self.place != Before(self.rule_id):
+            draft.put(draft.take_out(self.rule_id), self.place)
+        return draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +186,9 @@ class Remove:
 
     rule_id: str
 
-    def on(self, rules: Rules) -> Rules:
-        rule = named(rules, self.rule_id)
-        return tuple(known for known in rules if known is not rule)
+    def on(self, draft: Draft) -> Draft:
+        draft.take_out(self.rule_id)
+        return draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +197,14 @@ class Replace:
 
     wanted: Rules
 
-    def on(self, rules: Rules) -> Rules:
-        by_match = {rule.match: rule.rule_id for rule in rules}
-        kept = [replace(rule, rule_id=by_match.get(rule.match, rule.rule_id)) for rule in self.wanted]
-        taken = {rule.rule_id for rule in (*kept, *rules) if rule.rule_id}
+    def on(self, draft: Draft) -> Draft:
+        kept = [replace(rule, rule_id=draft.id_of(rule.match) or rule.rule_id) for rule in self.wanted]
+        taken = {*draft.taken, *(rule.rule_id for rule in kept if rule.rule_id)}
         made: list[ForwardingRule] = []
         for rule in kept:
             made.append(_with_id(rule, taken))
             taken.add(made[-1].rule_id)
-        return tuple(made)
+        return Draft(made)
 
 
 Edit = Create | Update | Set | Move | Remove | Replace
@@ -165,18 +225,7 @@ def in_order(rules: Rules) -> Rules:
     return tuple(sorted(rules, key=lambda rule: isinstance(rule.match, UnmatchedTopics)))
 
 
-def _placed(rules: Rules, rule: ForwardingRule, place: Place | Before) -> Rules:
-    match place:
-        case Place.FIRST:
-            return (rule, *rules)
-        case Place.LAST:
-            return (*rules, rule)
-        case Before(rule_id):
-            index = rules.index(named(rules, rule_id, "place: "))
-            return (*rules[:index], rule, *rules[index:])
-
-
-def _with_id(rule: ForwardingRule, taken: set[str]) -> ForwardingRule:
+def _with_id(rule: ForwardingRule, taken: Collection[str]) -> ForwardingRule:
     """The rule with an id: its own, or one made from its match: "apples", "apples-prefix", "shop-group-prefix",
     "apples-2" where taken.
     """

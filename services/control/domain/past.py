@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mesh.order import staying_in_order
 from mesh.record_rules import RecordRules, fold_record_rules
 from mesh.routing import ForwardingRule, Place, RoutingState, RoutingTable, RuleVersion, UpstreamCluster
 from mesh.routing.codec import cluster_from_proto
 from mesh.rpc import events
 from services.control.domain.errors import InvalidField
-from services.control.domain.ranks import in_order
 from services.control.domain.rule_checks import INTERNAL_PREFIX
 from services.control.domain.view import MeshView, Origin
 
@@ -97,7 +97,7 @@ def differences(before: MeshView, after: MeshView) -> Differences:
 
 def _changed_rules(old: Sequence[ForwardingRule], new: Sequence[ForwardingRule]) -> list[str]:
     before = {rule.rule_id: (float(place), rule) for place, rule in enumerate(old)}
-    stays = in_order([before[rule.rule_id][0] if rule.rule_id in before else None for rule in new])
+    stays = staying_in_order([before[rule.rule_id][0] if rule.rule_id in before else None for rule in new])
     changed = [
         rule.rule_id for rule, stayed in zip(new, stays, strict=True) if not stayed or before[rule.rule_id][1] != rule
     ]

@@ -7,9 +7,9 @@ neighbours come too close for another number between them, all rules get fresh r
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 
+from mesh.order import staying_in_order
 from mesh.routing import ForwardingRule, RuleVersion
 from mesh.routing.codec import rule_to_proto
 from mesh.rpc import events
@@ -43,7 +43,7 @@ def changes_between(before: Sequence[RuleVersion], after: Sequence[ForwardingRul
 
 
 def _ranks(old: dict[str, RuleVersion], order: list[str]) -> dict[str, float]:
-    staying = in_order([old[rule_id].rank if rule_id in old else None for rule_id in order])
+    staying = staying_in_order([old[rule_id].rank if rule_id in old else None for rule_id in order])
     ranks: dict[str, float] = {}
     run: list[str] = []
     below: float | None = None
@@ -73,26 +73,3 @@ def _spread(run: list[str], below: float | None, above: float | None, ranks: dic
         start, step = below, (above - below) / (len(run) + 1)
     ranks.update({rule_id: start + step * number for number, rule_id in enumerate(run, 1)})
     return step > CLOSEST
-
-
-def in_order(ranks: list[float | None]) -> list[bool]:
-    """Which rules can stay: a longest rising subsequence of the ranks they have (None: a new rule)."""
-    tails: list[float] = []
-    tail_places: list[int] = []
-    previous: list[int | None] = [None] * len(ranks)
-    for place, rank in enumerate(ranks):
-        if rank is None:
-            continue
-        length = bisect_left(tails, rank)
-        previous[place] = tail_places[length - 1] if length else None
-        if length == len(tails):
-            tails.append(rank)
-            tail_places.append(place)
-        else:
-            tails[length], tail_places[length] = rank, place
-    stays = [False] * len(ranks)
-    walker = tail_places[-1] if tail_places else None
-    while walker is not None:
-        stays[walker] = True
-        walker = previous[walker]
-    return stays

@@ -23,7 +23,7 @@ from mesh.routing import (
 from mesh.routing.fold import with_changes
 from mesh.routing.templates import SUFFIX
 from mesh.rpc import events
-from services.control.domain.edits import Edit, Rules, in_order, named
+from services.control.domain.edits import Draft, Edit, Rules, in_order, named
 from services.control.domain.errors import Conflict, Exists, InvalidField, NotAllowed
 from services.control.domain.ranks import changes_between
 from services.control.domain.rule_checks import check_rule
@@ -74,10 +74,10 @@ class RuleSet:
 
     def change(self, *edits: Edit, allow_shadowed: bool = False) -> RuleSetDecision:
         """Carries the edits out in their order, all or none."""
-        rules = self.table.rules
+        draft = Draft(self.table.rules)
         for edit in edits:
-            rules = edit.on(rules)
-        return self._decide(rules, allow_shadowed)
+            draft = edit.on(draft)
+        return self._decide(draft.rules, allow_shadowed)
 
     def bring_back(self, rules: Rules, revision: int) -> RuleSetDecision:
         """Makes the rules of an earlier revision those in force: their ids, their order, and all that they say. Those
@@ -106,20 +106,17 @@ class RuleSet:
         if len(wanted) > MAX_RULES:
             raise InvalidField("rules", f"{len(wanted)} rules are more than the {MAX_RULES} that a mesh may have")
         kept = {rule.rule_id: rule for rule in self.table.rules}
-        by_id: dict[str, ForwardingRule] = {}
         by_match: dict[Match, ForwardingRule] = {}
         for rule in wanted:
             if kept.get(rule.rule_id) != rule:
                 check_rule(rule, self.table)
-            if rule.rule_id in by_id:
-                raise Exists(f"rules/{rule.rule_id}", f"rule_id {rule.rule_id!r} is given twice; ids are unique")
             if rule.match in by_match:
                 other = by_match[rule.match].rule_id
                 raise Exists(
                     f"rules/{other}",
                     f"rule {rule.rule_id!r}: rule {other!r} has the same match ({rule.match}); set its target instead",
                 )
-            by_id[rule.rule_id] = by_match[rule.match] = rule
+            by_match[rule.match] = rule
         _refuse_shared_names(wanted)
 
     def _refuse_lost_targets(self, wanted: Rules, revision: int) -> None:

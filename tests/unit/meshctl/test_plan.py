@@ -83,7 +83,16 @@ def test_without_replace_other_rules_stay_in_their_order() -> None:
 def test_with_replace_the_file_is_the_whole_rule_set() -> None:
     made = plan(rules=(rule("bananas", "c2"), rule("zebras", "c1"), rule("apples", "c1")), replace=True)
     assert [each.match.topic_prefix for each in made.rule_set] == ["apples", "bananas"]
-    assert actions(made)[2:] == [("move", "apples"), ("move", "bananas"), ("remove", "zebras")]
+    assert actions(made)[2:] == [("move", "apples"), ("unchanged", "bananas"), ("remove", "zebras")]
+
+
+def test_one_rule_that_goes_from_last_to_first_is_one_move() -> None:
+    names = ["apples", "bananas", "cherries", "dates", "elderberries"]
+    text = "rules:\n" + "".join(f"- {{topic_prefix: {name}, target_cluster: c1}}\n" for name in names)
+    before = tuple(rule(name, "c1") for name in (*names[1:], names[0]))
+    made = plan(text, clusters=(cluster("c1", "a:1"),), rules=before, replace=True)
+    assert [step.spec.match.topic_prefix for step in made.rules if step.action is Action.MOVE] == ["apples"]
+    assert made.changes_rules
 
 
 def test_replace_without_rules_in_the_file_is_refused() -> None:
