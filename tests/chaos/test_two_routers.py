@@ -46,17 +46,18 @@ def test_a_rollout_whose_router_is_killed_ends_alike_everywhere(pair: Pair, outc
     pair.bring_back(killed)
 
 
-def test_a_hold_ends_by_itself_where_nobody_says_how_it_goes_on(pair: Pair) -> None:
+def test_a_gateway_that_said_held_refuses_until_a_router_tells_how_the_move_ended(pair: Pair) -> None:
     before, after = pair.homes_of("apples")
     pair.log.move("apples", to=after)
     pair.log.publish()
     pair.all_hold()
     for router in pair.routers:
         pair.take_away(router)
-    pair.none_holds()
+    pair.all_refuse()
     assert pair.live_on("apples") == {before}
     pair.bring_back(*pair.routers)
     pair.log.switch()
     pair.log.publish()
+    pair.none_holds()
     pair.check()
     assert pair.live_on("apples") == {after}

@@ -192,17 +192,22 @@ async def test_a_younger_process_of_a_sidecar_takes_over_also_from_a_control_tha
     assert not await Sidecar(world).beats()
 
 
-async def test_orders_reach_followers_on_another_replica_through_the_log(
+async def test_the_replica_that_leads_gives_orders_and_the_next_leader_gives_what_is_still_open(
     world: World, s1: Sidecar, database: str, kafka_c1: KafkaCluster, events_topic: str
 ) -> None:
     standby = World(database, kafka_c1.bootstrap, events_topic)
     await standby.start(wait=False)
     try:
-        await until(lambda: standby.control.journal.loaded, "the other one has read the log")
+        await until(lambda: standby.control.journal.loaded, "the other replica has read the log")
         async with Sidecar(standby).follows() as orders:
-            order = await place(world)
+            await refused(orders.next(), grpc.StatusCode.UNAVAILABLE, "changes have to wait")
+        order = await place(world)
+        await world.stop()
+        await until(lambda: not standby.control.journal.why_not_leading, "the other replica leads")
+        successor = Sidecar(standby)
+        async with successor.follows() as orders:
             assert (await orders.next()).name == order.name
-        await s1.reports(order)
+        await successor.reports(order)
         assert (await outcome(standby, order)).result == events.ORDER_RESULT_DONE
     finally:
         await standby.stop()

@@ -92,6 +92,7 @@ class RunningGateway:
         )
         self.address = self._settings.listen[0]
         self.lifecycle: Lifecycle
+        self.state_dir = state_dir
         self.gateway: Gateway
         self._loop: asyncio.AbstractEventLoop
         self._started = threading.Event()

@@ -28,6 +28,11 @@ class GrowingLog:
     def __init__(self) -> None:
         self.view: Any = SimpleNamespace(position=0, orders=Orders())
         self._grown = asyncio.Condition()
+        self.leads = True
+
+    def require_leading(self) -> None:
+        if not self.leads:
+            raise Unavailable("NOT_WRITABLE", "another replica leads")
 
     async def order(self, sidecar: str = "s1", expires: datetime = NOON + timedelta(minutes=1)) -> str:
         order = events.SidecarOrder(name=f"orders/{self.view.position + 1}", sidecar=sidecar)
@@ -114,6 +119,19 @@ async def test_a_process_that_connects_again_ends_its_first_stream_in_order(
     assert await next_of(second) == order
     with pytest.raises(StopAsyncIteration):
         await ending
+
+
+async def test_a_control_that_lost_the_lead_sends_its_followers_to_another_replica(
+    following: OrderFollowing, log: GrowingLog
+) -> None:
+    await log.order()
+    stream = following.follow("s1", ELDER)
+    await next_of(stream)
+    waiting = asyncio.create_task(next_of(stream))
+    log.leads = False
+    following.lost_the_lead()
+    with pytest.raises(Unavailable, match="another replica leads"):
+        await waiting
 
 
 async def test_followers_are_bounded_and_make_room_when_they_go(
