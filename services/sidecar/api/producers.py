@@ -21,8 +21,9 @@ from services.sidecar.producing.late_failures import tell_failures
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
 from services.sidecar.producing.records import Delivery, ProduceRequest
 from services.sidecar.producing.serializing import Serialized, Serializer
+from services.sidecar.producing.transaction_lane import Answered, Work
 from services.sidecar.producing.transactional_client import TopicRecords
-from services.sidecar.producing.transactions import Answered, Transactions, Work
+from services.sidecar.producing.transactions import Transactions
 
 REPLAYED = {"Idempotency-Replayed": "true"}
 """Header of an answer that was given before, to the first request with the same Idempotency-Key."""

@@ -19,8 +19,9 @@ from services.sidecar.producing.idempotency import IdempotencyKey
 from services.sidecar.producing.producer import NotAccepted, RecordProducer
 from services.sidecar.producing.records import Delivery, Failed, ProduceRequest
 from services.sidecar.producing.serializing import Serialized, Serializer
+from services.sidecar.producing.transaction_lane import Answered, Work
 from services.sidecar.producing.transactional_client import TopicRecords
-from services.sidecar.producing.transactions import Answered, Transactions, Work
+from services.sidecar.producing.transactions import Transactions
 
 
 class TransactionEndpoints:

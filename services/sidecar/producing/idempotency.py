@@ -5,6 +5,7 @@ truth is a topic to which each answer is written in the same Kafka transaction a
 """
 
 import hashlib
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Self
@@ -55,7 +56,7 @@ class KeptAnswer:
 
 
 class KeptAnswers:
-    """Answers by key, the oldest first."""
+    """Answers by key, the oldest first. Threads that read topics of answers share it with the event loop."""
 
     def __init__(self, *, keep_ms: int, max_keys: int, max_bytes: int) -> None:
         self._keep_ms = keep_ms
@@ -63,16 +64,19 @@ class KeptAnswers:
         self._max_bytes = max_bytes
         self._kept: OrderedDict[str, KeptAnswer] = OrderedDict()
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def find(self, key: str, now_ms: int) -> KeptAnswer | None:
-        self._forget(now_ms)
-        return self._kept.get(key)
+        with self._lock:
+            self._forget(now_ms)
+            return self._kept.get(key)
 
     def keep(self, key: str, answer: KeptAnswer, now_ms: int) -> None:
-        self._remove(key)
-        self._kept[key] = answer
-        self._bytes += _size(key, answer)
-        self._forget(now_ms)
+        with self._lock:
+            self._remove(key)
+            self._kept[key] = answer
+            self._bytes += _size(key, answer)
+            self._forget(now_ms)
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -5,8 +5,8 @@ initialized that id (which ends what a killed process left open) reads it to its
 """
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -16,6 +16,8 @@ from services.sidecar.producing.idempotency import KeptAnswer
 
 PARTITION = 0
 VISIBLE_POLL_SECONDS = 0.05
+SEGMENTS_WHILE_KEPT: Final = 12
+"""Kafka deletes whole segments: with 12 of them, an answer stays on disk a twelfth longer than it is kept."""
 _NOT_SEEN_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
@@ -35,7 +37,11 @@ class TransactionLog:
         found = admin.list_topics(self.topic, timeout=timeout).topics.get(self.topic)
         if found is not None and found.error is None:
             return
-        settings = {"cleanup.policy": "delete", "retention.ms": str(self._keep_ms)}
+        settings = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(self._keep_ms),
+            "segment.ms": str(max(self._keep_ms // SEGMENTS_WHILE_KEPT, 1)),
+        }
         made = admin.create_topics([NewTopic(self.topic, 1, config=settings)], request_timeout=timeout)[self.topic]
         try:
             made.result(timeout)
@@ -43,8 +49,10 @@ class TransactionLog:
             if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
-    def news(self, timeout: float) -> list[tuple[str, KeptAnswer]]:
-        """What was committed since the last look; at the first, since as long ago as answers are kept."""
+    def read(self, take: Callable[[str, KeptAnswer], None], timeout: float) -> None:
+        """Gives `take` each answer that was committed since the last call; at the first, since as long ago as answers
+        are kept. KafkaException when the end was not reached in time: the next call goes on behind the last answer.
+        """
         deadline = time.monotonic() + timeout
         consumer = Consumer(
             {
@@ -62,7 +70,7 @@ class TransactionLog:
                 since = int(time.time() * 1000) - self._keep_ms
                 start = self._offset_since(consumer, since, deadline)
             consumer.assign([TopicPartition(self.topic, PARTITION, start)])
-            return [(key, answer) for message in self._to_the_end(consumer, deadline) for key, answer in _kept(message)]
+            self._read_to_the_end(consumer, take, deadline)
         finally:
             consumer.close()
 
@@ -80,7 +88,7 @@ class TransactionLog:
             else:
                 return int(found.offset)
 
-    def _to_the_end(self, consumer: Consumer, deadline: float) -> Iterator[Message]:
+    def _read_to_the_end(self, consumer: Consumer, take: Callable[[str, KeptAnswer], None], deadline: float) -> None:
         while True:
             # not `consume`: it waits until it has as many as it was asked for, and the end is only one more message
             message = consumer.poll(max(deadline - time.monotonic(), 0))
@@ -88,17 +96,18 @@ class TransactionLog:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{self.topic} could not be read to its end"))
             error = message.error()
             if error is None:
+                _give(message, take)
                 self._next_offset = (message.offset() or 0) + 1
-                yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
             else:
                 raise KafkaException(error)
 
 
-def _kept(message: Message) -> Iterator[tuple[str, KeptAnswer]]:
-    """Nothing for what nobody here has written: it must not keep a sidecar from working."""
+def _give(message: Message, take: Callable[[str, KeptAnswer], None]) -> None:
+    """A message that no sidecar has written is passed over: it must not keep a sidecar from working."""
     try:
-        yield (message.key() or b"").decode(), KeptAnswer.decoded(message.value() or b"")
+        key, answer = (message.key() or b"").decode(), KeptAnswer.decoded(message.value() or b"")
     except ValueError:
         return
+    take(key, answer)

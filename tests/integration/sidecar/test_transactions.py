@@ -228,6 +228,29 @@ def test_through_a_gateway_a_transaction_lives_where_one_of_the_ids_has_its_home
     assert read_committed(kafka_c2.bootstrap, bananas) == ["alone", "once"]
 
 
+def test_a_key_is_known_after_its_topic_has_moved_to_the_home_of_another_id(
+    kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, tmp_path: Path
+) -> None:
+    name = f"transactions-{uuid.uuid4().hex[:8]}"
+    topic, ids = f"{name}-bananas", [f"{name}-c1", f"{name}-c2"]
+    for cluster in (kafka_c1, kafka_c2):
+        Kafka(cluster.bootstrap).create(topic)
+    rules = Rules({"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap})
+    rules.to("c1", [f"{ids[0]}.idempotency"])
+    rules.to("c2", [topic, f"{ids[1]}.idempotency"])
+    gateway = RunningGateway(tmp_path / "gateway", rules.transactions(ids[1], "c2"))
+    try:
+        with started(gateway.address, name=name, transactional_ids=",".join(ids)) as world:
+            first = Writing(world, gateway.address, name).once("the key", topic, "once")
+        gateway.move(rules.to("c1", [topic]))
+        with started(gateway.address, name=name, transactional_ids=",".join(ids)) as world:
+            again = Writing(world, gateway.address, name).once("the key", topic, "once")
+    finally:
+        gateway.close()
+    assert (first.status_code, again.json(), again.headers.get("Idempotency-Replayed")) == (200, first.json(), "true")
+    assert read_committed(kafka_c1.bootstrap, topic) == []
+
+
 def test_without_kafka_a_transaction_is_answered_in_bounded_time(writing: Writing) -> None:
     with started(
         "127.0.0.1:1", transaction_timeout_ms=1000, unknown_topic_timeout_ms=100, drain_timeout_ms=100

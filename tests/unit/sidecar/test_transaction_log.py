@@ -1,4 +1,4 @@
-"""The topic of kept answers, right after it was made."""
+"""The topic of kept answers, right after it was made, and when its broker stalls."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from services.sidecar.producing import transaction_log
+from services.sidecar.producing.idempotency import KeptAnswer
 from services.sidecar.producing.transaction_log import TransactionLog
 
 
@@ -45,7 +46,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> TransactionLog:
 
 def test_a_topic_that_was_just_made_is_waited_for(log: TransactionLog) -> None:
     LateConsumer.refusals = [KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART]
-    assert log.news(30) == []
+    log.read(lambda key, answer: pytest.fail(f"{key}: {answer}"), 30)
     assert LateConsumer.refusals == []
 
 
@@ -55,4 +56,51 @@ def test_a_topic_that_was_just_made_is_waited_for(log: TransactionLog) -> None:
 def test_not_for_ever_and_nothing_else_is_waited_for(log: TransactionLog, code: int, timeout: float) -> None:
     LateConsumer.refusals = [code]
     with pytest.raises(KafkaException):
-        log.news(timeout)
+        log.read(lambda key, answer: None, timeout)
+
+
+class StallingConsumer(LateConsumer):
+    """Of a broker with four answers that stalls once, half-way."""
+
+    stalled = False
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self._next = partitions[0].offset
+
+    def poll(self, timeout: float) -> Any:
+        if self._next == 2 and not StallingConsumer.stalled:
+            StallingConsumer.stalled = True
+            return None
+        if self._next == 4:
+            return _End()
+        self._next += 1
+        return _Answer(self._next - 1)
+
+
+class _Answer:
+    """One message of the topic."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def error(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes:
+        return f"key-{self._offset}".encode()
+
+    def value(self) -> bytes:
+        return KeptAnswer("digest", b"{}", 1).encoded()
+
+
+def test_a_broker_that_stalls_half_way_loses_no_answer(log: TransactionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_log, "Consumer", StallingConsumer)
+    LateConsumer.refusals = []
+    known: list[str] = []
+    with pytest.raises(KafkaException, match="could not be read to its end"):
+        log.read(lambda key, answer: known.append(key), 30)
+    log.read(lambda key, answer: known.append(key), 30)
+    assert known == ["key-0", "key-1", "key-2", "key-3"]
