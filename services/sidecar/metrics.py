@@ -201,6 +201,10 @@ dead_letters = Counter("kafka_mesh_sidecar_dead_letters_total", "Records given u
 settling_failures = Counter(
     "kafka_mesh_sidecar_settling_failures_total", "Failed attempts to write dead letters or replies."
 )
+shrunk_writes = Counter(
+    "kafka_mesh_sidecar_shrunk_writes_total",
+    "Dead letters or replies that were too large for Kafka and were written in a smaller form.",
+)
 
 stream_records = Counter(
     "kafka_mesh_sidecar_stream_records_total",

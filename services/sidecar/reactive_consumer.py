@@ -10,6 +10,7 @@ import structlog
 from services.sidecar.consuming.client_properties import instance_properties
 from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest
 from services.sidecar.continuity import Continuity
+from services.sidecar.dead_letters.topics import LetterTopics
 from services.sidecar.delivering.configured import delivery_policy
 from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.reading import RecordShower
@@ -18,13 +19,15 @@ from services.sidecar.delivering.routing import Route
 from services.sidecar.delivering.settling import DeadLetters, PlainSettler
 from services.sidecar.equipment import Equipment
 from services.sidecar.health import BackendProbe
-from services.sidecar.kafka_clients import consumer_properties, transaction_properties
+from services.sidecar.kafka_clients import client_properties, consumer_properties, transaction_properties
 from services.sidecar.listening import Server
+from services.sidecar.producing.producer import RecordProducer
 from services.sidecar.reactive import kept
 from services.sidecar.reactive.courier import Courier, Unreadable
 from services.sidecar.reactive.exactly_once import TransactionalSettler
 from services.sidecar.reactive.options import Delivery, ReactiveOptions
 from services.sidecar.reactive.reactive import ReactiveConsumer
+from services.sidecar.reactive.session import Session
 from services.sidecar.reactive.way import BackendWay
 from services.sidecar.settings import SidecarSettings
 from services.sidecar.state_file import StateFile, StateWriter
@@ -81,13 +84,18 @@ class ReactivePart:
         dead_letters = DeadLetters(
             options.id.group, settings.dead_letter_extension if settings.dead_letter_enabled else ""
         )
-        settling: PlainSettling | TransactionalSettler = PlainSettling(self._equipment.producer, dead_letters)
+        makes_topics = settings.dead_letter_enabled and settings.dead_letter_create_topics
+        topics = LetterTopics(client_properties(settings), settings.dead_letter_extension) if makes_topics else None
+        settling: PlainSettling | TransactionalSettler = PlainSettling(
+            self._equipment.producer, dead_letters, topics, settings.reactive_topics
+        )
         if options.exactly_once:
             id_ = settings.reactive_transactional_id or f"kafka-mesh-sidecar-{settings.name}.reactive"
             settling = TransactionalSettler(
                 partial(transaction_properties, settings, id_),
                 dead_letters,
                 settings.transaction_timeout_ms / 1000,
+                topics,
                 reply_topics=settings.reactive_reply_topics,
                 extension=settings.dead_letter_extension if settings.dead_letter_enabled else "",
             )
@@ -111,10 +119,19 @@ class ReactivePart:
 
 
 class PlainSettling(PlainSettler):
-    """Dead letters and replies by the sidecar's producer, which needs no check."""
+    """Dead letters and replies by the sidecar's producer."""
 
-    async def check(self, session: object) -> None:
+    def __init__(
+        self, producer: RecordProducer, dead_letters: DeadLetters, topics: LetterTopics | None, sources: Collection[str]
+    ) -> None:
+        super().__init__(producer, dead_letters)
+        self._topics = topics
+        self._sources = sources
+
+    async def check(self, session: Session) -> None:
         """They can always be written, sooner or later."""
+        if self._topics is not None:
+            await self._topics.make_missing(self._sources or {one.topic for one in session.partitions})
 
     async def close(self) -> None:
         """The producer is the sidecar's."""

@@ -25,13 +25,14 @@ from services.sidecar.delivering.deliverer import Deliverer
 from services.sidecar.delivering.policy import WhenExhausted
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.replies import ReplyWriter
+from services.sidecar.delivering.writing import write_all
 from services.sidecar.equipment import Equipment
 from services.sidecar.formats import Format
 from services.sidecar.jobs.commands import Commands
 from services.sidecar.jobs.delivery import ShownDelivery
 from services.sidecar.jobs.job import Job, JobSpec
 from services.sidecar.jobs.jobs import Jobs
-from services.sidecar.jobs.ledger import write_all
+from services.sidecar.jobs.ledger import refuse_if_final
 from services.sidecar.jobs.original_command import SCHEMA, command_record
 from services.sidecar.jobs.run import JobLimits, JobTools
 from services.sidecar.kafka_clients import consumer_properties, transaction_properties
@@ -69,7 +70,7 @@ class Replaying:
         replay = ReactiveReplay(
             consumer_properties(settings),
             self._deliver,
-            partial(write_all, self._producer.send),
+            partial(write_all, self._producer.send, refused=refuse_if_final),
             self._audit,
             settings.dead_letter_extension,
             max_records=settings.reactive_max_batch_records,

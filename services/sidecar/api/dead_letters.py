@@ -354,6 +354,7 @@ def _peeked(one: PeekedRecord, *, raw: bool) -> dict[str, Any]:
         "attempts": origin.attempts,
         "firstFailure": origin.first_failure,
         "stacktrace": origin.stacktrace,
+        "valueBytes": origin.value_bytes,
     }
     shown["origin"] = {name: fact for name, fact in facts.items() if fact not in (None, "")}
     return shown

@@ -18,8 +18,8 @@ from services.sidecar.auditing.events import settled
 from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader
 from services.sidecar.consuming.records import Commit, Partition, Position
-from services.sidecar.dead_letters.record import dead_letter
-from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement
+from services.sidecar.delivering.records import RawRecord, ReplyRecord, Settlement
+from services.sidecar.delivering.settling import DeadLetters
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.side_by_side import side_by_side
 
@@ -132,11 +132,8 @@ class ReactiveReplay:
         except TimeoutError:
             return Batch(len(records), rolled_back=True, last=_position(first_of_last))
         verdicts = [verdict for settlement in settlements for verdict in settlement.verdicts]
-        writes = [reply for settlement in settlements for reply in settlement.replies]
-        if keeps_failures:
-            failures = (one for one in verdicts if one.outcome is Outcome.DEAD_LETTER)
-            writes += [dead_letter(one, group, self._extension) for one in failures]
-        await self._write(writes)
+        dead_letters = DeadLetters(group, self._extension if keeps_failures else "")
+        await self._write([write for settlement in settlements for write in dead_letters.written_by(settlement)])
         commits = [Commit(Partition(part[-1].topic, part[-1].partition), part[-1].offset + 1) for part in parts]
         await _run(thread, lambda: reader.commit(commits))
         self._audit.record(settled(verdicts))

@@ -1,10 +1,13 @@
 """A dead letter as it is written: the original's bytes, its headers, and where it came from; and the way back.
 
-Ids and the stack trace have the names that the original sidecar gives them; `dlq.*` is ours.
+Ids and the stack trace have the names that the original sidecar gives them; `dlq.*` is ours. A dead letter that is too
+large for Kafka is written in a smaller form: the next of `Form`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
 
 from services.sidecar.delivering.records import RawRecord, ReplyRecord, Verdict
 from services.sidecar.producing.records import CORRELATION_HEADER, TRACEABILITY_HEADER, Headers, Outgoing
@@ -12,10 +15,23 @@ from services.sidecar.producing.records import CORRELATION_HEADER, TRACEABILITY_
 STACK_TRACE_HEADER = "StackTrace"
 ORIGIN_HEADERS = (
     "dlq.topic", "dlq.partition", "dlq.offset", "dlq.timestamp", "dlq.group", "dlq.reason", "dlq.attempts",
-    "dlq.first.failure",
+    "dlq.first.failure", "dlq.value.bytes", "dlq.key.bytes",
 )  # fmt: skip
+"""The last two stand for a value and a key that are left off: their sizes."""
 MAX_STACK_TRACE_BYTES = 16 * 1024
-"""What is kept of a stack trace: a dead letter must not be refused for its size."""
+SHORT_STACK_TRACE_BYTES = 256
+
+
+class Form(IntEnum):
+    """How much of a record its dead letter holds. Each form is smaller than the one before."""
+
+    WHOLE = 0
+    SHORT_TRACE = 1
+    WITHOUT_VALUE = 2
+    """The value is at `dlq.topic`, `dlq.partition`, `dlq.offset` for as long as that topic keeps it."""
+    FACTS = 3
+    """Neither key nor headers of its own."""
+
 
 _ADDED = frozenset({*ORIGIN_HEADERS, STACK_TRACE_HEADER})
 
@@ -35,6 +51,8 @@ class Origin:
     first_failure: int | None = None
     """In milliseconds since the epoch; None if it never reached the backend."""
     stacktrace: str = ""
+    value_bytes: int | None = None
+    """Size of a value that was left off, as the dead letter would have been too large for Kafka."""
 
     @classmethod
     def of(cls, headers: Iterable[tuple[str, bytes | None]]) -> "Origin":
@@ -49,6 +67,7 @@ class Origin:
             attempts=_number(said.get("dlq.attempts")),
             first_failure=_number(said.get("dlq.first.failure")),
             stacktrace=said.get(STACK_TRACE_HEADER, ""),
+            value_bytes=_number(said.get("dlq.value.bytes")),
         )
 
 
@@ -57,8 +76,10 @@ def dead_letter_topic(topic: str, extension: str) -> str:
     return topic if topic.endswith(extension) else topic + extension
 
 
-def dead_letter(verdict: Verdict, group: str, extension: str) -> ReplyRecord:
-    """Partitioned by its key, like all of that topic. A dead letter that fails again keeps its first origin."""
+def dead_letter(verdict: Verdict, group: str, extension: str, form: Form = Form.WHOLE) -> ReplyRecord:
+    """Partitioned by its key, like all of that topic; its time is that of the failure, so that it is kept as long as
+    any other. A dead letter that fails again keeps its first origin.
+    """
     record = verdict.record
     origin = {name: value for name, value in record.headers if name in ORIGIN_HEADERS and value}
     first = {
@@ -69,7 +90,17 @@ def dead_letter(verdict: Verdict, group: str, extension: str) -> ReplyRecord:
     }
     if verdict.first_failure:
         first["dlq.first.failure"] = b"%d" % verdict.first_failure
+    key, value, own, trace_bytes = record.key, record.value, _own(record), MAX_STACK_TRACE_BYTES
+    if form is not Form.WHOLE:
+        trace_bytes = SHORT_STACK_TRACE_BYTES
+    if form >= Form.WITHOUT_VALUE and value is not None:
+        first["dlq.value.bytes"], value = b"%d" % len(value), None
+    if form is Form.FACTS:
+        own = []
+        if key is not None:
+            first["dlq.key.bytes"], key = b"%d" % len(key), None
     facts = {
+        **origin,
         **{name: origin.get(name, value) for name, value in first.items()},
         "dlq.group": group.encode(),
         "dlq.reason": (verdict.reason.value if verdict.reason else "").encode(),
@@ -77,12 +108,17 @@ def dead_letter(verdict: Verdict, group: str, extension: str) -> ReplyRecord:
     }
     added: Headers = _missing_ids(verdict)
     if verdict.stacktrace:
-        added.append((STACK_TRACE_HEADER, verdict.stacktrace.encode(errors="replace")[:MAX_STACK_TRACE_BYTES]))
-    headers: Headers = [*added, *_own(record), *facts.items()]
+        added.append((STACK_TRACE_HEADER, verdict.stacktrace.encode(errors="replace")[:trace_bytes]))
     return ReplyRecord(
         dead_letter_topic(record.topic, extension),
-        Outgoing(record.key, record.value, None, max(record.timestamp, 0), headers),
+        Outgoing(key, value, None, 0, [*added, *own, *facts.items()]),
+        smaller=None if form is Form.FACTS else partial(dead_letter, verdict, group, extension, Form(form + 1)),
     )
+
+
+def has_lost_its_value(record: RawRecord) -> bool:
+    """It is a dead letter whose value was too large for Kafka: nobody can be given the record that it was."""
+    return any(name == "dlq.value.bytes" for name, _ in record.headers)
 
 
 def source_topic(record: RawRecord, extension: str) -> str:
@@ -92,7 +128,10 @@ def source_topic(record: RawRecord, extension: str) -> str:
 
 def original(record: RawRecord, topic: str) -> ReplyRecord:
     """What a dead letter was, for this topic: its bytes, its time, and its headers without those that were added."""
-    return ReplyRecord(topic, Outgoing(record.key, record.value, None, max(record.timestamp, 0), _own(record)))
+    timestamp = Origin.of(record.headers).timestamp
+    if timestamp is None:
+        timestamp = record.timestamp
+    return ReplyRecord(topic, Outgoing(record.key, record.value, None, max(timestamp, 0), _own(record)))
 
 
 def _own(record: RawRecord) -> Headers:

@@ -12,6 +12,8 @@ class DeadLetterSettings(BaseModel):
     """Whether records that the backend could not process are kept; otherwise they are counted and audited only."""
     dead_letter_extension: str = Field(default=".dlq", pattern=r"^[A-Za-z0-9._-]{1,100}$")
     """What is added to a topic's name for the topic of its dead letters."""
+    dead_letter_create_topics: bool = True
+    """Whether the reactive consumer makes the topics of its dead letters when it starts, if they are missing."""
     max_running_jobs: PositiveInt = 4
     """Replays and redrives that are carried out at a time; others wait for their turn."""
     max_job_round_bytes: PositiveInt = 1_048_576

@@ -17,7 +17,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.sidecar.delivering.answers import Answer, Result, Said
 from services.sidecar.delivering.failures import Blame, CallFailedError
@@ -96,7 +96,10 @@ class Progress:
         verdicts = tuple(verdict for verdict in self._verdicts if verdict is not None)
         assert len(verdicts) == len(self._batch.records), "a batch is settled when each record has its verdict"
         replies = [reply for replies in self._replies for reply in replies]
-        return Settlement(self._batch.partition, verdicts, [*replies, *self._common_replies])
+        if self._common_replies:
+            last = self._batch.records[-1].raw  # stands for all, as these replies belong to no record
+            replies += [replace(reply, of=last) for reply in self._common_replies]
+        return Settlement(self._batch.partition, verdicts, replies)
 
     def answered(
         self, answer: Answer, replies: Sequence[Sequence[ReplyRecord]], common: Sequence[ReplyRecord] = ()

@@ -1,6 +1,6 @@
 """The words of delivery: what is given to the backend, and what became of each record."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -66,10 +66,14 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplyRecord:
-    """A record that the backend wants written, beside its answer."""
+    """A record that is written because of a delivery: a reply that the backend wants, or a dead letter."""
 
     topic: str
     record: Outgoing
+    of: RawRecord | None = None
+    """The record that a reply belongs to."""
+    smaller: "Callable[[], ReplyRecord] | None" = None
+    """What is written in its place when it is too large for Kafka; None: nothing can be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ class ReplyWriter:
                 if fault.kind is FaultKind.SCHEMA_REGISTRY_UNAVAILABLE:
                     raise RegistryUnavailableError(fault.description) from None
                 raise AnswerError(f"{where}: produce/{place}: {fault.description}") from None
-            replies += [ReplyRecord(topic.topic, record) for record in done.records]
+            replies += [ReplyRecord(topic.topic, record, to) for record in done.records]
         return replies
 
 

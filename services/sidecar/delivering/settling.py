@@ -5,20 +5,18 @@ batch may be delivered twice after a crash, and never lost. `TransactionalSettle
 transaction with the group's offsets.
 """
 
-import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import structlog
 
-from mesh.pauses import pause
 from services.sidecar import metrics
 from services.sidecar.dead_letters.record import dead_letter
-from services.sidecar.delivering.records import Outcome, Settlement, Verdict
+from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Settlement, Verdict
+from services.sidecar.delivering.writing import write_all
 from services.sidecar.producing.producer import RecordProducer
-from services.sidecar.producing.records import Failed, Outgoing
-
-FIRST_PAUSE_SECONDS = 0.2
-MAX_PAUSE_SECONDS = 10.0
+from services.sidecar.producing.records import Failed
 
 log = structlog.get_logger(__name__)
 
@@ -34,32 +32,36 @@ class DeadLetters:
         self._group = group
         self._extension = extension
 
-    def of(self, verdicts: Iterable[Verdict]) -> Iterator[tuple[str, Outgoing]]:
-        """Topics and records."""
+    def of(self, verdicts: Iterable[Verdict]) -> Iterator[ReplyRecord]:
+        """Those among them."""
         for verdict in verdicts:
             if verdict.outcome is not Outcome.DEAD_LETTER:
                 continue
             metrics.dead_letters.labels(verdict.reason.value if verdict.reason else "").inc()
-            if not self._extension:
-                record = verdict.record
-                log.warning(
-                    "a record is given up; dead letters are switched off",
-                    topic=record.topic, partition=record.partition, offset=record.offset,
-                    reason=verdict.reason.value if verdict.reason else "",
-                )  # fmt: skip
+            if self._extension:
+                yield dead_letter(verdict, self._group, self._extension)
                 continue
-            letter = dead_letter(verdict, self._group, self._extension)
-            yield letter.topic, letter.record
+            record = verdict.record
+            log.warning(
+                "a record is given up; dead letters are switched off",
+                topic=record.topic, partition=record.partition, offset=record.offset,
+                reason=verdict.reason.value if verdict.reason else "",
+            )  # fmt: skip
 
+    def written_by(self, settlement: Settlement) -> list[ReplyRecord]:
+        """All that a settlement writes. If a reply is too large, its record becomes a dead letter."""
+        replies = (
+            replace(one, smaller=partial(self._instead_of, one, one.of)) if one.of and self._extension else one
+            for one in settlement.replies
+        )
+        return [*self.of(settlement.verdicts), *replies]
 
-def written_by(settlement: Settlement, dead_letters: DeadLetters) -> dict[str, list[Outgoing]]:
-    """All that a settlement writes, by topic, in its order."""
-    by_topic: dict[str, list[Outgoing]] = {}
-    for topic, record in dead_letters.of(settlement.verdicts):
-        by_topic.setdefault(topic, []).append(record)
-    for reply in settlement.replies:
-        by_topic.setdefault(reply.topic, []).append(reply.record)
-    return by_topic
+    def _instead_of(self, reply: ReplyRecord, record: RawRecord) -> ReplyRecord:
+        size = len(reply.record.key or b"") + len(reply.record.value or b"")
+        why = f"the backend wants a record of {size} bytes written to {reply.topic}: it is too large for Kafka"
+        verdict = Verdict(record, Outcome.DEAD_LETTER, Reason.OVERSIZE, stacktrace=why)
+        metrics.dead_letters.labels(Reason.OVERSIZE.value).inc()
+        return dead_letter(verdict, self._group, self._extension)
 
 
 class PlainSettler:
@@ -77,33 +79,22 @@ class PlainSettler:
 
     async def settle(self, settlement: Settlement, next_offset: int = 0) -> None:
         """Whoever calls commits."""
-        by_topic = written_by(settlement, self._dead_letters)
-        if by_topic:
-            await asyncio.gather(*(self._write(topic, records) for topic, records in by_topic.items()))
+        told: set[str] = set()
 
-    async def _write(self, topic: str, records: list[Outgoing]) -> None:
-        """Until all are acknowledged. Those that are not go again, and may come to stand behind later ones."""
-        failures = 0
+        def refused(topic: str, why: Sequence[Failed]) -> None:
+            metrics.settling_failures.inc()
+            self._refused[topic] = why[0].text
+            if topic not in told:
+                told.add(topic)
+                log.warning(
+                    "dead letters or replies are not written yet; their records are not committed before",
+                    topic=topic,
+                    records=len(why),
+                    reason=why[0].text,
+                )
+
         try:
-            while True:
-                outcomes = await self._producer.send(topic, records)
-                refused = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
-                if not refused:
-                    return
-                records = [one for one, outcome in zip(records, outcomes, strict=True) if isinstance(outcome, Failed)]
-                failures += 1
-                self._tell(topic, len(records), refused[0].text, failures)
-                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
+            await write_all(self._producer.send, self._dead_letters.written_by(settlement), refused)
         finally:
-            self._refused.pop(topic, None)
-
-    def _tell(self, topic: str, records: int, why: str, failures: int) -> None:
-        metrics.settling_failures.inc()
-        self._refused[topic] = why
-        if failures == 1:
-            log.warning(
-                "dead letters or replies are not written yet; their records are not committed before",
-                topic=topic,
-                records=records,
-                reason=why,
-            )
+            for topic in told:
+                self._refused.pop(topic, None)

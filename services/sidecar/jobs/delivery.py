@@ -6,8 +6,18 @@ from itertools import groupby
 from typing import Protocol
 
 from services.sidecar.consuming.records import Partition
+from services.sidecar.dead_letters.record import Origin, has_lost_its_value
 from services.sidecar.delivering.reading import RecordShower
-from services.sidecar.delivering.records import Batch, Deliverable, RawRecord, ReplyRecord, Settlement, Verdict
+from services.sidecar.delivering.records import (
+    Batch,
+    Deliverable,
+    Outcome,
+    RawRecord,
+    Reason,
+    ReplyRecord,
+    Settlement,
+    Verdict,
+)
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.schemas.schema import RegistryUnavailableError
 
@@ -35,11 +45,13 @@ class ShownDelivery:
         Fault while the schema registry cannot be asked.
         """
         partition = Partition(records[0].topic, records[0].partition)
+        whole = [one for one in records if not has_lost_its_value(one)]
         try:
-            shown = await asyncio.to_thread(self._shower.shown, records)
+            shown = await asyncio.to_thread(self._shower.shown, whole)
         except RegistryUnavailableError as error:
             raise Fault(FaultKind.SCHEMA_REGISTRY_UNAVAILABLE, f"{partition} cannot be read now: {error}") from None
         verdicts = [one for one in shown if isinstance(one, Verdict)]
+        verdicts += [_without_value(one) for one in records if has_lost_its_value(one)]
         replies: list[ReplyRecord] = []
         readable = (one for one in shown if isinstance(one, Deliverable))
         for part_path, part in groupby(readable, key=lambda one: path or self._paths(one) or ""):
@@ -47,3 +59,12 @@ class ShownDelivery:
             verdicts += settlement.verdicts
             replies += settlement.replies
         return Settlement(partition, tuple(sorted(verdicts, key=lambda one: one.record.offset)), replies)
+
+
+def _without_value(record: RawRecord) -> Verdict:
+    origin = Origin.of(record.headers)
+    why = (
+        f"its value of {origin.value_bytes} bytes was too large for a dead letter; read it at {origin.topic}-"
+        f"{origin.partition} offset {origin.offset}, for as long as that topic keeps it"
+    )
+    return Verdict(record, Outcome.DEAD_LETTER, Reason.OVERSIZE, stacktrace=why, attempts=0)

@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.sidecar.dead_letters.record import dead_letter, original, source_topic
+from services.sidecar.dead_letters.record import has_lost_its_value, original, source_topic
 from services.sidecar.delivering.records import Outcome, RawRecord, ReplyRecord, Settlement, Verdict
+from services.sidecar.delivering.settling import DeadLetters
 
 Deliver = Callable[[Sequence[RawRecord], str, str], Awaitable[Settlement]]
 """Gives records of one partition, in their order, to a path of the backend (empty: its usual one), on an occasion (see
@@ -37,15 +38,12 @@ class Backend:
         self._deliver = deliver
         self._path = path
         self._occasion = occasion
-        self._group = group
-        self._extension = extension
-        self._keeps_failures = keeps_failures
+        self._dead_letters = DeadLetters(group, extension if keeps_failures else "")
 
     async def take(self, records: Sequence[RawRecord]) -> Taken:
         settlement = await self._deliver(records, self._path, self._occasion)
-        failures = [one for one in settlement.verdicts if one.outcome is Outcome.DEAD_LETTER]
-        letters = [dead_letter(one, self._group, self._extension) for one in failures] if self._keeps_failures else []
-        return Taken([*letters, *settlement.replies], len(failures), settlement.verdicts)
+        failures = sum(one.outcome is Outcome.DEAD_LETTER for one in settlement.verdicts)
+        return Taken(self._dead_letters.written_by(settlement), failures, settlement.verdicts)
 
 
 class Topic:
@@ -56,4 +54,6 @@ class Topic:
         self._extension = extension
 
     async def take(self, records: Sequence[RawRecord]) -> Taken:
-        return Taken([original(one, self._topic or source_topic(one, self._extension)) for one in records])
+        whole = [one for one in records if not has_lost_its_value(one)]
+        writes = [original(one, self._topic or source_topic(one, self._extension)) for one in whole]
+        return Taken(writes, failed=len(records) - len(whole))

@@ -12,7 +12,6 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 import structlog
@@ -23,24 +22,19 @@ from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader, offsets_of
 from services.sidecar.consuming.records import Commit
 from services.sidecar.delivering.records import ReplyRecord
+from services.sidecar.delivering.writing import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Send, Writes, write_all
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.job import PartitionProgress, RefusedError
-from services.sidecar.producing.records import Delivery, DeliveryError, Failed, Outgoing
+from services.sidecar.producing.records import DeliveryError, Failed
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
     GroupOffsets,
     Lost,
     NotWritten,
-    TopicRecords,
     TransactionalClient,
 )
 
-FIRST_PAUSE_SECONDS = 0.2
-MAX_PAUSE_SECONDS = 10.0
 _NOTE = re.compile(r"job=(?P<job>\S+) records=(?P<records>\d+) failed=(?P<failed>\d+)")
-
-Send = Callable[[str, list[Outgoing]], Awaitable[list[Delivery]]]
-"""Writes to a topic, outside of transactions: one outcome per record."""
 
 log = structlog.get_logger(__name__)
 
@@ -105,9 +99,10 @@ class Ledger:
 
     async def _in_transaction(self, writes: Collection[ReplyRecord], commits: list[Commit]) -> bool:
         """False when there can be no such transaction."""
-        entries = _by_topic(writes)
+        together = Writes(writes)
         failures = 0
         while (client := self._client) is not None:
+            entries = together.entries
             consumed = GroupOffsets(offsets_of(commits), self._reader.group_metadata())
             try:
                 written = await self._on_thread(lambda: client.write(entries, self._seconds, consumed=consumed))  # noqa: B023
@@ -117,7 +112,11 @@ class Ledger:
             except Elsewhere as elsewhere:
                 await self._without_transactions(str(elsewhere))
             except NotWritten as refused:
-                _refuse_if_final(refused.cause, [entry.topic for entry in entries])
+                if (smaller := together.smaller(refused.outcomes)) is not None:
+                    together = smaller
+                    await self._take_over()  # librdkafka's next transaction would fail: a gap of numbers is left
+                    continue
+                refuse_if_final(", ".join(entry.topic for entry in entries), [refused.cause])
                 log.info("a job's transaction is tried again", job=self._job, reason=str(refused))
             except Lost as lost:
                 if lost.fenced:
@@ -134,7 +133,7 @@ class Ledger:
         return False
 
     async def _one_after_the_other(self, writes: Collection[ReplyRecord], commits: list[Commit]) -> None:
-        await write_all(self._send, writes)
+        await write_all(self._send, writes, refuse_if_final)
         await self._on_thread(lambda: self._reader.commit(commits))
 
     async def _without_transactions(self, reason: str) -> None:
@@ -158,30 +157,8 @@ class Ledger:
         return Commit(place.partition, place.position, f"job={self._job} records={place.records} failed={place.failed}")
 
 
-async def write_all(send: Send, writes: Collection[ReplyRecord]) -> None:
-    """Returns when Kafka has all of them; what it has is not written again. RefusedError when that can never be."""
-    for entry in _by_topic(writes):
-        records = entry.records
-        failures = 0
-        while records:
-            outcomes = await send(entry.topic, records)
-            for outcome in outcomes:
-                if isinstance(outcome, Failed):
-                    _refuse_if_final(outcome, [entry.topic])
-            records = [one for one, outcome in zip(records, outcomes, strict=True) if isinstance(outcome, Failed)]
-            if records:
-                failures += 1
-                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
-
-
-def _by_topic(writes: Collection[ReplyRecord]) -> list[TopicRecords]:
-    ordered = sorted(writes, key=lambda one: one.topic)  # keeps their order within each
-    return [
-        TopicRecords(topic, [one.record for one in group])
-        for topic, group in groupby(ordered, key=lambda one: one.topic)
-    ]
-
-
-def _refuse_if_final(why: Failed, topics: list[str]) -> None:
-    if why.error not in (DeliveryError.RETRIABLE, DeliveryError.AUTHENTICATION):
-        raise RefusedError(f"its records cannot be written to {', '.join(topics) or 'Kafka'}: {why.text}")
+def refuse_if_final(topics: str, why: Sequence[Failed]) -> None:
+    """RefusedError when records can never be written."""
+    for one in why:
+        if one.error not in (DeliveryError.RETRIABLE, DeliveryError.AUTHENTICATION):
+            raise RefusedError(f"its records cannot be written to {topics or 'Kafka'}: {one.text}")

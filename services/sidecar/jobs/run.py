@@ -26,10 +26,11 @@ from services.sidecar.auditing.trail import OFF, AuditTrail
 from services.sidecar.consuming.partition_reader import PartitionReader
 from services.sidecar.consuming.records import Partition, Position
 from services.sidecar.delivering.records import RawRecord
+from services.sidecar.delivering.writing import Send
 from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.jobs.destinations import Backend, Deliver, Destination, Taken, Topic
 from services.sidecar.jobs.job import Job, PartitionProgress, RefusedError, ToTopic
-from services.sidecar.jobs.ledger import Ledger, Send
+from services.sidecar.jobs.ledger import Ledger
 from services.sidecar.jobs.pace import Pace
 from services.sidecar.jobs.planning import plan
 from services.sidecar.side_by_side import side_by_side

@@ -26,6 +26,7 @@ _ERRORS: dict[int, DeliveryError] = {
     KafkaError._FATAL: DeliveryError.RETRIABLE,
 }
 
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
 CLIENT_FAILURES = (KafkaException, SystemError)
 """What a call of the client raises. A fatal error breaks out of whatever call serves events: as KafkaException; or as
@@ -46,8 +47,8 @@ def failed(error: KafkaError) -> Failed:
     if kind is None:
         kind = DeliveryError.RETRIABLE if error.retriable() else DeliveryError.KAFKA
     text = error.str()
-    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-        text = f"{text} (max_record_bytes of the sidecar, max.message.bytes of the topic)"
+    if error.code() in _TOO_LARGE:
+        return Failed(kind, f"{text} (max_record_bytes of the sidecar, max.message.bytes of the topic)", too_large=True)
     return Failed(kind, text)
 
 

@@ -103,6 +103,8 @@ class Failed:
 
     error: DeliveryError
     text: str
+    too_large: bool = False
+    """For the sidecar (`max_record_bytes`), or for its topic (`max.message.bytes`)."""
 
 
 Delivery = Delivered | Failed

@@ -21,7 +21,8 @@ from services.sidecar.auditing.trail import AuditTrail
 from services.sidecar.consuming.records import Partition
 from services.sidecar.delivering.reading import RecordShower
 from services.sidecar.delivering.records import Batch, Deliverable, Outcome, RawRecord, ReplyRecord, Settlement, Verdict
-from services.sidecar.delivering.settling import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, NotSettledError
+from services.sidecar.delivering.settling import NotSettledError
+from services.sidecar.delivering.writing import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from services.sidecar.reactive.lanes import held_by
 from services.sidecar.reactive.way import Way
 from services.sidecar.schemas.schema import RegistryUnavailableError

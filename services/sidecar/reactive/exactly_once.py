@@ -13,7 +13,7 @@ Theory of operation
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,17 +25,17 @@ from confluent_kafka import TopicPartition
 from services.sidecar import metrics
 from services.sidecar.consuming.records import Partition
 from services.sidecar.dead_letters.record import dead_letter_topic
+from services.sidecar.dead_letters.topics import LetterTopics
 from services.sidecar.delivering.records import Settlement
-from services.sidecar.delivering.settling import DeadLetters, NotSettledError, written_by
+from services.sidecar.delivering.settling import DeadLetters, NotSettledError
+from services.sidecar.delivering.writing import Writes
 from services.sidecar.faults import Fault, FaultKind
-from services.sidecar.producing.records import Outgoing
 from services.sidecar.producing.transactional_client import (
     CLOSE_SECONDS,
     Elsewhere,
     GroupOffsets,
     Lost,
     NotWritten,
-    TopicRecords,
     TransactionalClient,
 )
 from services.sidecar.reactive.session import Session
@@ -65,6 +65,7 @@ class TransactionalSettler:
         properties: Callable[[], dict[str, Any]],
         dead_letters: DeadLetters,
         seconds: float,
+        topics: LetterTopics | None,
         *,
         reply_topics: Sequence[str],
         extension: str,
@@ -73,6 +74,7 @@ class TransactionalSettler:
         self._properties = properties
         self._dead_letters = dead_letters
         self._seconds = seconds
+        self._topics = topics
         self._reply_topics = reply_topics
         self._extension = extension
         self._session: Session | None = None
@@ -107,6 +109,8 @@ class TransactionalSettler:
         while not sources:
             await session.has_partitions(self._seconds)
             sources = {one.topic for one in session.partitions}
+        if self._topics is not None:
+            await self._topics.make_missing(sources)
         group = await session.group_metadata()
         letters = {dead_letter_topic(topic, self._extension) for topic in sources} if self._extension else set()
         consumed = GroupOffsets([TopicPartition(topic, 0, 0) for topic in sorted(sources)], group)
@@ -179,13 +183,12 @@ class TransactionalSettler:
         session = self._session
         if session is None:
             raise NotSettledError("there is no session with Kafka")
-        entries = [TopicRecords(topic, records) for topic, records in self._writes(together).items()]
+        writes = Writes(write for one in together for write in self._dead_letters.written_by(one.settlement))
         offsets = {one.settlement.partition: one.next_offset for one in together}
         try:
             group = await session.group_metadata()
-            client = await self._opened()
             consumed = GroupOffsets([TopicPartition(*place, offset) for place, offset in offsets.items()], group)
-            await self._run(partial(client.write, entries, self._seconds, consumed=consumed))
+            await self._write(writes, consumed)
         except Fault as refused:
             raise NotSettledError(refused.description) from None
         except (NotWritten, Elsewhere) as aborted:
@@ -196,12 +199,19 @@ class TransactionalSettler:
             if lost.certain or not await self._was_committed(session, offsets):
                 raise NotSettledError(f"the producer was lost: {lost}") from None
 
-    def _writes(self, together: Iterable[_Waiting]) -> dict[str, list[Outgoing]]:
-        by_topic: dict[str, list[Outgoing]] = {}
-        for one in together:
-            for topic, records in written_by(one.settlement, self._dead_letters).items():
-                by_topic.setdefault(topic, []).extend(records)
-        return by_topic
+    async def _write(self, writes: Writes, consumed: GroupOffsets) -> None:
+        """In one transaction. The backend is not asked again because a record is too large for Kafka."""
+        while True:
+            client = await self._opened()
+            try:
+                await self._run(partial(client.write, writes.entries, self._seconds, consumed=consumed))
+                return
+            except NotWritten as aborted:
+                smaller = writes.smaller(aborted.outcomes)
+                if smaller is None:
+                    raise
+                writes = smaller
+                await self._drop()  # librdkafka's next transaction would fail: the refused batch left a gap of numbers
 
     async def _was_committed(self, session: Session, offsets: dict[Partition, int]) -> bool:
         """Whether a transaction happened about which nobody could tell; a new producer has ended it by then."""

@@ -32,7 +32,7 @@ from services.sidecar.consuming.records import (
     Standing,
 )
 from services.sidecar.delivering.records import RawRecord
-from services.sidecar.delivering.settling import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
+from services.sidecar.delivering.writing import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 from services.sidecar.faults import Fault, FaultKind, invalid
 from services.sidecar.reactive.courier import Courier
 from services.sidecar.reactive.kept import NOTHING_ORDERED, Kept

@@ -136,8 +136,8 @@ def entries_of(plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_l
             (own if target.is_internal else others).setdefault(plan.topic_of(target), []).append(encoded)
     for reply in outcomes.replies:
         others.setdefault(reply.topic, []).append(reply.record)
-    for topic, record in dead_letters.of(outcomes.refused):
-        own.setdefault(topic, []).append(record)
+    for letter in dead_letters.of(outcomes.refused):
+        own.setdefault(letter.topic, []).append(letter.record)
     entries = [TopicRecords(topic, records) for topic, records in others.items()]
     outputs = frozenset(range(len(entries)))
     entries += [TopicRecords(topic, records) for topic, records in own.items()]

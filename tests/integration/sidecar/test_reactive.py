@@ -113,7 +113,8 @@ def test_nothing_is_committed_while_its_dead_letter_cannot_be_written(
     kafka: Kafka, backend: Backend, orders: str, group: str
 ) -> None:
     backend.always(answer_of(lambda record: {"status": "DEAD_LETTER"} if record["value"] == "1" else {}))
-    with reading(kafka, backend, orders, group, unknown_topic_timeout_ms=50) as world:
+    more = {"unknown_topic_timeout_ms": 50, "dead_letter_create_topics": False}
+    with reading(kafka, backend, orders, group, **more) as world:
         write(kafka, orders, 3)
         wait_until(lambda: f"{orders}.dlq" in hindrance(world), "readiness names the topic")
         assert kafka.committed(group, orders, 0) < 0

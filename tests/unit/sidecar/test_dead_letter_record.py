@@ -6,13 +6,14 @@ import pytest
 
 from services.sidecar.dead_letters.record import (
     MAX_STACK_TRACE_BYTES,
+    SHORT_STACK_TRACE_BYTES,
     Origin,
     dead_letter,
     dead_letter_topic,
     original,
     source_topic,
 )
-from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
+from services.sidecar.delivering.records import Outcome, RawRecord, Reason, ReplyRecord, Verdict
 
 EXTENSION = ".dlq"
 
@@ -33,10 +34,10 @@ def written(verdict: Verdict) -> RawRecord:
     return RawRecord(topic, 0, 7, outgoing.timestamp, outgoing.key, outgoing.value, headers)
 
 
-def test_a_dead_letter_has_the_bytes_the_key_the_time_and_the_headers_of_what_failed() -> None:
+def test_a_dead_letter_has_the_bytes_the_key_and_the_headers_of_what_failed_and_the_time_of_the_failure() -> None:
     letter = dead_letter(failed(record(("a", b"1"), ("a", b"\xff"), ("none", None))), "shop", EXTENSION)
     assert letter.topic == "orders.dlq"
-    assert (letter.record.key, letter.record.value, letter.record.timestamp) == (b"bob\xff", b"\0\1", 1_700_000_000_000)
+    assert (letter.record.key, letter.record.value, letter.record.timestamp) == (b"bob\xff", b"\0\1", 0)
     assert letter.record.headers[:3] == [("a", b"1"), ("a", b"\xff"), ("none", None)]
 
 
@@ -128,3 +129,31 @@ def test_a_dead_letter_of_the_original_sidecar_goes_back_by_the_name_of_its_topi
 
 def test_facts_that_are_no_numbers_are_none() -> None:
     assert Origin.of([("dlq.offset", b"soon"), ("dlq.attempts", None)]) == Origin()
+
+
+def test_it_goes_back_with_the_time_that_the_record_had() -> None:
+    letter = written(failed(record(), stacktrace="boom"))._replace(timestamp=1_800_000_000_000)
+    assert original(letter, "orders").record.timestamp == 1_700_000_000_000
+
+
+def test_a_dead_letter_that_is_too_large_gives_up_its_trace_then_its_value_then_all_but_the_facts() -> None:
+    verdict = failed(record(("own", b"1")), stacktrace="x" * 1000)
+    whole = dead_letter(verdict, "shop", EXTENSION)
+    assert whole.smaller is not None
+    short = whole.smaller()
+    assert (len(trace_of(short)), short.record.value) == (SHORT_STACK_TRACE_BYTES, whole.record.value)
+    assert short.smaller is not None
+    without_value = short.smaller()
+    assert (without_value.record.key, without_value.record.value) == (b"bob\xff", None)
+    assert dict(without_value.record.headers)["dlq.value.bytes"] == b"2"
+    assert without_value.smaller is not None
+    facts = without_value.smaller()
+    assert (facts.record.key, facts.record.value, facts.smaller) == (None, None, None)
+    assert dict(facts.record.headers)["dlq.key.bytes"] == b"4"
+    assert "own" not in dict(facts.record.headers)
+    again = RawRecord(facts.topic, 0, 7, 0, None, None, facts.record.headers)  # type: ignore[arg-type]  # all bytes
+    assert Origin.of(written(failed(again)).headers).value_bytes == 2
+
+
+def trace_of(letter: ReplyRecord) -> bytes:
+    return dict(letter.record.headers)["StackTrace"]  # type: ignore[return-value]  # bytes

@@ -1,0 +1,106 @@
+"""Dead letters and replies on their way to Kafka. One that is too large for Kafka goes on in a smaller form.
+
+A broker refuses a batch of records as a whole, though one of them may be too large alone. So the largest of the refused
+ones become smaller first, and the others are written again as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import groupby
+
+import structlog
+
+from mesh.pauses import pause
+from services.sidecar import metrics
+from services.sidecar.delivering.records import ReplyRecord
+from services.sidecar.producing.records import Delivery, Failed, Outgoing
+from services.sidecar.producing.transactional_client import TopicRecords
+
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10.0
+
+Send = Callable[[str, list[Outgoing]], Awaitable[list[Delivery]]]
+"""Writes to a topic, outside of transactions: one outcome per record."""
+Refused = Callable[[str, Sequence[Failed]], None]
+"""Is told why records for a topic are not written yet; they are tried again unless it raises."""
+
+log = structlog.get_logger(__name__)
+
+
+class Writes:
+    """What is written together, topic by topic, in its order."""
+
+    def __init__(self, writes: Iterable[ReplyRecord]) -> None:
+        self._writes = sorted(writes, key=lambda one: one.topic)
+
+    @property
+    def entries(self) -> list[TopicRecords]:
+        return [
+            TopicRecords(topic, [one.record for one in group])
+            for topic, group in groupby(self._writes, key=lambda one: one.topic)
+        ]
+
+    def smaller(self, outcomes: Iterable[Sequence[Delivery]]) -> Writes | None:
+        """The same with smaller forms, where records were too large; None where that is not why they were refused, or
+        nothing smaller is left. `outcomes`: of each record of `entries`.
+        """
+        flat = [one for outcome in outcomes for one in outcome]
+        made = smaller([(write, one) for write, one in zip(self._writes, flat, strict=True) if isinstance(one, Failed)])
+        if made is None:
+            return None
+        written = (write for write, one in zip(self._writes, flat, strict=True) if not isinstance(one, Failed))
+        return Writes([*written, *made])
+
+
+def smaller(refused: Sequence[tuple[ReplyRecord, Failed]]) -> list[ReplyRecord] | None:
+    """These records, the largest of those that were too large in their next form; None when none has one."""
+    sizes = [_size(write) if why.too_large and write.smaller is not None else 0 for write, why in refused]
+    largest = max(sizes, default=0)
+    if not largest:
+        return None
+    made = []
+    for (write, why), size in zip(refused, sizes, strict=True):
+        if write.smaller is None or 2 * size < largest:
+            made.append(write)
+            continue
+        metrics.shrunk_writes.inc()
+        log.warning("a record is too large for Kafka, and is written in a smaller form",
+                    topic=write.topic, bytes=size, reason=why.text)  # fmt: skip
+        made.append(write.smaller())
+    return made
+
+
+async def write_all(send: Send, writes: Iterable[ReplyRecord], refused: Refused) -> None:
+    """Returns when Kafka has all of them; what it has is not written again. Those that are written again may come to
+    stand behind later ones.
+    """
+    topics: dict[str, list[ReplyRecord]] = {}
+    for one in writes:
+        topics.setdefault(one.topic, []).append(one)
+    await asyncio.gather(*(_write(send, topic, records, refused) for topic, records in topics.items()))
+
+
+async def _write(send: Send, topic: str, writes: list[ReplyRecord], refused: Refused) -> None:
+    failures = 0
+    while writes:
+        outcomes = await send(topic, [one.record for one in writes])
+        failed = [(one, why) for one, why in zip(writes, outcomes, strict=True) if isinstance(why, Failed)]
+        if not failed:
+            return
+        made = smaller(failed)
+        if made is None:
+            refused(topic, [why for _, why in failed])
+            writes = [one for one, _ in failed]
+            failures += 1
+            await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
+            continue
+        writes = [one for one in made if one.topic == topic]
+        await write_all(send, [one for one in made if one.topic != topic], refused)  # a reply has become a dead letter
+
+
+def _size(write: ReplyRecord) -> int:
+    record = write.record
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return max(len(record.key or b"") + len(record.value or b"") + headers, 1)
