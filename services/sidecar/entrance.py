@@ -11,10 +11,12 @@ import uvicorn
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from mesh.settings import host_port, is_loopback
 from services.sidecar.api.app import build_app
 from services.sidecar.api.authentication import guard
 from services.sidecar.api.components import switch_off
 from services.sidecar.api.connections import ConnectionBounds, bounded_protocol
+from services.sidecar.api.foreign_pages import keep_foreign_pages_out
 from services.sidecar.api.limits import Kind, Limits, RequestBounds
 from services.sidecar.listening import Server
 from services.sidecar.security.configured import server_certificate, token_verifier
@@ -49,6 +51,10 @@ class Entrance:
         switch_off(routes, produces=settings.producer_enabled, consumes=settings.consumers_enabled)
         if self._verifier is not None:
             guard(routes, self._verifier)
+        elif not settings.asks_who_calls:
+            addresses = [each for each in (settings.listen, settings.admin_listen) if each]
+            loopback_only = all(is_loopback(host_port(each)[0]) for each in addresses)
+            keep_foreign_pages_out(routes, loopback_only=loopback_only)
         self._limits.put_around(routes)
         config = uvicorn.Config(
             build_app(routes, middleware),

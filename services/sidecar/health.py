@@ -25,7 +25,7 @@ class BackendProbe:
         self._url = url
         self._clock = clock
         self._timeout = timeout
-        self._client = httpx.AsyncClient(timeout=timeout)
+        self._client = httpx.AsyncClient(timeout=timeout, trust_env=False)  # beside us: no proxy leads there
         self._lock = asyncio.Lock()
         self._asked_at = -math.inf
         self._fault: str | None = None

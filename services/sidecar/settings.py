@@ -1,5 +1,7 @@
 """Settings of a sidecar: environment `KAFKA_MESH_SIDECAR_<FIELD>`, else the file's `sidecar:` section, else these."""
 
+import re
+import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,6 +34,14 @@ from services.sidecar.security.trust import TokenIssuer
 from services.sidecar.streams.settings import StreamsSettings
 
 HTTP_ADDRESS = r"^https?://([^/@\s]*@)?(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(:\d{1,5})?([/?][^\s#]*)?$"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def _name_of_host() -> str:
+    """Without its domain; signs that no name of a sidecar has are dashes."""
+    return _NOT_IN_NAMES.sub("-", socket.gethostname().partition(".")[0])[:63] or "sidecar"
+
+
 DefaultFormat = Annotated[Format, BeforeValidator(Format.parse)]
 
 
@@ -48,8 +58,9 @@ class SidecarSettings(
 ):
     """Run a sidecar: Kafka over HTTP for the backend beside it."""
 
-    name: str = Field(default="sidecar-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
-    """Who this sidecar is, for control and in generated instance ids."""
+    name: str = Field(default_factory=_name_of_host, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
+    """Who this sidecar is, for control, in generated instance ids and in its transactional id. By default its host's
+    name without the domain, so that replicas on several hosts, or in several pods, do not share one."""
     listen: Address = "127.0.0.1:8084"
     allow_insecure: bool = False
     """Where nobody is asked who they are (no token_issuers, no client certificates), the sidecar listens on loopback

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from mesh.instance_names import INSTANCES
 from mesh.rpc import events, instances, instances_grpc
 from services.control.api import pages, shapes
 from services.control.api.calls import caller, once, time_left
@@ -16,7 +17,6 @@ from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.decisions.sidecars import Sidecars
 from services.control.domain.errors import InvalidField, Unavailable, Unknown
 from services.control.domain.incarnations import EARLIER_RELEASE, incarnation_of
-from services.control.domain.instances import INSTANCES
 from services.control.domain.sidecar_orders import ORDERS, newest_first
 from services.control.store.journal import Journal
 

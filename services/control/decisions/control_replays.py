@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from mesh.instance_names import INSTANCES
 from mesh.routing import InvalidRuleError
 from mesh.rpc import events, replays
 from mesh.rpc import instances as instances_pb
@@ -27,7 +28,6 @@ from services.control.decisions.replay_plans import ReplayPlans
 from services.control.decisions.rollouts import CONTROL
 from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
-from services.control.domain.instances import INSTANCES
 from services.control.domain.replay_plans import by_keeper
 from services.control.domain.replays import ended
 from services.control.store.journal import AlreadyAnswered, Caller, Journal

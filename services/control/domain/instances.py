@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from mesh.instance_names import instance_name
 from mesh.rpc import events
 from services.control.domain.deliveries import FIELDS, check_delivery
-from services.control.domain.errors import Exists, InvalidField, NotAllowed
+from services.control.domain.errors import InvalidField, NotAllowed
 
-INSTANCES = "instances/"
-"""How names of instances begin: instances/{group}.{instance}."""
 FORMATS = ("binary", "json", "avro", "jsonschema", "protobuf", "string")
 OFFSET_RESETS = ("earliest", "latest", "none")
 GROUP_PROTOCOLS = ("classic", "consumer")
@@ -37,9 +36,6 @@ def registered(known: Instances, wanted: events.ConsumerInstance) -> events.Cons
     instance.CopyFrom(wanted)
     instance.name = name_of(wanted)
     before = known.get(instance.name)
-    if before is not None and before.group != wanted.group:
-        text = f"instance {before.instance_id!r} of group {before.group!r} has the name {instance.name!r} already"
-        raise Exists(instance.name, f"{text}; with another instance id it can be told apart")
     if before is not None:
         instance.create_time.CopyFrom(before.create_time)
     elif len(known) >= MAX_INSTANCES:
@@ -57,7 +53,7 @@ def removed(name: str, cause: str) -> events.ConsumerInstanceRemoved:
 
 def name_of(instance: events.ConsumerInstance) -> str:
     """The resource name."""
-    return f"{INSTANCES}{instance.group}.{instance.instance_id}"
+    return instance_name(instance.group, instance.instance_id)
 
 
 def _check(instance: events.ConsumerInstance) -> None:

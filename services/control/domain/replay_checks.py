@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mesh.instance_names import INSTANCES
 from mesh.rpc import replays
 from mesh.rpc.dead_letters import REASONS
 from services.control.domain.copy_checks import check_copy, check_profile
 from services.control.domain.errors import InvalidField
-from services.control.domain.instances import INSTANCES, LONGEST_NAME, NUL
+from services.control.domain.instances import LONGEST_NAME, NUL
 from services.control.domain.replay_names import check_name, check_topic
 from services.control.domain.sidecar_commands import LAST_SECOND
 

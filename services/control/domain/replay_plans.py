@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from mesh.instance_names import INSTANCES
 from mesh.routing import Place, RoutingTable
 from mesh.rpc import replays
 from services.control.domain.effects import LogRange, OffsetKeepers
 from services.control.domain.errors import InvalidField, NotAllowed
-from services.control.domain.instances import INSTANCES, Instances
+from services.control.domain.instances import Instances
 
 NOWHERE = -1
 """What clusters call the offset of a time behind the end, and we where a group was that has never committed."""

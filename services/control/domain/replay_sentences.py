@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mesh.instance_names import INSTANCES
 from mesh.rpc import events, replays
 from services.control.domain.copy_checks import SAME_NAME
-from services.control.domain.instances import INSTANCES
 from services.control.domain.replay_course import totals_of
 from services.control.domain.replays import REPLAYS, WORDS
 from services.control.domain.sidecar_commands import SIDECARS

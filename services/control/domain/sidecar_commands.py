@@ -7,10 +7,11 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mesh.instance_names import INSTANCES
 from mesh.rpc import events
 from services.control.domain.deliveries import check_delivery, check_mask
 from services.control.domain.errors import InvalidField
-from services.control.domain.instances import INSTANCES, LONGEST_NAME, NUL, check_what_it_reads
+from services.control.domain.instances import LONGEST_NAME, NUL, check_what_it_reads
 
 SIDECARS = "members/"
 """How targets begin that are sidecars themselves."""

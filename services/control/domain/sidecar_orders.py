@@ -19,9 +19,10 @@ from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mesh.instance_names import INSTANCES
 from mesh.rpc import events, instances
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
-from services.control.domain.instances import INSTANCES, NUL, Instances
+from services.control.domain.instances import NUL, Instances
 from services.control.domain.sidecar_commands import LAST_SECOND, SIDECARS, checked
 
 ORDERS = "orders"

@@ -8,8 +8,8 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from mesh.instance_names import INSTANCES
 from mesh.rpc import events
-from services.control.domain.instances import INSTANCES
 from services.control.domain.sidecar_commands import SIDECARS
 
 MOST_PARTITIONS = 10

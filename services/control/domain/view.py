@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from mesh.instance_names import INSTANCES
 from mesh.record_rules import STREAM_PREFIX, RecordRules, fold_record_rules
 from mesh.routing import Folding, RoutingState, fold, is_pending
 from mesh.rpc import events
 from services.control.domain.freezing import FREEZE_STREAM
-from services.control.domain.instances import INSTANCES
 from services.control.domain.profiles import Profiles, fold_profiles
 from services.control.domain.record_rules import RecordRuleSet
 from services.control.domain.replays import REPLAYS, Replays, fold_replays

@@ -33,7 +33,8 @@ class BackendLoggers:
     """Asks the backend. Every call has a time-out; Fault when it fails."""
 
     def __init__(self, host: str, framework: BackendFramework, timeout_seconds: float) -> None:
-        self._client = httpx.AsyncClient(base_url=host, timeout=timeout_seconds)
+        # the backend is beside this sidecar: no proxy leads there
+        self._client = httpx.AsyncClient(base_url=host, timeout=timeout_seconds, trust_env=False)
         self._framework = framework
 
     async def get(self) -> list[LoggerLevel]:

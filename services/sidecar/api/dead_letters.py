@@ -1,10 +1,11 @@
 """`/consumers/deadLetter/...`, the original's calls on dead letters, and `/adm/kafka/deadletters`, a look at them."""
 
+import asyncio
 import base64
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -14,14 +15,13 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from mesh.topics import is_topic_name
 from services.sidecar import json_text
 from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.components import NO_CONSUMERS, NO_PRODUCER
 from services.sidecar.api.contract import CONTRACT, parameters
-from services.sidecar.api.hanging_up import caller
+from services.sidecar.api.hanging_up import WatchedResponse, caller
 from services.sidecar.api.produce_requests import header_list
 from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
@@ -109,7 +109,7 @@ class DeadLetterEndpoints:
         return json_response(
             {
                 "group": group,
-                "instance": f"{REACTIVE_INSTANCE}{_own_address()}",
+                "instance": f"{REACTIVE_INSTANCE}{await asyncio.to_thread(_own_address)}",
                 "topics": topics,
                 "records": batch.records,
                 "description": _description(batch),
@@ -135,8 +135,17 @@ class DeadLetterEndpoints:
             if reader.is_gone or not given.get("commit", True):
                 await instance.give_back(records)
                 return _records_response(records)
-        self._audit.given(records)
-        return _Committing(_records_response(records), partial(self._commit, instance, records))
+
+        async def given_to_caller() -> None:
+            self._audit.given(records)
+            await self._commit(instance, records)
+
+        return WatchedResponse(
+            record_array(records, HeaderShape.MAP),
+            "application/json",
+            given=given_to_caller,
+            lost=partial(instance.give_back, records),
+        )
 
     async def write_dead_letters(self, request: Request) -> Response:
         if not self._settings.producer_enabled:
@@ -279,18 +288,6 @@ class PeekEndpoints:
             }
             for topic, partitions in counts.items()
         ]
-
-
-class _Committing(Response):
-    """An answer, and what has to be done once it was written."""
-
-    def __init__(self, answer: Response, afterwards: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(answer.body, answer.status_code, media_type=answer.media_type)
-        self._afterwards = afterwards
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await super().__call__(scope, receive, send)
-        await self._afterwards()
 
 
 def _records_response(records: list[Consumed]) -> Response:

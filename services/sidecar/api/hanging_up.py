@@ -2,12 +2,19 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from starlette.types import Receive
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+CHUNK_BYTES = 64 * 1024
+"""An answer goes out in pieces: before each, the server waits until the caller has taken most of the one before."""
 
 T = TypeVar("T")
+
+TURNS = 4
+"""Of the event loop, from a write that failed to the message that tells it: transport, server, watcher."""
 
 
 @contextlib.asynccontextmanager
@@ -46,3 +53,40 @@ class Caller:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class WatchedResponse(Response):
+    """An answer with records. It tells whether the caller was there to its last byte; what the caller's machine has
+    buffered counts as taken.
+    """
+
+    def __init__(
+        self,
+        body: bytes,
+        media_type: str,
+        *,
+        given: Callable[[], Awaitable[None]],
+        lost: Callable[[], Awaitable[None]],
+    ) -> None:
+        """One of `given` and `lost` is called when the answer is over."""
+        super().__init__(body, media_type=media_type)
+        self._given = given
+        self._lost = lost
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_over = False
+        try:
+            async with caller(receive) as reader:
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                for start in range(0, len(self.body), CHUNK_BYTES):
+                    piece = self.body[start : start + CHUNK_BYTES]
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    if reader.is_gone:
+                        return
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
+                is_over = not reader.is_gone
+            if is_over:
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            await (self._given() if is_over else self._lost())

@@ -5,8 +5,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from services.sidecar import json_text
+from services.sidecar.api.authentication import caller_of
 from services.sidecar.api.contract import CONTRACT, operation_of
 from services.sidecar.api.requests import body_of, parsed
+from services.sidecar.faults import Fault, FaultKind
 from services.sidecar.ksqldb.asking import ActiveQuery, Asking, QueryType
 
 
@@ -21,6 +23,11 @@ class KsqldbEndpoints:
         return CONTRACT.routes(self.query_ksqldb)
 
     async def query_ksqldb(self, request: Request) -> Response:
+        if not caller_of(request).reads_everything:
+            raise Fault(
+                FaultKind.AUTH_TOKEN_SCOPE_MISMATCH,
+                "A query of ksqlDB may read any topic: it takes a scope kafka:r that is not narrowed",
+            )
         members = operation_of(request).body(parsed(request, await body_of(request, self._max_request_bytes)))
         query = ActiveQuery(
             members["query"],

@@ -118,7 +118,7 @@ def _check_head(scope: Scope, most: int) -> None:
 
 class _Watched:
     """One exchange, with one deadline that goes on as the exchange does: first the body has to come, whole; then the
-    answer; and once that has begun, whatever is sent has to be taken. A stream counts as alive while it sends.
+    answer; and once that has begun, whatever is sent has to be taken. A stream counts as alive while either side sends.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: RequestBounds) -> None:
@@ -127,6 +127,7 @@ class _Watched:
         self._send = send
         self._bounds = bounds
         self._loop = asyncio.get_running_loop()
+        self._is_stream = Headers(scope=scope).get("content-type", "").startswith(LINES)
         self._awaits_body = _has_body(scope)
         self._began = self._moved = self._loop.time()
         seconds = min(bounds.body_seconds, bounds.call_seconds) if self._awaits_body else bounds.call_seconds
@@ -134,6 +135,8 @@ class _Watched:
 
     async def receive(self) -> Message:
         message = await self._receive()
+        if self._is_stream:
+            self._move(self._loop.time() + self._bounds.call_seconds)
         if self._awaits_body and not (message["type"] == "http.request" and message.get("more_body", False)):
             self._awaits_body = False
             self._move(self._began + self._bounds.call_seconds)

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from services.sidecar.api.authentication import caller_of, check_may_use
 from services.sidecar.api.consumers import check_available, check_reads, committed, consumptions, instance_id
 from services.sidecar.api.contract import CONTRACT, parameters
-from services.sidecar.api.hanging_up import caller
+from services.sidecar.api.hanging_up import WatchedResponse, caller
 from services.sidecar.api.requests import checked_body
 from services.sidecar.api.status import json_response, no_content
 from services.sidecar.api.streaming_records import AnswerKind, RecordStreamResponse
@@ -78,12 +78,19 @@ class RecordEndpoints:
             await self._check_given(request, instance, records)
             if records and reader.is_gone:
                 await instance.give_back(records)
-            else:
-                self._audit.given(records)
-                self._traffic.consumed(records, time.monotonic() - began)
-            if asked.as_events:
-                return Response(event_batch(records), media_type=kind.value)
-            return Response(record_array(records, _headers(request, instance)), media_type="application/json")
+                return no_content()  # to nobody
+
+        async def given() -> None:
+            self._audit.given(records)
+            self._traffic.consumed(records, time.monotonic() - began)
+
+        async def lost() -> None:
+            await instance.give_back(records)
+
+        if asked.as_events:
+            return WatchedResponse(event_batch(records), kind.value, given=given, lost=lost)
+        body = record_array(records, _headers(request, instance))
+        return WatchedResponse(body, "application/json", given=given, lost=lost)
 
     async def _records(self, instance: ConsumerInstance, asked: ReadRequest) -> list[Consumed]:
         """None while there is no room to audit them."""

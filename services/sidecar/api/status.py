@@ -23,6 +23,7 @@ _HTTP_STATUS: dict[FaultKind, int] = {
     FaultKind.TOO_MANY_OPEN_REQUESTS: 429,
     FaultKind.TOO_MANY_CONNECTIONS: 503,
     FaultKind.REQUEST_HEADERS_TOO_LARGE: 431,
+    FaultKind.REQUEST_OF_ANOTHER_ORIGIN: 403,
     FaultKind.RUNTIME_EXCEPTION: 500,
     FaultKind.PATH_NOT_IMPLEMENTED: 404,
     FaultKind.SERVER_INFO_DISABLED: 404,
@@ -60,6 +61,7 @@ _REFUSED = {
     FaultKind.TOO_MANY_OPEN_REQUESTS: "too many open requests",
     FaultKind.TOO_MANY_CONNECTIONS: "too many connections",
     FaultKind.REQUEST_HEADERS_TOO_LARGE: "large headers",
+    FaultKind.REQUEST_OF_ANOTHER_ORIGIN: "another origin",
     FaultKind.REQUEST_BODY_TOO_LARGE: "large body",
 }
 """Labels of `refused_calls`."""

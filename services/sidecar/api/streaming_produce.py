@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -41,6 +42,8 @@ _NOTHING = object()
 
 Row = dict[str, object]
 """One result."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,12 @@ class _Stream:
             why = f"nothing came for {self._limits.idle_seconds:g} s (stream_idle_timeout_ms)"
         except _Interrupted:
             why = "the sidecar is stopping"
+        except Exception as error:  # a caller must not wait for a reader that is gone
+            log.exception("a stream of records ends on a surprise", topic=self._topic)
+            if not self.begun.done():
+                self.begun.set_exception(error)
+                return
+            why = "an unexpected failure, which the sidecar's log tells"
         if not self.begun.done():
             self.begun.set_result(None)
         if why:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mesh.instance_names import instance_name
 from mesh.rpc import events, instances
 from services.sidecar.consuming.instance import ConsumerInstance
 from services.sidecar.consuming.instance_store import KeptInstance
@@ -38,7 +39,7 @@ _NONE, _LIBRDKAFKAS_NONE = "none", "error"
 
 def resource_name(id_: InstanceId) -> str:
     """The name that control knows an instance by."""
-    return f"instances/{id_.group}.{id_.instance}"
+    return instance_name(id_.group, id_.instance)
 
 
 def instance_message(instance: ConsumerInstance, sidecar: str) -> events.ConsumerInstance:

@@ -8,7 +8,9 @@ Theory of operation
    known to be well otherwise, and then do not count here. But several records in a row that were given up so, and
    none between them that passed, are not believed: from then on it is the backend that fails, until a record passes.
    A failure that is heard after such a turn may be of before it: it is nobody's (`turns`).
-4. Whoever is told to come later (Retry-After) speaks for the backend: all wait.
+4. Records that the backend refuses (400) are believed. But many in a row and none between them that passed may be the
+   backend's own fault: then the circuit opens after each, so that a topic does not drain into dead letters.
+5. Whoever is told to come later (Retry-After) speaks for the backend: all wait.
 
 No I/O and no waiting here; the clock comes from outside.
 """
@@ -38,6 +40,8 @@ class CircuitSettings:
     max_pause: float = 30.0
     most_given_up: int = 5
     """Records in a row that may be given up for failures that could be the backend's."""
+    most_refused: int = 100
+    """Records in a row that the backend may refuse before the circuit opens after each."""
 
 
 @dataclass(eq=False, slots=True)
@@ -63,6 +67,7 @@ class Circuit:
         self._state = CircuitState.CLOSED
         self._failures = 0
         self._given_up = 0
+        self._refused = 0
         self._times_opened = 0
         self._not_before = -math.inf
         self._probe: Permit | None = None
@@ -104,7 +109,7 @@ class Circuit:
         self._close(permit)
         if not self.believes_in_poison:
             self.turns += 1
-        self._given_up = 0
+        self._given_up = self._refused = 0
         self.passes += 1
 
     def answered(self, permit: Permit) -> None:
@@ -137,6 +142,14 @@ class Circuit:
         self._given_up += records
         if believed and not self.believes_in_poison:
             self.turns += 1
+
+    def refused(self, records: int, reason: str) -> None:
+        """The backend refused records for good; an `answered` came before."""
+        self._refused += records
+        if records and self._refused > self._settings.most_refused and self._state is not CircuitState.OPEN:
+            self._times_opened = self._refused - self._settings.most_refused - 1
+            self.reason = f"it has refused {self._refused} records in a row, and taken none: {reason}"
+            self._open()
 
     def _close(self, permit: Permit) -> None:
         self._return(permit)

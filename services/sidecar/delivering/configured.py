@@ -30,6 +30,7 @@ def target(settings: BackendSettings, value_format: Format, max_concurrency: int
             settings.backend_circuit_failures,
             settings.backend_circuit_pause_ms / 1000,
             settings.backend_circuit_max_pause_ms / 1000,
+            most_refused=settings.backend_circuit_refused,
         ),
         routing=ContentRouting(routes=[Route(one.when, one.path) for one in settings.backend_routes]),
     )

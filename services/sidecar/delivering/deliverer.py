@@ -122,6 +122,8 @@ class Deliverer:
             counts = await self._counts(failure, turns, others_passed=others_passed)
             pause, given_up = progress.failed(failure, counts=counts)
             self._tell_circuit(permit, failure, pause, counts=counts)
+            if failure.blame is Blame.RECORDS:
+                circuit.refused(given_up, failure.reason)
             if failure.blame is Blame.UNCLEAR and not others_passed:
                 circuit.gave_up(given_up)
             metrics.backend_retries.labels(failure.blame.value).inc()

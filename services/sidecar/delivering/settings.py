@@ -71,6 +71,9 @@ class BackendSettings(BaseModel):
     backend_when_exhausted: WhenExhausted | None = None
     """What becomes of a record that failed as often as it may: dead_letter, drop, or retry (for ever). Unless it is
     said: a dead letter, or where there are none (dead_letter_enabled), for ever."""
+    backend_circuit_refused: PositiveInt = 100
+    """Records in a row that the backend may refuse (4xx) before the circuit opens after each: a backend that refuses
+    everything would drain its topic into dead letters."""
     backend_circuit_failures: PositiveInt = 5
     backend_circuit_pause_ms: PositiveInt = 1_000
     backend_circuit_max_pause_ms: PositiveInt = 30_000

@@ -143,6 +143,9 @@ class Follower:
                     self._read()
                 except KafkaException as error:
                     self._give_up_all(error.args[0].str())
+                except Exception as error:  # this thread must not end while anybody waits for a store
+                    log.exception("stores cannot be brought up to date", topology=self._plan.name)
+                    self._give_up_all(repr(error))
         finally:
             for followed in self._followed.values():
                 if followed.done is not None:
@@ -203,6 +206,9 @@ class Follower:
         messages = self._consumer.consume(BATCH, timeout=STEP_SECONDS)
         places: dict[StorePlace, list[Message]] = {}
         for message in messages:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)  # of one topic or of none: who waits for a store asks again
             place = StorePlace(self._topics[message.topic() or ""], message.partition() or 0)
             places.setdefault(place, []).append(message)
         for place, found in places.items():

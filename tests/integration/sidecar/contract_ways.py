@@ -382,6 +382,7 @@ SHOWN: dict[Answer, str] = {
     (ANY, 401, "ERR10001"): f"{TOKENS}:test_an_expired_token",
     (ANY, 401, "ERR10002"): f"{TOKENS}:test_no_operation_is_served_without_a_token",
     (ANY, 403, "ERR10005"): f"{TOKENS}:test_a_scope_that_is_lacking",
+    (ANY, 403, "ERR12946"): f"{ENTRANCE}:test_a_page_of_another_origin_gets_nothing_from_a_sidecar_without_tokens",
     (ANY, 503, "ERR12940"): f"{TOKENS}:test_while_the_issuer_is_away_its_last_keys_count",
     (ANY, 408, "ERR12941"): f"{ENTRANCE}:test_a_body_that_does_not_come",
     (ANY, 429, "ERR12943"): f"{ENTRANCE}:test_reads_that_wait_keep_nobody_from_producing",

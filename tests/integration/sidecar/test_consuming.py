@@ -1,5 +1,6 @@
 """Reading over HTTP, as a backend does it: create, subscribe, read, commit, delete."""
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,6 +51,23 @@ def test_the_whole_flow(sidecar: SidecarWorld, kafka: Kafka, orders: str, group:
     assert kafka.committed(group, orders, partition) == 3
     assert instance.delete().status_code == 204
     assert instance.delete().json()["code"] == "ERR12200"
+
+
+def test_records_of_an_answer_that_broke_off_come_again_and_a_commit_does_not_cover_them(
+    sidecar: SidecarWorld, kafka: Kafka, orders: str, group: str, reader: Instance
+) -> None:
+    for _ in range(3):
+        kafka.write(orders, {"value": b"x" * 900_000, "partition": 0})
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # much less than one record
+        connection.connect(("127.0.0.1", sidecar.sidecar.port))
+        connection.sendall(f"GET {reader.path}/records HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert connection.recv(100)
+    wait_until(lambda: value_of(metrics.open_requests) == 0, "the sidecar knows that its caller has gone")
+    again = reader.read_all(1, max_bytes=1)
+    assert again[0]["offset"] == 0
+    reader.commit()
+    assert kafka.committed(group, orders, 0) == 1
 
 
 def test_the_first_read_waits_for_the_group(reader: Instance, kafka: Kafka, orders: str) -> None:

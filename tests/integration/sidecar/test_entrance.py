@@ -46,7 +46,7 @@ def exchange(world: SidecarWorld, sent: bytes) -> str:
 
 
 def head_of(method: str, path: str, *lines: str) -> bytes:
-    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: sidecar", *lines, "", ""]).encode()
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
 
 
 def refusals(reason: str) -> float:
@@ -206,3 +206,29 @@ class TestTls:
             assert [health(client) for client in (known, stranger, None)] == [
                 "OK", "not let in", "OK" if is_optional else "not let in"
             ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("headers", "way_in"),
+    [
+        ({"Host": "attacker.example:8084"}, "127.0.0.1 or localhost"),
+        ({"Sec-Fetch-Site": "cross-site"}, "another origin"),
+        ({"Origin": "http://attacker.example"}, "attacker.example"),
+        ({"Origin": "null"}, "null"),
+    ],
+)
+def test_a_page_of_another_origin_gets_nothing_from_a_sidecar_without_tokens(
+    narrow: SidecarWorld, headers: dict[str, str], way_in: str
+) -> None:
+    before = refusals("another origin")
+    for path in ("/consumers/deadLetter/active", "/adm/server/info"):
+        answer = narrow.http.get(path, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "ERR12946")
+        assert way_in in answer.json()["description"]
+    assert refusals("another origin") == before + 2
+
+
+def test_a_page_that_the_sidecar_has_served_may_call_it(narrow: SidecarWorld) -> None:
+    own = f"http://localhost:{narrow.sidecar.port}"
+    headers = {"Host": own.removeprefix("http://"), "Origin": own, "Sec-Fetch-Site": "same-origin"}
+    assert narrow.http.get("/adm/server/info", headers=headers).status_code != 403

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.backend import Backend, answer_of, held, offsets_of
+from tests.fixtures.backend import Backend, answer_of, held, offsets_of, status
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.reactive_world import (
     hindrance,
@@ -107,6 +107,18 @@ def test_a_record_that_the_backend_gives_up_is_a_dead_letter_before_it_is_commit
         wait_for_commit(kafka, group, orders, 0, 3)
         (letter,) = kafka.read(f"{orders}.dlq", 1)
         assert (letter.key, letter.value) == (b"k", b"1")
+
+
+def test_a_backend_that_refuses_everything_does_not_drain_its_topic_into_dead_letters(
+    kafka: Kafka, backend: Backend, orders: str, group: str
+) -> None:
+    kafka.create(f"{orders}.dlq", 1)
+    backend.always(status(400))
+    more = {"backend_circuit_refused": 5, "backend_circuit_pause_ms": 600_000, "backend_circuit_max_pause_ms": 600_000}
+    with reading(kafka, backend, orders, group, **more) as world:
+        write(kafka, orders, 50)
+        wait_until(lambda: "refused 6 records in a row" in hindrance(world), "readiness tells it")
+    assert len(kafka.read(f"{orders}.dlq", None)) <= 6
 
 
 def test_nothing_is_committed_while_its_dead_letter_cannot_be_written(

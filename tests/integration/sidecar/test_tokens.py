@@ -11,6 +11,7 @@ import structlog
 
 from services.sidecar.api.contract import CONTRACT
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.ksqldb import Script, ksqldb
 from tests.fixtures.token_issuer import AUDIENCE, TokenIssuer
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import Json, Kafka, SidecarWorld, started
@@ -266,3 +267,16 @@ def test_a_stream_ends_with_its_token(http: httpx.Client, issuer: TokenIssuer, m
             break
     assert "event: error" in told
     assert "ERR10001" in told
+
+
+def test_a_token_that_is_narrowed_to_topics_may_not_ask_ksqldb(kafka_c1: KafkaCluster, issuer: TokenIssuer) -> None:
+    trusted = {"jwks_url": issuer.jwks_url, "issuer": issuer.url, "audience": AUDIENCE}
+    query = {"query": "select * from PAYMENTS;", "queryType": "pull"}
+    with ksqldb() as server, started(kafka_c1.bootstrap, token_issuers=[trusted], ksqldb_url=server.url) as world:
+        server.scripts[query["query"]] = Script(is_push=False)
+        answers = [
+            world.http.post("/ksqldb/active", json=query, headers=issuer.bearer(f"kafka:w {scope}"))
+            for scope in ("kafka:r:orders.*", "kafka:r")
+        ]
+    assert [answer.status_code for answer in answers] == [403, 200]
+    assert "not narrowed" in answers[0].json()["description"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mesh.rpc import events
-from services.control.domain.errors import Exists, InvalidField, NotAllowed
-from services.control.domain.instances import FORMATS, MAX_INSTANCES, registered
+from services.control.domain.errors import InvalidField, NotAllowed
+from services.control.domain.instances import FORMATS, MAX_INSTANCES, name_of, registered
 
 
 def instance(**fields: Any) -> events.ConsumerInstance:
@@ -95,8 +95,9 @@ def test_what_can_not_be_is_refused_by_its_field(fields: dict[str, Any], place: 
 
 
 def test_two_instances_do_not_share_a_name() -> None:
-    with pytest.raises(Exists, match=r"'two.one' of group 'billing' has the name 'instances/billing.two.one'"):
-        registered(known(instance(instance_id="two.one")), instance(group="billing.two"))
+    three = (("a.b", "c"), ("a", "b.c"), ("a", "b%2Ec"))
+    names = [name_of(instance(group=group, instance_id=id_)) for group, id_ in three]
+    assert names == ["instances/a.b.c", "instances/a.b%2Ec", "instances/a.b%252Ec"]
 
 
 def test_the_number_of_instances_is_bounded() -> None:

@@ -43,3 +43,15 @@ async def test_however_many_ask_the_backend_is_asked_once_a_second(backend: Back
         assert backend.asked == 2
     finally:
         await probe.close()
+
+
+async def test_no_proxy_of_the_environment_stands_between_the_sidecar_and_its_backend(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    probe = BackendProbe(backend.url, 10.0)
+    try:
+        assert await probe.fault() == "the backend's health answers 500"
+    finally:
+        await probe.close()

@@ -9,7 +9,7 @@ import pytest
 from services.sidecar.delivering.circuit import Circuit, CircuitSettings, CircuitState
 from services.sidecar.delivering.gate import Gate
 
-SETTINGS = CircuitSettings(open_after=3, pause=1.0, max_pause=4.0, most_given_up=2)
+SETTINGS = CircuitSettings(open_after=3, pause=1.0, max_pause=4.0, most_given_up=2, most_refused=3)
 
 
 class Clock:
@@ -108,6 +108,25 @@ def test_a_backend_that_is_busy_has_its_time_and_is_not_failing(world: World) ->
     assert (world.circuit.state, world.circuit.wait()) == (CircuitState.CLOSED, 7.0)
     world.after(7.0)
     assert world.circuit.wait() == 0
+
+
+def test_a_backend_that_refuses_record_after_record_gets_them_slower_and_slower(world: World) -> None:
+    circuit = world.circuit
+    for _ in range(3):
+        circuit.answered(circuit.begin())
+        circuit.refused(1, "400")
+    assert circuit.state is CircuitState.CLOSED
+    waits = []
+    for _ in range(4):
+        circuit.answered(circuit.begin())
+        circuit.refused(1, "400")
+        waits.append(circuit.wait())
+        world.after(waits[-1])
+    assert waits == [1.0, 2.0, 4.0, 4.0]
+    circuit.passed(circuit.begin())
+    circuit.answered(circuit.begin())
+    circuit.refused(3, "400")
+    assert circuit.state is CircuitState.CLOSED
 
 
 def test_records_given_up_in_a_row_are_believed_to_be_poison_only_so_often(world: World) -> None:
