@@ -104,9 +104,8 @@ def test_nobody_is_served_before_the_instances_are_back(kafka: Kafka, tmp_path: 
     elder = Claim(tmp_path / "sidecar-1", Incarnation(1, "elder"))
     elder.stake()
     assert elder.lock()
-    with plain(
-        port, bootstrap_servers=kafka.bootstrap, state_dir=str(tmp_path), takeover_timeout_ms="60000", name="sidecar-1"
-    ):
+    settings = {"state_dir": str(tmp_path), "takeover_timeout_ms": "60000", "name": "sidecar-1"}
+    with plain(port, bootstrap_servers=kafka.bootstrap, **settings):
         wait_until(lambda: page(f"http://127.0.0.1:{port + 1}/ready") == "starting\n", "it starts")
         wait_until(elder.is_lost, "it claims the folder")
         assert page(f"http://127.0.0.1:{port}/health/liveness") == ""
