@@ -100,6 +100,8 @@ def _request_bounds(settings: SidecarSettings) -> RequestBounds:
         body_seconds=settings.max_body_ms / 1000,
         call_seconds=settings.max_call_ms / 1000,
         head_bytes=settings.max_header_bytes,
+        body_bytes=settings.max_request_bytes,
+        open_body_bytes=settings.max_open_body_bytes,
         open_requests={
             Kind.PRODUCE: settings.max_open_produces,
             Kind.READ: settings.max_open_reads,

@@ -15,6 +15,7 @@ request_seconds = Histogram(
 )
 open_requests = Gauge("kafka_mesh_sidecar_open_requests", "HTTP requests that are being served.")
 open_calls = Gauge("kafka_mesh_sidecar_open_calls", "HTTP requests that are being served, by what they do.", ["kind"])
+open_body_bytes = Gauge("kafka_mesh_sidecar_open_body_bytes", "Bodies of HTTP requests that are being served.")
 connections = Gauge("kafka_mesh_sidecar_connections", "Connections of callers.")
 refused_calls = Counter(
     "kafka_mesh_sidecar_refused_calls_total",

@@ -151,6 +151,9 @@ class SidecarSettings(
     max_open_reads: PositiveInt = 256
     max_open_calls: PositiveInt = 256
     """Requests at once: that produce, that read records, all others; one more is turned away (429)."""
+    max_open_body_bytes: PositiveInt = 67_108_864
+    """Of the bodies of all requests that are open; one more is turned away (429). Parsed, a body takes several times
+    its bytes."""
     max_header_bytes: PositiveInt = 32_768
     max_head_ms: PositiveInt = 10_000
     max_body_ms: PositiveInt = 30_000

@@ -47,6 +47,10 @@ class RequestBounds:
     body_seconds: float
     call_seconds: float
     head_bytes: int
+    body_bytes: int
+    """Of one body."""
+    open_body_bytes: int
+    """Of all bodies that are being served; one body alone may have more."""
     open_requests: dict[Kind, int]
 
 
@@ -56,22 +60,34 @@ class Limits:
     def __init__(self, bounds: RequestBounds) -> None:
         self.bounds = bounds
         self._open = dict.fromkeys(Kind, 0)
+        self._open_body_bytes = 0
 
     def put_around(self, routes: Iterable[BaseRoute]) -> None:
         for route in routes:
             if isinstance(route, Route | Mount) and not f"{route.path}/".startswith("/health/"):
                 route.app = _Limited(route.app, self, Kind.of(route.name or ""))
 
-    def enter(self, kind: Kind) -> None:
-        """Fault when there are too many already."""
+    def enter(self, kind: Kind, body_bytes: int) -> None:
+        """Fault when there are too many already, or their bodies too large."""
         bound = self.bounds.open_requests[kind]
         if self._open[kind] >= bound:
             text = f"{bound} {kind.value} requests are being served (max_open_{_SETTING[kind]}); try again in a moment"
             raise Fault(FaultKind.TOO_MANY_OPEN_REQUESTS, text)
+        most = self.bounds.open_body_bytes
+        if self._open_body_bytes and self._open_body_bytes + body_bytes > most:
+            text = (
+                f"Bodies of {self._open_body_bytes} bytes are being served, and this one has {body_bytes}: more than "
+                f"{most} together (max_open_body_bytes); try again in a moment"
+            )
+            raise Fault(FaultKind.TOO_MANY_OPEN_REQUESTS, text)
+        self._open_body_bytes += body_bytes
+        metrics.open_body_bytes.set(self._open_body_bytes)
         self._open[kind] += 1
         _GAUGES[kind].inc()
 
-    def leave(self, kind: Kind) -> None:
+    def leave(self, kind: Kind, body_bytes: int) -> None:
+        self._open_body_bytes -= body_bytes
+        metrics.open_body_bytes.set(self._open_body_bytes)
         self._open[kind] -= 1
         _GAUGES[kind].dec()
 
@@ -91,7 +107,8 @@ class _Limited:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         bounds = self._limits.bounds
         _check_head(scope, bounds.head_bytes)
-        self._limits.enter(self._kind)
+        body_bytes = _body_bytes(scope, bounds.body_bytes)
+        self._limits.enter(self._kind, body_bytes)
         watched = _Watched(scope, receive, send, bounds)
         try:
             async with watched.deadline:
@@ -106,7 +123,7 @@ class _Limited:
                 return
             raise watched.fault() from None
         finally:
-            self._limits.leave(self._kind)
+            self._limits.leave(self._kind, body_bytes)
 
 
 def _check_head(scope: Scope, most: int) -> None:
@@ -162,6 +179,17 @@ class _Watched:
     def _move(self, when: float) -> None:
         if not self.deadline.expired():
             self.deadline.reschedule(when)
+
+
+def _body_bytes(scope: Scope, most: int) -> int:
+    """What a body may take, before it has come; a longer one is refused while it comes. Streams are bounded apart."""
+    headers = Headers(scope=scope)
+    if headers.get("content-type", "").startswith(LINES):
+        return 0
+    if "transfer-encoding" in headers:
+        return most
+    length = headers.get("content-length", "0")
+    return min(int(length), most) if length.isdecimal() else most
 
 
 def _has_body(scope: Scope) -> bool:

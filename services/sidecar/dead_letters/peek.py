@@ -84,7 +84,7 @@ class Peek:
 
         records = await self._with_reader(read)
         try:
-            shown = await asyncio.to_thread(self._shower.shown, records)
+            shown = await self._shower.shown_aside(records)
         except RegistryUnavailableError:
             return [PeekedRecord(record, Origin.of(record.headers), None) for record in records]
         return [

@@ -1,12 +1,17 @@
 """Records as their backend sees them, and what becomes of those that nobody can show it."""
 
+import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from services.sidecar.consuming.records import Consumed
 from services.sidecar.delivering.records import Deliverable, Outcome, RawRecord, Reason, Verdict
 from services.sidecar.formats import Format, FormatError
 from services.sidecar.formats.reading import RecordReader
+
+MAX_WAITING = 8
+"""Batches that are shown on threads at a time, and may wait for the schema registry there."""
 
 
 class RecordShower:
@@ -18,6 +23,11 @@ class RecordShower:
         self._reader = reader
         self.may_wait = key_format.kind is not None or value_format.kind is not None
         """Whether a schema may have to be asked for, so that this is no work for an event loop."""
+        self._threads = ThreadPoolExecutor(MAX_WAITING, "records")
+
+    async def shown_aside(self, records: Sequence[RawRecord]) -> list[Deliverable | Verdict]:
+        """As `shown`, on a thread: whoever waits for the registry keeps nothing else from its work."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.shown, records)
 
     def shown(self, records: Iterable[RawRecord]) -> list[Deliverable | Verdict]:
         """One for each, in their order; a verdict for one that does not fit its format.

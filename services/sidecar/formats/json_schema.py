@@ -21,6 +21,7 @@ from referencing.jsonschema import DRAFT7
 
 from services.sidecar import json_text
 from services.sidecar.formats.codec import FormatError
+from services.sidecar.formats.linear_patterns import PatternError, check_patterns, with_linear_patterns
 from services.sidecar.formats.misfit import LONGEST_SHOWN, pointer
 from services.sidecar.formats.plain_json import Json
 from services.sidecar.schemas.schema import RegisteredSchema, SchemaError, SchemaKind
@@ -58,7 +59,13 @@ def codec_of(schema: RegisteredSchema, message: str | None = None) -> "JsonSchem
         draft.check_schema(content)
     except NoJsonSchemaError as error:
         raise SchemaError(f"no JSON Schema: {pointer(error.absolute_path)}: {error.message:.{LONGEST_SHOWN}}") from None
-    return JsonSchemaCodec(draft(content, registry=registry))
+    try:
+        check_patterns([content, *(_parsed(referred.text) for referred in schema.references.values())])
+    except PatternError as error:
+        raise SchemaError(str(error)) from None
+    except RecursionError:
+        raise SchemaError("no JSON Schema: nested too deeply") from None
+    return JsonSchemaCodec(with_linear_patterns(draft)(content, registry=registry))
 
 
 def _parsed(text: str) -> Any:

@@ -1,6 +1,5 @@
 """Records of jobs on their way to the backend: shown in the reactive consumer's formats, delivered by its engine."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Protocol
@@ -47,7 +46,7 @@ class ShownDelivery:
         partition = Partition(records[0].topic, records[0].partition)
         whole = [one for one in records if not has_lost_its_value(one)]
         try:
-            shown = await asyncio.to_thread(self._shower.shown, whole)
+            shown = await self._shower.shown_aside(whole)
         except RegistryUnavailableError as error:
             raise Fault(FaultKind.SCHEMA_REGISTRY_UNAVAILABLE, f"{partition} cannot be read now: {error}") from None
         verdicts = [one for one in shown if isinstance(one, Verdict)]

@@ -111,7 +111,7 @@ class Courier:
 
     async def _shown(self, records: list[RawRecord]) -> list[Deliverable | Verdict]:
         if self._shower.may_wait:
-            return await asyncio.to_thread(self._shower.shown, records)
+            return await self._shower.shown_aside(records)
         return self._shower.shown(records)
 
     async def _in_front_of_unreadable(

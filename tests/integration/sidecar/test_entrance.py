@@ -16,7 +16,7 @@ from services.sidecar import metrics
 from tests.fixtures.certificates import Authority, Signed
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
-from tests.integration.sidecar.world import WITHIN_SECONDS, Kafka, SidecarWorld, started
+from tests.integration.sidecar.world import WITHIN_SECONDS, Kafka, SidecarWorld, started, value_of
 
 SOON_MS = 200
 
@@ -232,3 +232,17 @@ def test_a_page_that_the_sidecar_has_served_may_call_it(narrow: SidecarWorld) ->
     own = f"http://localhost:{narrow.sidecar.port}"
     headers = {"Host": own.removeprefix("http://"), "Origin": own, "Sec-Fetch-Site": "same-origin"}
     assert narrow.http.get("/adm/server/info", headers=headers).status_code != 403
+
+
+def test_bodies_that_are_too_large_together_are_turned_away_before_they_are_read(kafka: Kafka) -> None:
+    with started(kafka.bootstrap, max_open_body_bytes=1_000_000) as world:
+        head = head_of("POST", "/producers/orders", "Content-Type: application/json", "Content-Length: 900000")
+        with socket.create_connection(("127.0.0.1", world.sidecar.port), WITHIN_SECONDS) as first:
+            first.sendall(head)
+            wait_until(lambda: value_of(metrics.open_body_bytes) == 900_000, "the first one is being served")
+            with socket.create_connection(("127.0.0.1", world.sidecar.port), WITHIN_SECONDS) as second:
+                second.sendall(head)
+                told = second.recv(65536).decode()
+        assert told.startswith("HTTP/1.1 429")
+        assert "max_open_body_bytes" in told
+        wait_until(lambda: value_of(metrics.open_body_bytes) == 0, "the room is free again")

@@ -1,6 +1,7 @@
 """JSON with a schema: what fits, what is said about what does not, and schemas that refer to others."""
 
 import json
+import time
 
 import orjson
 import pytest
@@ -132,3 +133,34 @@ def test_a_schema_of_another_language_is_refused_as_a_reference() -> None:
     avro = RegisteredSchema(2, SchemaKind.AVRO, '"string"')
     with pytest.raises(SchemaError, match="which is AVRO"):
         codec_of(registered({"$ref": "other"}, {"other": avro}))
+
+
+EVIL = "a" * 40 + "!"
+"""Python's own engine goes back and forth over this text for hours."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "reason"),
+    [
+        ({"type": "string", "pattern": "^(a+)+$"}, EVIL, "does not match"),
+        ({"patternProperties": {"^(a+)+$": False}, "additionalProperties": False}, {EVIL: 1}, "unexpected"),
+    ],
+)
+def test_a_pattern_takes_time_that_grows_with_the_text_alone(schema: object, value: object, reason: str) -> None:
+    began = time.process_time()
+    with pytest.raises(FormatError, match=reason):
+        codec(schema).encode(value)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"name": {"pattern": "(?=a)b"}}},
+        {"patternProperties": {"(?!a)b": True}},
+        {"anyOf": [{"pattern": "(a)\\1"}]},
+    ],
+)
+def test_a_pattern_that_has_to_go_back_is_refused_with_its_schema(schema: object) -> None:
+    with pytest.raises(SchemaError, match="without look-around and back-references"):
+        codec(schema)
