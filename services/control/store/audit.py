@@ -18,10 +18,11 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from prometheus_client import Counter, Gauge
-from sqlalchemy import delete, insert, select, text
+from sqlalchemy import insert, select, text
 
 from mesh.rpc import admin
 from services.control.store import schema
+from services.control.store.cleaning import delete_older
 from services.control.store.database import Database, StoreUnavailableError
 
 MOST_WAITING = 10_000
@@ -113,9 +114,7 @@ class AuditTrail:
 
     async def forget(self, days: int) -> None:
         """Deletes events older than that."""
-        table = schema.call_audit_events
-        async with self._database.transaction() as connection:
-            await connection.execute(delete(table).where(table.c.time < datetime.now(UTC) - timedelta(days=days)))
+        await delete_older(self._database, schema.call_audit_events, datetime.now(UTC) - timedelta(days=days))
 
     async def _store_waiting(self) -> None:
         self._grown.clear()

@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from google.protobuf.json_format import MessageToDict
-from sqlalchemy import Select, delete, func, insert, select, text, update
+from sqlalchemy import Select, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -34,6 +34,7 @@ from mesh.event_log import Chain, upcast
 from mesh.rpc import events
 from services.control.domain.view import MeshView
 from services.control.store import schema
+from services.control.store.cleaning import delete_older
 from services.control.store.database import Database
 from services.control.store.projections import project
 
@@ -183,8 +184,7 @@ class EventLog:
             await connection.execute(statement.on_conflict_do_update(index_elements=["request_id"], set_=changed))
 
     async def forget_old_answers(self) -> None:
-        async with self._database.transaction() as connection:
-            await connection.execute(delete(schema.requests).where(schema.requests.c.time < _now() - REQUESTS_KEPT))
+        await delete_older(self._database, schema.requests, _now() - REQUESTS_KEPT)
 
     async def _store_answer(self, connection: AsyncConnection, answer: StoredAnswer) -> None:
         await connection.execute(insert(schema.requests).values(**_answer_row(answer)))
