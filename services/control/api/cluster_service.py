@@ -101,12 +101,12 @@ class ClusterService(admin_grpc.ClusterServiceServicer):
                 described = routing.UpstreamCluster(spec=request.spec)
             case _:
                 raise InvalidField("target", "say which cluster: one of name and spec")
-        test = await self._decisions.test(described.spec)
+        test = await self._decisions.test(described.spec, with_topics=True)
         probe = Probe(test.seen is not None, test.reason, test.seen, time.monotonic())
         response = admin.TestClusterResponse(cluster=shapes.seen_cluster(described, probe))
         if test.seen is not None:
             response.latency_ms = test.seen.latency_ms
-            response.topic_count = sum(not topic.startswith(INTERNAL_PREFIX) for topic in test.seen.topics)
+            response.topic_count = sum(not topic.startswith(INTERNAL_PREFIX) for topic in test.topics)
         return response
 
     async def RemoveCluster(self, request: admin.RemoveClusterRequest, context: Any) -> admin.RemoveClusterResponse:

@@ -81,18 +81,18 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
             response.notes.append(why_unrouted(table, topic, decisive))
             return
         response.cluster, response.visit, response.upstream_topic = route.cluster, route.visit, route.upstream_topic
-        probe = await self._probes.topics(table.clusters[route.cluster])
-        if probe.seen is not None and probe.reachable and route.upstream_topic not in probe.seen.topics:
-            probe = await self._probes.look(table.clusters[route.cluster])  # it may just have been created
-        if not probe.reachable or probe.seen is None:
-            response.notes.append(f"partitions are not known: {probe.reason}")
-        elif route.upstream_topic not in probe.seen.topics:
-            response.notes.append(
-                f"the topic does not exist {located(topic, Place(route.cluster, route.upstream_topic))}"
-            )
-        else:
-            response.partitions = probe.seen.topics[route.upstream_topic]
-            await self._show_partitions(response, table.clusters[route.cluster], route.upstream_topic)
+        cluster = table.clusters[route.cluster]
+        try:
+            partitions = await self._connections.partitions_of(cluster, route.upstream_topic)
+        except UnreachableError as error:
+            response.notes.append(f"partitions are not known: {error}")
+            return
+        if partitions is None:
+            where = located(topic, Place(route.cluster, route.upstream_topic))
+            response.notes.append(f"the topic does not exist {where}")
+            return
+        response.partitions = partitions
+        await self._show_partitions(response, cluster, route.upstream_topic)
 
     async def _show_partitions(
         self, response: admin.ExplainResponse, cluster: UpstreamCluster, upstream_topic: str

@@ -35,6 +35,8 @@ class Test:
     cluster: UpstreamCluster
     seen: SeenCluster | None
     reason: str = ""
+    topics: Collection[str] = ()
+    """The names of its topics, if they were asked for."""
 
 
 class ClusterDecisions:
@@ -61,13 +63,14 @@ class ClusterDecisions:
         view = self._journal.view
         return Clusters(view.state.effective, view.next_ordinal)
 
-    async def test(self, spec: routing.ClusterSpec) -> Test:
+    async def test(self, spec: routing.ClusterSpec, *, with_topics: bool = False) -> Test:
         """Checks a configuration and connects; registers nothing."""
         check_spec(spec)
         await self._check_configuration(spec)
         cluster = cluster_from_proto(routing.UpstreamCluster(spec=spec))
         try:
-            return Test(cluster, await self._connections.describe(cluster))
+            seen = await self._connections.describe(cluster)
+            return Test(cluster, seen, topics=await self._connections.topics(cluster) if with_topics else ())
         except UnreachableError as error:
             return Test(cluster, None, str(error))
         finally:

@@ -17,9 +17,6 @@ from services.control.domain.errors import Refusal
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, SeenCluster, UnreachableError
 
-FRESH = 3.0
-"""Seconds for which the topics of a cluster are believed when somebody only asks for an explanation."""
-
 log = structlog.get_logger(__name__)
 reachable = Gauge("control_cluster_reachable", "1 when the cluster answered the last time.", ["cluster"])
 
@@ -78,13 +75,6 @@ class Probes:
             if before is not None and not before.reachable:
                 log.info("cluster answers again", cluster=cluster.name)
         return self._last[cluster.name]
-
-    async def topics(self, cluster: UpstreamCluster) -> Probe:
-        """A look that is at most FRESH seconds old."""
-        last = self._last.get(cluster.name)
-        if last is not None and time.monotonic() - last.at < FRESH:
-            return last
-        return await self.look(cluster)
 
     async def run(self, learn: Callable[[str, SeenCluster], Awaitable[None]]) -> None:
         """Looks for ever; `learn` is told what was seen."""

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own documented way, which it does not export
     AdminClient,
     ConfigEntry,
@@ -74,7 +74,6 @@ class SeenCluster:
     kafka_cluster_id: str
     brokers: tuple[SeenBroker, ...]
     features: Mapping[str, str]
-    topics: Mapping[str, int]
     latency_ms: float
 
 
@@ -86,8 +85,12 @@ class Connections:
         self._clients: dict[str, tuple[dict[str, Any], AdminClient]] = {}
 
     async def describe(self, cluster: UpstreamCluster) -> SeenCluster:
-        """Connects and looks: cluster id, brokers, features, topics with their partitions."""
+        """Connects and looks: cluster id, brokers, features. It costs the same however many topics there are."""
         return await self._call(cluster, _describe)
+
+    async def partitions_of(self, cluster: UpstreamCluster, topic: str) -> int | None:
+        """How many partitions the topic has there now; None when there is no such topic."""
+        return await self._call(cluster, lambda client, _: _partitions_of(client, topic))
 
     async def topics(self, cluster: UpstreamCluster) -> dict[str, int]:
         """Every topic with its number of partitions, as the cluster knows them now."""
@@ -221,14 +224,23 @@ def knock(addresses: Sequence[str]) -> None:
 def _describe(client: AdminClient, cluster: UpstreamCluster) -> SeenCluster:
     knock(cluster.bootstrap_servers)
     started = time.monotonic()
-    metadata: Any = client.list_topics(timeout=REQUEST_TIMEOUT)
+    described = client.describe_cluster(request_timeout=REQUEST_TIMEOUT).result(REQUEST_TIMEOUT)
     latency_ms = (time.monotonic() - started) * 1000
-    brokers = tuple(SeenBroker(b.id, b.host, b.port) for b in sorted(metadata.brokers.values(), key=lambda b: b.id))
-    topics = {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+    brokers = tuple(SeenBroker(each.id, each.host, each.port) for each in sorted(described.nodes, key=lambda n: n.id))
     properties = connection_properties(cluster.producer_config, cluster.consumer_config)
     plain = properties.get("security.protocol", "plaintext").lower() == "plaintext"
     features = finalized_features(cluster.bootstrap_servers, REQUEST_TIMEOUT) if plain else {}
-    return SeenCluster(metadata.cluster_id or "", brokers, features, topics, latency_ms)
+    return SeenCluster(described.cluster_id or "", brokers, features, latency_ms)
+
+
+def _partitions_of(client: AdminClient, topic: str) -> int | None:
+    (found,) = client.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_TIMEOUT).values()
+    try:
+        return len(found.result(REQUEST_TIMEOUT).partitions)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
 
 
 def _topics(client: AdminClient, cluster: UpstreamCluster) -> dict[str, int]:
