@@ -124,7 +124,8 @@ async def test_a_second_replica_stands_by_and_takes_over(
     await second.start(wait=False)
     try:
         await first.register("c1", kafka_c1.bootstrap)
-        await until(lambda: second.control.journal.view.position == 1, "the second replica follows")
+        journal = second.control.journal
+        await until(lambda: journal.loaded and journal.view.position == 1, "the second replica follows")
         assert not second.lifecycle.is_ready
         assert (await second.explain("apples")).notes
         await refused(second.set("apples", "c1"), grpc.StatusCode.UNAVAILABLE, "another replica of control leads")
