@@ -185,8 +185,8 @@ class Back:
 
 
 def come_back(produce: Producing) -> Back:
-    """Who comes back; after a batch without an answer, for the first time. Has the topic moved meanwhile, and it is too
-    soon for anybody to tell, their partitions are `unsettled`."""
+    """The producers that come back; after a batch without an answer, for the first time in the topic's stay. If the
+    topic has moved meanwhile and it is too soon for any cluster to tell, their partitions are `unsettled`."""
     mesh, doubts = produce.mesh, produce.mesh.memory.doubts
     found = Back()
     for wanted in produce.wanted:
@@ -196,7 +196,7 @@ def come_back(produce: Producing) -> Back:
             continue
         key = batch_key(*slot, batch)
         doubt = doubts.get(key, mesh.now)
-        if doubt is None or doubt.looked_for:
+        if doubt is None or doubt.looked_from == route.stay:
             if has_gap(*slot, batch, mesh):
                 found.last.add(slot)
             continue
@@ -204,7 +204,7 @@ def come_back(produce: Producing) -> Back:
         if mesh.now < doubt.since + SETTLED_SECONDS and not stayed:
             produce.unsettled.add(slot)
         elif stayed or doubt.stay == route.before:
-            doubts.replace(key, doubt._replace(looked_for=True))
+            doubts.replace(key, doubt._replace(looked_from=route.stay))
             found.last.add(slot)
             if not stayed:
                 mesh.memory.seams.ask(seam_of(*slot, route, doubt.stay), mesh.now)

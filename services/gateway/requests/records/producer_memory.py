@@ -39,10 +39,11 @@ class Doubt(NamedTuple):
     since: float
     sequence: int
     """The highest of them: of the last one's first record."""
-    looked_for: bool = False
-    """Whether the producer has come back since, and whoever may have them was asked ..."""
+    looked_from: Stay | None = None
+    """The topic's stay when the producer came back and `stay` was asked for them. After another move `stay` is asked
+    again: only one of the batches may have come back until then."""
     stored: "LastWrite | None" = None
-    """... and what that has of the producer, if the topic has lived elsewhere since it left there."""
+    """What `stay` has of the producer, if the topic has lived elsewhere since it left there."""
 
 
 class LastWrite(NamedTuple):

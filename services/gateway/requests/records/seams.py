@@ -144,7 +144,9 @@ def look_further_back(
     untold: set[tuple[str, int]] = set()
     for key, doubt in doubts.items():
         producer_id, _, topic, partition = key
-        stay = doubt.stay
+        stay, route = doubt.stay, mesh.table.route(topic)
+        if route is None:
+            continue
         place = (topic, partition)
         told = yield from _last_writes_on(stay.cluster, stay.upstream_topic, [place], mesh)
         if place in told.later and mesh.now < doubt.since + ASK_SECONDS:
@@ -152,7 +154,7 @@ def look_further_back(
             continue
         told.give_up(stay.cluster)
         stored = told.writes.get(place, {}).get(visit_producer_id(producer_id, stay.visit))
-        mesh.memory.doubts.replace(key, doubt._replace(looked_for=True, stored=stored))
+        mesh.memory.doubts.replace(key, doubt._replace(looked_from=route.stay, stored=stored))
     return untold
 
 

@@ -382,6 +382,19 @@ def test_a_batch_without_an_answer_is_looked_for_when_its_broker_has_had_time_to
     assert call.cluster == "c2"
 
 
+def test_a_batch_without_an_answer_is_looked_for_though_an_earlier_one_came_back_before_the_move() -> None:
+    world = World({"c1": ["apples"], "c2": []})
+    for book in [produced(world, sequence) for sequence in (9, 10)]:
+        book.answered(Unreachable("c1", "connection lost"))
+    produced(world, 9).answered(raw(("apples", 0, 0)))
+    world.move("apples", "c2")
+    assert errors(produced(world, 10)) == [("apples", 0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
+    world.now += SETTLED_SECONDS
+    late = produced(world, 10)
+    told(late, stored(10))
+    assert errors(late) == [("apples", 0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)]
+
+
 def test_whatever_had_no_answer_may_be_written_also_when_it_is_sent_back() -> None:
     """Told otherwise, librdkafka may cut its records into other batches, which nobody would know for repeats."""
     world = World({"c1": ["apples"], "c2": []})
