@@ -21,9 +21,9 @@ from services.sidecar.streams.assignment import RoundLimits
 from services.sidecar.streams.backend import DeliveredBackend
 from services.sidecar.streams.loading import references
 from services.sidecar.streams.plan import Plan
+from services.sidecar.streams.processing import WorkerOptions
 from services.sidecar.streams.running import Surroundings
 from services.sidecar.streams.streams import Streams
-from services.sidecar.streams.worker import WorkerOptions
 from services.sidecar.streams.writing import RECORD_OVERHEAD
 
 

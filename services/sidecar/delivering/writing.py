@@ -56,7 +56,7 @@ class Writes:
 
 def smaller(refused: Sequence[tuple[ReplyRecord, Failed]]) -> list[ReplyRecord] | None:
     """These records, the largest of those that were too large in their next form; None when none has one."""
-    sizes = [_size(write) if why.too_large and write.smaller is not None else 0 for write, why in refused]
+    sizes = [size_of(write.record) if why.too_large and write.smaller is not None else 0 for write, why in refused]
     largest = max(sizes, default=0)
     if not largest:
         return None
@@ -100,7 +100,7 @@ async def _write(send: Send, topic: str, writes: list[ReplyRecord], refused: Ref
         await write_all(send, [one for one in made if one.topic != topic], refused)  # a reply has become a dead letter
 
 
-def _size(write: ReplyRecord) -> int:
-    record = write.record
+def size_of(record: Outgoing) -> int:
+    """In bytes, about: without what Kafka adds to each record."""
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return max(len(record.key or b"") + len(record.value or b"") + headers, 1)

@@ -60,7 +60,10 @@ class DeliveredBackend:
             batch = Batch(Partition(source.topic, source.partition), tuple(deliverables[some]), path)
             settlement = await self._deliverer.deliver(batch)
             answers += _answers(records[some], settlement)
-            replies += settlement.replies
+            sources = {
+                one.raw[:3]: record.source for one, record in zip(deliverables[some], records[some], strict=True)
+            }
+            replies += [replace(one, of=None if one.of is None else sources[one.of[:3]]) for one in settlement.replies]
             await asyncio.sleep(0)
         return Answers(answers, replies)
 

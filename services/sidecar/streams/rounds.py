@@ -24,6 +24,7 @@ from services.sidecar.streams.plan import Part, Plan
 from services.sidecar.streams.records import OperatorError, StreamRecord
 from services.sidecar.streams.store import Store
 from services.sidecar.streams.task import Task
+from services.sidecar.streams.too_large import Origin, TooLarge
 
 
 class TaskId(NamedTuple):
@@ -120,27 +121,36 @@ class RoundEntries:
     """What a round's transaction writes, topic by topic."""
 
     entries: list[TopicRecords]
+    origins: list[list[Origin]]
+    """Of each record of each entry, but for changelogs, which are the last entries."""
     changelogs: dict[int, Store]
     """Which entry is the changelog of which store,"""
     outputs: frozenset[int]
     """and which of them are for others."""
 
 
-def entries_of(plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_letters: DeadLetters) -> RoundEntries:
+def entries_of(
+    plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_letters: DeadLetters, too_large: TooLarge
+) -> RoundEntries:
     """All of it: what operators wrote, what changed in stores, and dead letters."""
-    own: dict[str, list[Outgoing]] = {}
-    others: dict[str, list[Outgoing]] = {}
+    own: dict[str, list[tuple[Outgoing, Origin]]] = {}
+    others: dict[str, list[tuple[Outgoing, Origin]]] = {}
     for one in tasks:
-        for target, _, encoded in one.task.written:
+        for target, record, encoded in one.task.written:
             assert encoded is not None
-            (own if target.is_internal else others).setdefault(plan.topic_of(target), []).append(encoded)
+            topics = own if target.is_internal else others
+            topics.setdefault(plan.topic_of(target), []).append((encoded, Origin(record.source)))
     for reply in outcomes.replies:
-        others.setdefault(reply.topic, []).append(reply.record)
-    for letter in dead_letters.of(outcomes.refused):
-        own.setdefault(letter.topic, []).append(letter.record)
-    entries = [TopicRecords(topic, records) for topic, records in others.items()]
-    outputs = frozenset(range(len(entries)))
-    entries += [TopicRecords(topic, records) for topic, records in own.items()]
+        others.setdefault(reply.topic, []).append((reply.record, Origin(reply.of, is_reply=True)))
+    for verdict in outcomes.refused:
+        for letter in dead_letters.of([verdict]):
+            fitting = too_large.fitting(verdict.record, letter)
+            own.setdefault(letter.topic, []).append((fitting.record, Origin(verdict.record, letter=fitting)))
+    entries, origins = [], []
+    for topic, records in (*others.items(), *own.items()):
+        entries.append(TopicRecords(topic, [record for record, _ in records]))
+        origins.append([origin for _, origin in records])
+    outputs = frozenset(range(len(others)))
     changelogs: dict[int, Store] = {}
     for one in tasks:
         for name, overlay in one.task.stores.items():
@@ -152,7 +162,18 @@ def entries_of(plan: Plan, tasks: Sequence[OpenTask], outcomes: Outcomes, dead_l
                         [Outgoing(key.to_kafka(), value, one.id.partition, 0, []) for key, value in changes.items()],
                     )
                 )
-    return RoundEntries(entries, changelogs, outputs)
+    return RoundEntries(entries, origins, changelogs, outputs)
+
+
+def before(
+    records: Mapping[TaskId, Sequence[Message]], halting: TaskId, record: tuple[str, int, int]
+) -> dict[TaskId, Sequence[Message]]:
+    """All but the record that halts its task (topic, partition, offset), and what comes after it in this task."""
+    kept: dict[TaskId, Sequence[Message]] = dict(records)
+    mine = list(records[halting])
+    places = [(one.topic(), one.partition(), one.offset()) for one in mine]
+    kept[halting] = mine[: places.index(record)]
+    return {id_: found for id_, found in kept.items() if found}
 
 
 def keep(tasks: Sequence[OpenTask], round_: RoundEntries, written: Sequence[Sequence[Delivered]]) -> None:

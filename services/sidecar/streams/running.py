@@ -29,10 +29,11 @@ from services.sidecar.producing.serializing import Serializer
 from services.sidecar.streams.backend import Backend
 from services.sidecar.streams.following import Follower, StorePlace
 from services.sidecar.streams.plan import Plan
+from services.sidecar.streams.processing import Tools, WorkerOptions
 from services.sidecar.streams.records import TopologyError
 from services.sidecar.streams.topics import StreamTopics, TopicsMissingError
 from services.sidecar.streams.topology import Topology
-from services.sidecar.streams.worker import State, Tools, Worker, WorkerOptions
+from services.sidecar.streams.worker import State, Worker
 from services.sidecar.streams.writing import encoding
 
 WATCH_SECONDS = 2.0

@@ -12,28 +12,17 @@ what is committed tells.
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from mesh.pauses import pause
 from services.sidecar import metrics
-from services.sidecar.auditing.trail import AuditTrail
-from services.sidecar.consuming.partition_reader import raw_record
-from services.sidecar.delivering.deliverer import UndeliveredError
-from services.sidecar.delivering.reading import unreadable
-from services.sidecar.delivering.records import Verdict
-from services.sidecar.delivering.settling import DeadLetters
-from services.sidecar.formats.reading import RecordReader
 from services.sidecar.producing.transactional_client import (
     Elsewhere,
     GroupOffsets,
@@ -43,31 +32,26 @@ from services.sidecar.producing.transactional_client import (
 )
 from services.sidecar.schemas.schema import RegistryUnavailableError
 from services.sidecar.streams.account import audit, count
-from services.sidecar.streams.assignment import Assignment, RoundLimits
-from services.sidecar.streams.backend import Backend
-from services.sidecar.streams.following import Follower
-from services.sidecar.streams.operators import Hook
-from services.sidecar.streams.plan import Part, Plan
-from services.sidecar.streams.records import OnError, OperatorError, StreamRecord, TopologyError
+from services.sidecar.streams.assignment import Assignment
+from services.sidecar.streams.plan import Part
+from services.sidecar.streams.processing import ASK_SECONDS, GivenUpError, HaltError, Processing, Tools, WorkerOptions
+from services.sidecar.streams.records import TopologyError
 from services.sidecar.streams.rounds import (
     OpenTask,
     Outcomes,
     TaskId,
-    UnreadableError,
+    before,
     by_time,
     entries_of,
     keep,
-    not_processed,
     refused_by,
-    stream_record,
 )
 from services.sidecar.streams.store import Store
-from services.sidecar.streams.task import Encode, Task
+from services.sidecar.streams.task import Task
+from services.sidecar.streams.too_large import TooLarge
 
 IDLE_SECONDS = 0.2
 """How long a worker without records waits for one; so long it may take until it sees that it shall stop."""
-ASK_SECONDS = 0.05
-"""How often the group is served while the backend is asked."""
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.4, 10.0
 LAG_SECONDS = 1.0
 
@@ -84,52 +68,12 @@ class State(Enum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
-    """How a worker does its work."""
-
-    limits: RoundLimits
-    on_error: OnError
-    on_unreadable: str
-    """dead_letter, skip or stop."""
-    dead_letters: DeadLetters
-    max_value_bytes: int
-    """Of one entry of a store."""
-    transaction_seconds: float
-    consumer: Mapping[str, Any]
-    producer: Callable[[str], dict[str, Any]]
-    """Properties of a producer with a transactional id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What all workers of a topology share."""
-
-    plan: Plan
-    follower: Follower
-    reader: RecordReader
-    encode: Encode
-    backend: Backend | None
-    audit: AuditTrail
-    loop: asyncio.AbstractEventLoop
-    """Where the backend is asked."""
-
-
-class _HaltError(Exception):
-    """The topology has to stop in front of a record."""
-
-    def __init__(self, id_: TaskId, record: tuple[str, int, int], reason: str) -> None:
-        super().__init__(reason)
-        self.id = id_
-        self.record = record
-
-
 class _AbortedError(Exception):
     """The transaction of a round was aborted."""
 
 
-class _GivenUpError(Exception):
-    """A round that shall not be ended: tasks were taken away, or the worker stops."""
+class _TooLargeError(Exception):
+    """The same, and the round comes out smaller when it begins again."""
 
 
 class Worker:
@@ -145,6 +89,8 @@ class Worker:
         self._client: TransactionalClient | None = None
         self._failure = ""
         self._is_over = False
+        self._too_large = TooLarge()
+        self._processing = Processing(tools, options, self._too_large, self._stopping)
         self._failures = 0
         self._lag_at = 0.0
         self.lag = 0
@@ -199,7 +145,7 @@ class Worker:
             while not self._stopping.is_set():
                 try:
                     self._work()
-                except (TopologyError, _HaltError) as error:
+                except (TopologyError, HaltError) as error:
                     self._failure = str(error)
                     log.error("a topology has stopped", topology=self._plan.name, reason=str(error))
                     return
@@ -220,7 +166,11 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 self._turn(assignment)
-            except _GivenUpError:
+            except GivenUpError:
+                assignment.reopen()
+            except _TooLargeError as error:
+                log.warning("a round writes less, and begins again", topology=self._plan.name, reason=str(error))
+                self._close_client()  # librdkafka writes no transaction after one with a batch that was too large
                 assignment.reopen()
             except (_AbortedError, Elsewhere, Lost, RegistryUnavailableError, sqlite3.Error, OSError) as error:
                 self._begin_again(assignment, error)
@@ -246,98 +196,27 @@ class Worker:
     def _round(self, assignment: Assignment, records: Mapping[TaskId, Sequence[Message]]) -> None:
         tasks = [assignment.tasks[id_] for id_ in records]
         try:
-            self._commit(assignment, tasks, self._processed(assignment, tasks, records))
-        except _HaltError as halt:
+            self._commit(assignment, tasks, self._processing.outcomes(assignment, tasks, records))
+        except HaltError as halt:
             _forget(tasks)
-            if before := _before(records, halt):
-                self._round(assignment, before)
+            if kept := before(records, halt.id, halt.record):
+                self._round(assignment, kept)
             raise
         finally:
             _forget(tasks)
 
-    def _processed(
-        self, assignment: Assignment, tasks: Sequence[OpenTask], records: Mapping[TaskId, Sequence[Message]]
-    ) -> Outcomes:
-        outcomes = Outcomes()
-        for one in tasks:
-            for message in records[one.id]:
-                self._process(one, message, outcomes)
-        for one in tasks:
-            while (asked := one.task.asked()) is not None:
-                self._ask(assignment, one, *asked, outcomes)
-        return outcomes
-
-    def _process(self, one: OpenTask, message: Message, outcomes: Outcomes) -> None:
-        raw = raw_record(message)
-        outcomes.offsets[raw.topic, raw.partition] = raw.offset + 1
-        try:
-            record = stream_record(raw, one.part.sources[raw.topic], self._tools.reader)
-        except UnreadableError as error:
-            if self._options.on_unreadable == "skip":
-                outcomes.skipped += 1
-                return
-            verdict = unreadable(raw, str(error))
-            self._refuse(one, verdict, outcomes, halts=self._options.on_unreadable == "stop")
-            return
-        outcomes.processed.append(raw)
-        try:
-            one.task.process(raw.topic, record)
-        except OperatorError as error:
-            self._raised(one, error, outcomes)
-
-    def _ask(
-        self, assignment: Assignment, one: OpenTask, hook: Hook, records: list[StreamRecord], outcomes: Outcomes
-    ) -> None:
-        if self._tools.backend is None:
-            raise TopologyError(
-                f"Topology {self._plan.name!r} asks the backend, and nobody has said where that is: set backend_url"
-            )
-        asking = asyncio.run_coroutine_threadsafe(self._tools.backend.ask(hook.path, records), self._tools.loop)
-        losses = assignment.losses
-        while not asking.done():
-            assignment.keep_alive()
-            if self._stopping.is_set() or assignment.losses != losses:
-                asking.cancel()
-                raise _GivenUpError
-            concurrent.futures.wait((asking,), ASK_SECONDS)
-        try:
-            answers = asking.result()
-        except (UndeliveredError, concurrent.futures.CancelledError):
-            raise _GivenUpError from None
-        outcomes.replies += answers.replies
-        for record, answer in zip(records, answers.of_records, strict=True):
-            if answer.failed is not None:
-                self._refuse(one, answer.failed, outcomes)
-                continue
-            try:
-                one.task.answered(hook, record, answer.becomes)
-            except OperatorError as error:
-                self._raised(one, error, outcomes)
-
-    def _raised(self, one: OpenTask, error: OperatorError, outcomes: Outcomes) -> None:
-        on_error = self._plan.on_error or self._options.on_error
-        self._refuse(one, not_processed(error), outcomes, halts=on_error is OnError.STOP)
-
-    def _refuse(self, one: OpenTask, verdict: Verdict, outcomes: Outcomes, *, halts: bool = False) -> None:
-        record = verdict.record
-        if halts:
-            reason = verdict.stacktrace.partition("\n")[0]
-            place = (record.topic, record.partition, record.offset)
-            raise _HaltError(
-                one.id, place, f"stopped in front of {record.topic}-{record.partition} offset {record.offset}: {reason}"
-            )
-        outcomes.refused.append(verdict)
-
     def _commit(self, assignment: Assignment, tasks: Sequence[OpenTask], outcomes: Outcomes) -> None:
-        entries = entries_of(self._plan, tasks, outcomes, self._options.dead_letters)
+        entries = entries_of(self._plan, tasks, outcomes, self._options.dead_letters, self._too_large)
         offsets = [TopicPartition(*place, offset) for place, offset in outcomes.offsets.items()]
         try:
             written = self._producer().write(
                 entries.entries, self._options.transaction_seconds, consumed=GroupOffsets(offsets, assignment.group)
             )
         except NotWritten as refused:
-            raise _AbortedError(refused_by(entries, refused)) from None
+            is_smaller = self._too_large.learn(entries.entries, entries.origins, refused.outcomes)
+            raise (_TooLargeError if is_smaller else _AbortedError)(refused_by(entries, refused)) from None
         keep(tasks, entries, written)
+        self._too_large.committed(outcomes.offsets)
         self.committed |= outcomes.offsets
         self._failures, self._failure = 0, ""
         count(self._plan.name, tasks, outcomes, entries)
@@ -357,9 +236,7 @@ class Worker:
     def _begin_again(self, assignment: Assignment, error: Exception) -> None:
         """After a round that failed: with a new producer, where the round before ended."""
         self._failed(error)
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._close_client()
         assignment.reopen()
         until = time.monotonic() + self._pause()
         while time.monotonic() < until and not self._stopping.wait(IDLE_SECONDS):
@@ -380,6 +257,9 @@ class Worker:
         assignment, self._assignment = self._assignment, None
         if assignment is not None:
             assignment.close()
+        self._close_client()
+
+    def _close_client(self) -> None:
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -397,12 +277,3 @@ class Worker:
 def _forget(tasks: Sequence[OpenTask]) -> None:
     for one in tasks:
         one.task.end()
-
-
-def _before(records: Mapping[TaskId, Sequence[Message]], halt: _HaltError) -> dict[TaskId, Sequence[Message]]:
-    """All but the record that halts, and what comes after it in its task."""
-    kept: dict[TaskId, Sequence[Message]] = dict(records)
-    mine = list(records[halt.id])
-    places = [(one.topic(), one.partition(), one.offset()) for one in mine]
-    kept[halt.id] = mine[: places.index(halt.record)]
-    return {id_: found for id_, found in kept.items() if found}
