@@ -5,11 +5,13 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
 
 from services.sidecar import metrics
+from services.sidecar.producing.producer import RecordProducer
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.world import NOWHERE, WITHIN_SECONDS, Kafka, SidecarWorld, started, value_of
@@ -219,3 +221,19 @@ def test_async_without_room_is_refused(orders: str) -> None:
         ]
     assert [answer.status_code for answer in answers] == [202, 503]
     assert "queue is full" in answers[1].json()["offsets"][0]["error"]
+
+
+def test_a_surprise_ends_the_stream_with_the_line_that_begins_the_rest(
+    world: SidecarWorld, opened: Callable[[str], Stream], orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = opened(f"/producers/{orders}?valueFormat=string")
+    stream.send({"value": "a"})
+    assert stream.result()["line"] == 1
+    monkeypatch.setattr(RecordProducer, "accept", AsyncMock(side_effect=RuntimeError("nobody thought of it")))
+    stream.send({"value": "b"})
+    ended = stream.result()
+    assert (ended["errorCode"], "send what begins with line" in ended["error"]) == (50003, True)
+    assert stream.result() is None
+    monkeypatch.undo()
+    rest = world.http.post(f"/producers/{orders}?valueFormat=string", content='{"value":"b"}\n', headers=NDJSON)
+    assert "offset" in lines_of(rest)[0]

@@ -1,0 +1,61 @@
+"""The thread that brings stores up to date outlives whatever goes wrong, and whoever waits hears of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.sidecar.streams import Topology, following
+from services.sidecar.streams.following import Follower, StorePlace
+
+WITHIN_SECONDS = 10
+PLACE = StorePlace("counts", 0)
+
+
+class Changelogs:
+    """A consumer of a changelog that ends at `end`."""
+
+    end = 5
+    surprise: Exception | None = RuntimeError("nobody thought of it")
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        pass
+
+    def get_watermark_offsets(self, partition: object, timeout: float) -> tuple[int, int]:
+        return 0, self.end
+
+    def consume(self, most: int, timeout: float) -> list[object]:
+        if self.surprise is not None:
+            raise self.surprise
+        return []
+
+    def incremental_assign(self, partitions: object) -> None: ...
+
+    def incremental_unassign(self, partitions: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_surprise_is_told_to_whoever_waits_and_the_next_order_is_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "Consumer", Changelogs)
+    topology = Topology("shop")
+    topology.stream("orders").group().count(store="counts")
+    follower = Follower(topology.plan("app"), {}, tmp_path, max_store_bytes=1 << 20, keep_ready=False)
+    follower.start([PLACE])
+    try:
+        waiting = follower.ask_for(PLACE)
+        with pytest.raises(OSError, match="nobody thought of it"):
+            waiting.result(WITHIN_SECONDS)
+        assert "nobody thought of it" in follower.status.failure
+        monkeypatch.setattr(Changelogs, "end", 0)
+        store = follower.ask_for(PLACE).result(WITHIN_SECONDS)
+        assert store.checkpoint == 0
+        store.close()
+    finally:
+        follower.stop(WITHIN_SECONDS)
