@@ -24,6 +24,9 @@ T = TypeVar("T")
 POLL_SECONDS = 0.1
 COMMIT_EVERY_SECONDS = 0.5
 METADATA_MS = 2_000
+JOIN_MS = 3_000
+"""kafka-python 3.0 forgets a join for new metadata if its SyncGroup is answered between two polls. It has no partitions
+and sends no heartbeats from then on. So one poll is longer than a join."""
 
 CONNECTION_LOST = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """What librdkafka tells an application for its information; it connects again by itself."""
@@ -207,7 +210,7 @@ class _KafkaPythonConsumer(_Thread):
         )
         try:
             while not self._stopping.is_set():
-                for records in consumer.poll(timeout_ms=int(POLL_SECONDS * 1000)).values():
+                for records in consumer.poll(timeout_ms=JOIN_MS).values():
                     for record in records:
                         self._tell(self.journal.add_received, record.value.decode())
         finally:

@@ -171,8 +171,12 @@ class ReactiveConsumer:
             if self._session is not None and was is not Standing.GIVING:
                 if was is Standing.DRAINED:
                     await self._session.follow(self.interest)
-                await self._session.wake(deliver=self._can_deliver)
+                await self._session.wake()
             await self._stand(Standing.GIVING)
+            if (
+                self._session is not None and self._can_deliver
+            ):  # else `_watch` has it deliver, which sees how it stands
+                self._session.deliver()
 
     async def seek(self, target: SeekTarget) -> list[Position]:
         """Goes on elsewhere, in all partitions that it has, of those that the target names. That is committed, and

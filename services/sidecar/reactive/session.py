@@ -108,11 +108,9 @@ class Session:
         """Batches begin."""
         self._flow.open()
 
-    async def wake(self, *, deliver: bool) -> None:
-        """Reads on after `rest`, and delivers if that is so far."""
+    async def wake(self) -> None:
+        """Reads on after `rest`; batches begin with `deliver`."""
         await self._consumer.wake()
-        if deliver:
-            self._flow.open()
 
     async def rest(self) -> None:
         """Begins no batch and reads nothing; what is on its way goes on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 from services.sidecar.consuming.records import AtOffset, Edge, SeekTarget
 from services.sidecar.faults import Fault, FaultKind
+from services.sidecar.reactive.consumer import PollingConsumer
 from services.sidecar.reactive.options import Change
 from tests.fixtures.backend import Backend
 from tests.fixtures.foreign_records import write_with_header_name
+from tests.fixtures.waiting import wait_until
 from tests.integration.sidecar.reactive_world import consumer, partitions_of, reading, wait_for_commit, write
 from tests.integration.sidecar.world import Kafka, SidecarWorld
 
@@ -102,6 +105,32 @@ def test_a_pause_for_which_the_client_is_too_busy_can_be_resumed(
             patched.setattr("services.sidecar.reactive.consumer.PollingConsumer.rest", busy)
             with pytest.raises(Fault, match="in time"):
                 done(world, consumer(world).pause())
+        done(world, consumer(world).resume())
+        write(kafka, orders, 3)
+        backend.wait_for_records(3)
+
+
+def test_a_resume_delivers_though_its_start_ends_half_way_through_it(
+    kafka: Kafka, backend: Backend, orders: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start looks whether batches can be settled: it ends while the client is told to go on."""
+    asked, checked = threading.Event(), threading.Event()
+    wake = PollingConsumer.wake
+
+    async def check(*args: object) -> None:
+        await asyncio.to_thread(asked.wait, ORDERED_S)
+        checked.set()
+
+    async def woken(self: PollingConsumer) -> None:
+        asked.set()
+        await asyncio.to_thread(checked.wait, ORDERED_S)
+        await wake(self)  # a turn of the client's thread: the start goes on meanwhile
+
+    monkeypatch.setattr("services.sidecar.reactive_consumer.PlainSettling.check", check)
+    monkeypatch.setattr(PollingConsumer, "wake", woken)
+    with reading(kafka, backend, orders, group) as world:
+        wait_until(lambda: consumer(world).session, "it has begun")
+        done(world, consumer(world).pause())
         done(world, consumer(world).resume())
         write(kafka, orders, 3)
         backend.wait_for_records(3)
