@@ -8,9 +8,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from mesh.rpc import admin
+from tests.fixtures.cables import Cable
 from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
-from tests.integration.control.world import Cable, World, create_topic, until
+from tests.integration.control.world import World, create_topic, until
 from tests.integration.gateway.records import produce, read_all
 from tests.integration.router.parts import ServiceProcess
 
@@ -43,7 +44,7 @@ class GatewayPair:
         await self.cable.mend()
         self._ending.push_async_callback(self.cable.cut)
         self.g1, self.g2 = await asyncio.gather(
-            self._gateway("g1", router.address), self._gateway("g2", self.cable.url.removeprefix("router://"))
+            self._gateway("g1", router.address), self._gateway("g2", self.cable.address)
         )
         for name in ("g1", "g2"):
             await self.runs(name, self.world.control.journal.view.state.effective.revision)

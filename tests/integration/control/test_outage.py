@@ -12,9 +12,10 @@ import pytest
 from mesh.rpc import admin, events, instances
 from services.control.store.journal import Caller, Draft
 from services.control.store.migrate import migrate
+from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
-from tests.integration.control.world import WITHIN, Cable, World, refused, until
+from tests.integration.control.world import WITHIN, World, refused, until
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import pytest
 from mesh.rpc import admin, routing, traffic, traffic_grpc
 from services.control.domain.traffic import HOW_TO_START
 from services.control.store import traffic as store
+from tests.fixtures.cables import Cable
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.traffic_tables import TrafficTables
-from tests.integration.control.world import CALL, Cable, World, create_topic, refused
+from tests.integration.control.world import CALL, World, create_topic, refused
 
 HOUR = timedelta(hours=1)
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)

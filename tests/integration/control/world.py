@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from tempfile import gettempdir
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
@@ -209,56 +207,6 @@ class Router:
     async def _is_known(self) -> bool:
         names = {member.name for member in (await self._world.status()).members}
         return {f"members/{name}" for name in self.members} <= names
-
-
-class Cable:
-    """A TCP connection to the database that can be cut and mended."""
-
-    def __init__(self, url: str) -> None:
-        self._parts = urlsplit(url)
-        self._server: asyncio.Server | None = None
-        self._links: set[asyncio.Task[None]] = set()
-        self._port = 0
-
-    @property
-    def url(self) -> str:
-        user = f"{self._parts.username}@" if self._parts.username else ""
-        if self._parts.username and self._parts.password:
-            user = f"{self._parts.username}:{self._parts.password}@"
-        return self._parts._replace(netloc=f"{user}127.0.0.1:{self._port}").geturl()
-
-    async def mend(self) -> None:
-        self._server = await asyncio.start_server(self._link, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
-
-    async def cut(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for link in self._links:
-            link.cancel()
-        await asyncio.gather(*self._links, return_exceptions=True)
-
-    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._links.add(task)
-        far_writer = None
-        try:
-            far_reader, far_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port or 5432)
-            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
-        finally:
-            self._links.discard(task)
-            for end in (writer, far_writer):
-                if end is not None:
-                    end.transport.abort()
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-        writer.close()
 
 
 def create_topic(bootstrap: str, name: str, partitions: int, **config: str) -> None:
