@@ -343,8 +343,10 @@ def test_replicas_may_be_assigned_to_the_nodes_that_the_client_is_shown(gateway:
     topic = NewTopic(apples, 2, replica_assignment=[[node], [node]])
     admin.create_topics([topic])[apples].result(30)
     admin.create_partitions([NewPartitions(apples, 3, replica_assignment=[[node]])])[apples].result(30)
-    shown = lambda: len(admin.list_topics(apples, timeout=20).topics[apples].partitions)  # noqa: E731
-    wait_until(lambda: shown() == 3, "the brokers tell of the third partition")
+    wait_until(
+        lambda: len(admin.list_topics(apples, timeout=20).topics[apples].partitions) == 3,
+        "the brokers tell of the third partition",
+    )
     admin.delete_topics([apples])[apples].result(30)
 
 
