@@ -5,34 +5,39 @@ made by, so each day has one of its own, which the pipeline makes with the day.
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from functools import partial
+
 from alembic import op
+
+from migrations import gently
 
 revision = "0014"
 down_revision = "0013"
 branch_labels = None
 depends_on = None
 
-DAYS = "select inhrelid::regclass::text from pg_inherits where inhparent = 'audit_events'::regclass order by 1"
+TABLE = "audit_events"
 
 
 def upgrade() -> None:
-    days = _days()
-    for day in days:
-        op.execute(
-            f"delete from {day} later using {day} first "
-            "where later.event_id = first.event_id and later.time > first.time"
-        )
-    op.drop_constraint("audit_events_pkey", "audit_events")
-    for day in days:
-        op.execute(f"create unique index {day}_event_id on {day} (event_id)")
+    with gently.one_by_one():
+        for day in gently.partitions_of(TABLE):
+            if gently.is_there(day):
+                gently.make_index(f"{day}_event_id", f"{day} (event_id)", unique=True, obstacles=partial(_once, day))
+    op.drop_constraint("audit_events_pkey", TABLE)
 
 
 def downgrade() -> None:
-    for day in _days():
+    for day in gently.partitions_of(TABLE):
         op.execute(f"drop index {day}_event_id")
-    op.create_primary_key("audit_events_pkey", "audit_events", ["event_id", "time"])
+    op.create_primary_key("audit_events_pkey", TABLE, ["event_id", "time"])
 
 
-def _days() -> list[str]:
-    return [name for (name,) in op.get_bind().execute(sa.text(DAYS))]
+def _once(day: str) -> None:
+    """Of the events with one id the earliest stays."""
+    gently.delete(
+        day,
+        "event_id, time",
+        f"select event_id, time from {day} later "
+        f"where exists (select from {day} first where first.event_id = later.event_id and first.time < later.time)",
+    )

@@ -4,8 +4,9 @@ instead of texts. Three such indexes, over ids that come in no order, were half 
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import op
+
+from migrations import gently
 
 revision = "0015"
 down_revision = "0014"
@@ -14,28 +15,29 @@ depends_on = None
 
 TABLE = "audit_events"
 IDS = ("correlation_id", "traceability_id", "trace_id")
-DAYS = "select inhrelid::regclass::text from pg_inherits where inhparent = 'audit_events'::regclass order by 1"
 
 
 def upgrade() -> None:
     for name in IDS:
-        _replace(f"{TABLE}_{name}", f"hashtextextended({name}, 0), time", f"{name} is not null")
+        _replace(name, f"hashtextextended({name}, 0), time")
 
 
 def downgrade() -> None:
     for name in IDS:
-        _replace(f"{TABLE}_{name}", f"{name}, time", f"{name} is not null")
+        _replace(name, f"{name}, time", "_text")
 
 
-def _replace(index: str, columns: str, condition: str) -> None:
-    """Day by day: each is a statement of its own, and has its own time."""
+def _replace(name: str, columns: str, kind: str = "") -> None:
+    """The indexes of the days are made first, and nobody waits for them. Then they take the place of the old ones."""
+    what = f"({columns}) where {name} is not null"
+    with gently.one_by_one():
+        for day in gently.partitions_of(TABLE):
+            if gently.is_there(day):
+                gently.make_index(f"{day}_{name}{kind}", f"{day} {what}")
+    index = f"{TABLE}_{name}"
+    op.execute(f"lock table {TABLE} in access exclusive mode")  # with it nobody makes or drops a day
     op.execute(f"drop index {index}")
-    op.execute(f"create index {index} on only {TABLE} ({columns}) where {condition}")
-    for day in _days():
-        of_day = f"{day}_{index.removeprefix(f'{TABLE}_')}"
-        op.execute(f"create index {of_day} on {day} ({columns}) where {condition}")
-        op.execute(f"alter index {index} attach partition {of_day}")
-
-
-def _days() -> list[str]:
-    return [name for (name,) in op.get_bind().execute(sa.text(DAYS))]
+    op.execute(f"create index {index} on only {TABLE} {what}")
+    for day in gently.partitions_of(TABLE):
+        op.execute(f"create index if not exists {day}_{name}{kind} on {day} {what}")  # of a day that was made meanwhile
+        op.execute(f"alter index {index} attach partition {day}_{name}{kind}")

@@ -14,7 +14,7 @@ import structlog
 from alembic import command
 from alembic.config import Config
 from psycopg import sql
-from sqlalchemy import URL, NullPool, create_engine, make_url
+from sqlalchemy import URL, Engine, NullPool, create_engine, func, make_url, select
 from sqlalchemy.exc import OperationalError
 
 import migrations
@@ -24,14 +24,24 @@ from services.control.settings import ControlSettings
 from services.control.store.database import CONNECT_TIMEOUT
 
 STATEMENT_TIMEOUT_MS = 300_000
-"""A migration may rewrite a table."""
+"""A migration may rewrite a table of decisions, which are few."""
+LOCK_TIMEOUT_MS = 2_000
+"""Whoever comes after a statement that waits for a lock waits, too: so long at most."""
+WAIT_FOR_LOCKS = 600.0
+"""Seconds to try for, while others hold what a migration needs: another migrator, or a long query."""
 WAIT_FOR_DATABASE = 30.0
 """Seconds to wait for a database that is just starting."""
 RETRY_EVERY = 0.5
+MIGRATION_LOCK = 0x6B6D_0001
+"""Advisory lock of a session: replicas that start together migrate one after another."""
 HOPELESS = ("password", "authentication failed", "no pg_hba.conf entry", 'role "')
 """What waiting does not cure; libpq gives no code for failures of a connection, so its words have to do."""
 
 log = structlog.get_logger(__name__)
+
+
+class LockedError(RuntimeError):
+    """Another migrator is at work."""
 
 
 class MigrateSettings(ControlSettings, service="control"):
@@ -50,15 +60,40 @@ def migrate(database_url: str, *, wait: float = WAIT_FOR_DATABASE, revision: str
     engine = create_engine(
         url,
         poolclass=NullPool,
-        connect_args={"connect_timeout": CONNECT_TIMEOUT, "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS}"},
+        connect_args={
+            "connect_timeout": CONNECT_TIMEOUT,
+            "options": f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS}",
+        },
     )
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    with engine.connect() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-        connection.commit()
-    engine.dispose()
+    try:
+        _upgrade(engine, config, revision)
+    finally:
+        engine.dispose()
+
+
+def _upgrade(engine: Engine, config: Config, revision: str) -> None:
+    deadline, is_told = time.monotonic() + WAIT_FOR_LOCKS, False
+    while True:
+        try:
+            with engine.connect() as connection:
+                # one that waited for it in a transaction would keep indexes from being made
+                if connection.scalar(select(func.pg_try_advisory_lock(MIGRATION_LOCK))):
+                    connection.commit()
+                    config.attributes["connection"] = connection
+                    command.upgrade(config, revision)
+                    connection.commit()
+                    return
+            if time.monotonic() > deadline:
+                raise LockedError(f"another migrator was at work for {WAIT_FOR_LOCKS:g} s: look for it, or start again")
+        except OperationalError as error:
+            if not isinstance(error.orig, psycopg.errors.LockNotAvailable) or time.monotonic() > deadline:
+                raise
+        if not is_told:
+            log.info("waiting for another migrator, or for queries that hold a table")
+        is_told = True
+        time.sleep(RETRY_EVERY)
 
 
 def _create_if_absent(url: URL, wait: float) -> None:
@@ -99,7 +134,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = load(MigrateSettings, argv, command="migrate")
     try:
         migrate(settings.database_url.get_secret_value())
-    except (psycopg.Error, OperationalError) as error:
+    except (psycopg.Error, OperationalError, LockedError) as error:
         print(f"kafka-mesh migrate: {str(error).strip().splitlines()[0]}", file=sys.stderr)  # noqa: T201
         raise SystemExit(1) from None
     log.info("database is up to date")
