@@ -128,7 +128,7 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
                 found.append(event)
                 if len(found) == limit:
                     return found
-        return found if not recent or recent[0].position == 1 else None
+        return found if recent.first in (None, 1) else None
 
     async def ListHistory(self, request: admin.ListHistoryRequest, context: Any) -> admin.ListHistoryResponse:
         return await self._past.history(request)

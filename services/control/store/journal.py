@@ -17,10 +17,8 @@ they would cover the change up.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
 from itertools import pairwise
 
 import structlog
@@ -45,12 +43,11 @@ from services.control.store.log import (
     StoredAnswer,
     new_event_id,
 )
+from services.control.store.recent import RecentEvents
 from services.control.store.snapshots import Snapshots
 
-RECENT_EVENTS = 10_000
-"""Events kept in memory for ListEvents and WatchEvents; about 10 MB."""
 RECENT_AT_START = 1_000
-"""Of these, how many a start reads behind a snapshot; it should not take long."""
+"""Of the last events, how many a start reads behind a snapshot; it should not take long."""
 EVENTS_PER_TURN = 20
 """Events folded in a row, before others get their turn on the event loop."""
 APPEND_TRIES = 10
@@ -127,9 +124,7 @@ class Journal:
         self._clock = clock
         self.view = MeshView()
         self.chain = Chain()
-        self.recent: deque[events.Event] = deque(maxlen=RECENT_EVENTS)
-        self._bodies: deque[bytes] = deque(maxlen=RECENT_EVENTS)
-        """Of the events in `recent`."""
+        self.recent = RecentEvents()
         self.loaded = False
         self.why_not_leading = "control is starting"
         """Why this process can't write; empty while it can."""
@@ -155,7 +150,7 @@ class Journal:
             start = max(0, position - RECENT_AT_START)
             known = await self.store.entries_after(start, position - start)
             _check_links(known)
-            self._remember(known)
+            self.recent.extend(known)
             self.view, self.chain = found
         await self._catch_up()
         head = await self.store.head()
@@ -233,7 +228,7 @@ class Journal:
                 except SameRequestError:
                     await self._catch_up()
                     break
-                self._remember(growth.entries)
+                self.recent.extend(growth.entries)
                 self._show(growth.view, growth.chain)
                 new = [event for event, _ in growth.entries]
                 for event in new:
@@ -279,26 +274,21 @@ class Journal:
 
     def since(self, position: int, limit: int = PAGE) -> list[events.Event] | None:
         """Events after `position` from memory, oldest first; None when memory does not reach back that far."""
-        places = self._places_after(position, limit)
-        return None if places is None else [self.recent[place] for place in places]
+        found = self._in_memory(position, limit)
+        return None if found is None else [event for event, _ in found]
 
     async def entries_after(self, position: int) -> list[Entry]:
         """Events after `position` as they stand in the log, from memory where it reaches back that far."""
-        places = self._places_after(position, PAGE)
-        if places is None:
-            return await self.store.entries_after(position)
-        return [Entry(self.recent[place], self._bodies[place]) for place in places]
+        found = self._in_memory(position, PAGE)
+        return await self.store.entries_after(position) if found is None else found
 
-    def _places_after(self, position: int, limit: int) -> range | None:
-        if position >= self.view.position:
-            return range(0)
-        start = position + 1 - (self.recent[0].position if self.recent else self.view.position + 1)
-        return None if start < 0 else range(start, min(start + limit, len(self.recent)))
+    def _in_memory(self, position: int, limit: int) -> list[Entry] | None:
+        return [] if position >= self.view.position else self.recent.after(position, limit)
 
     def _build(self, drafts: Sequence[Draft], caller: Caller, versions: Mapping[str, int]) -> tuple[list[Entry], Chain]:
         time = self._clock()
-        if self.recent:  # another control, or this one before it was started again, may have another clock
-            time = max(time, self.recent[-1].time.ToDatetime(UTC))
+        if self.recent.time is not None:  # another control, or this one before its start, may have another clock
+            time = max(time, self.recent.time)
         last = dict(versions)
         chain = self.chain
         new: list[Entry] = []
@@ -338,7 +328,7 @@ class Journal:
                 if not chain.fits(event):
                     _tell_change(chain.position)
                 chain = chain.after(event, body)
-                self._remember([entry])
+                self.recent.extend([entry])
         return chain
 
     def _show(self, view: MeshView, chain: Chain) -> None:
@@ -349,10 +339,6 @@ class Journal:
         if has_grown:
             self._grown.set()
             self._grown = asyncio.Event()
-
-    def _remember(self, entries: Sequence[Entry]) -> None:
-        self.recent.extend(event for event, _ in entries)
-        self._bodies.extend(body for _, body in entries)
 
 
 def _check_links(entries: Sequence[Entry]) -> None:
