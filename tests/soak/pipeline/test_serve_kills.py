@@ -4,28 +4,21 @@ the end the target has each record once.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
-import psutil
 import pytest
 
-from local.leash import on_leash
-from local.processes import log_tail
 from mesh.rpc import admin, admin_grpc, replays, replays_grpc, routing
 from tests.fixtures.clusters import KafkaCluster
-from tests.fixtures.ports import free_block
 from tests.fixtures.waiting import wait_until
 from tests.integration.meshctl.conftest import control, control_database, record_audit_topic  # noqa: F401  # fixtures
 from tests.integration.pipeline.copies import Grove, by_place
 from tests.integration.pipeline.orchard import Orchard
 from tests.integration.pipeline.toolchain import need_spark
+from tests.soak.pipeline.serves import Serve
 
 PARTITIONS = 6
 RECORDS = 400_000
@@ -37,46 +30,7 @@ RATE = 20_000.0
 """Records a second: so that a fast machine is killed in mid-copy too."""
 START_S = 180.0
 END_S = 600.0
-STOP_S = 60.0
 CALL_S = 30.0
-
-
-class Serve:
-    """`kafka-mesh pipeline serve` as its supervisor starts it."""
-
-    def __init__(self, control_addresses: str, log: Path) -> None:
-        self._log = log
-        settings = {
-            "KAFKA_MESH_PIPELINE_CONTROL_ADDRESSES": control_addresses,
-            "KAFKA_MESH_PIPELINE_METRICS_LISTEN": f"127.0.0.1:{free_block(1)}",
-        }
-        command = [sys.executable, "-m", "local.cli", "pipeline", "serve"]
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                on_leash(command), env=os.environ | settings, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-
-    def must_run(self) -> None:
-        assert self._process.poll() is None, f"serve ended by itself:\n{log_tail(self._log, 40)}"
-
-    def kill(self) -> None:
-        """With -9, itself alone; all that it has started has to end by itself."""
-        children = psutil.Process(self._process.pid).children(recursive=True)
-        assert children, "it has no driver"
-        self._process.kill()
-        self._process.wait(STOP_S)
-        _, alive = psutil.wait_procs(children, STOP_S)
-        assert not alive, "its drivers go on without it"
-
-    def stop(self) -> None:
-        """In order, as a rollout does."""
-        self._process.terminate()
-        assert self._process.wait(STOP_S) == 0, log_tail(self._log, 40)
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait(STOP_S)
 
 
 class Operator:
@@ -130,7 +84,7 @@ def test_killed_and_stopped_it_goes_on(
             name = ada.start(copy)
             reached = 0
             for number in range(KILLS + 1):
-                serves.append(Serve(control, log))
+                serves.append(Serve(log, CONTROL_ADDRESSES=control))
 
                 def has_come_further(serve: Serve = serves[-1], before: int = reached) -> bool:
                     serve.must_run()
@@ -145,7 +99,7 @@ def test_killed_and_stopped_it_goes_on(
                 reached = ada.copied(name)
                 print(f"stopped at {reached} of {RECORDS}")
             assert reached < RECORDS
-            serves.append(Serve(control, log))
+            serves.append(Serve(log, CONTROL_ADDRESSES=control))
             wait_until(lambda: ada.seen(name).HasField("end_time"), "it has ended", END_S)
             end = ada.seen(name)
             assert end.state == replays.REPLAY_STATE_DONE, end.description
