@@ -1,0 +1,122 @@
+"""Anomalies of reading: a reader misses records, or goes back, though nobody told it to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from judge.anomalies.anomaly import Anomaly
+from judge.history import History, Kind, Operation, Outcome, Place
+from judge.logs import Log, logs_of
+
+FORGETS = (Kind.ASSIGN, Kind.SUBSCRIBE, Kind.CRASH)
+"""The process reads from elsewhere afterwards."""
+
+
+Record = tuple[int, int]
+"""Offset and value."""
+
+
+def inner_poll_skip(history: History) -> Iterator[Anomaly]:
+    """* Inside one operation a reader passes over a value of the log. Not where its partitions changed meanwhile."""
+    for operation, before, after, log in _inside(history):
+        if missed := log.between(before[0], after[0]):
+            text = f"{log.place}: {_told(before)}, then {_told(after)}, without {_some(missed)}"
+            ops = (operation.index, *_writers(history, missed))
+            yield Anomaly(f"{log.place}/{operation.index}/{before[0]}", text, ops)
+
+
+def inner_nonmonotonic_poll(history: History) -> Iterator[Anomaly]:
+    """* Inside one operation a reader goes back to an earlier offset. Not where its partitions changed meanwhile."""
+    for operation, before, after, log in _inside(history):
+        if after[0] <= before[0]:
+            text = f"{log.place}: {_told(before)}, then {_told(after)}"
+            yield Anomaly(f"{log.place}/{operation.index}/{before[0]}", text, (operation.index,))
+
+
+def poll_skip(history: History) -> Iterator[Anomaly]:
+    """* Between two operations of one process a value is passed over. Not after a rebalance, an assign or a move."""
+    for earlier, later, before, after, log in _between(history):
+        if missed := log.between(before[0], after[0]):
+            text = f"{later.process} read {log.place} to {_told(before)}, then {_told(after)}, without {_some(missed)}"
+            ops = (earlier.index, later.index, *_writers(history, missed))
+            yield Anomaly(f"{log.place}/{later.index}", text, ops)
+
+
+def nonmonotonic_poll(history: History) -> Iterator[Anomaly]:
+    """* Between two operations of one process a reader goes back. Not after a rebalance, an assign or a move."""
+    for earlier, later, before, after, log in _between(history):
+        if after[0] <= before[0]:
+            text = f"{later.process} read {log.place} to {_told(before)}, then {_told(after)}"
+            yield Anomaly(f"{log.place}/{later.index}", text, (earlier.index, later.index))
+
+
+def _inside(history: History) -> Iterator[tuple[Operation, Record, Record, Log]]:
+    """Each two records that one operation read of one log in a row."""
+    logs = logs_of(history)
+    for operation in history.operations:
+        if operation.rebalanced:
+            continue
+        last: dict[Place, Record] = {}
+        for poll in operation.polls():
+            log, before = logs.by_place[poll.place], last.get(poll.place)
+            if before is not None and _moved(history, poll.place.topic, operation.start, operation.end):
+                before = None
+            for record in poll.records:
+                if before is not None:
+                    yield operation, before, record, log
+                before = record
+            if before is not None:
+                last[poll.place] = before
+
+
+def _between(history: History) -> Iterator[tuple[Operation, Operation, Record, Record, Log]]:
+    """The last record that a process read of a log, and the first one that it read in a later operation."""
+    logs = logs_of(history)
+    reached: dict[str, dict[Place, tuple[Record, Operation]]] = defaultdict(dict)
+    for operation in history.operations:
+        mine = reached[operation.process]
+        if operation.kind in FORGETS or operation.rebalanced:
+            mine.clear()
+        if operation.kind is Kind.SWEEP:
+            continue
+        if operation.kind is Kind.TXN and operation.outcome is not Outcome.OK:
+            mine.clear()  # the reader may begin again where the transaction began
+            continue
+        for place, (first, last) in _ends(operation).items():
+            if place in mine:
+                before, earlier = mine[place]
+                if not _moved(history, place.topic, earlier.start, operation.end):
+                    yield earlier, operation, before, first, logs.by_place[place]
+            mine[place] = (last, operation)
+
+
+def _ends(operation: Operation) -> dict[Place, tuple[Record, Record]]:
+    found: dict[Place, tuple[Record, Record]] = {}
+    for poll in operation.polls():
+        if poll.records:
+            first, _ = found.get(poll.place, (poll.records[0], poll.records[0]))
+            found[poll.place] = (first, poll.records[-1])
+    return found
+
+
+def _moved(history: History, topic: str, start: float, end: float) -> bool:
+    """A cut is where a reader's position may stand elsewhere; `not-continuous` has its own rule about it."""
+    return any(
+        move.topic == topic and each.overlaps(start, end)
+        for each in history.of_kind(Kind.MOVE)
+        for move in each.moves()
+    )
+
+
+def _writers(history: History, values: list[int]) -> tuple[int, ...]:
+    writer = logs_of(history).writer
+    return tuple(writer[value].index for value in values[:3] if value in writer)
+
+
+def _told(record: Record) -> str:
+    return f"{record[1]} at {record[0]}"
+
+
+def _some(values: list[int]) -> str:
+    return f"{', '.join(map(str, values[:5]))}{' ...' if len(values) > 5 else ''} ({len(values)})"

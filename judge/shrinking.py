@@ -1,0 +1,63 @@
+"""The shortest part of a history that still shows an anomaly.
+
+The anomaly is real in the whole history. An operation is left out if the rule finds the same anomaly without it; so
+what remains is a witness that a person can read, and no history of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from judge.anomalies import Anomaly, rule_named
+from judge.history import History, Kind
+from judge.logs import located
+
+MOST_CHECKS = 400
+"""Bound of the work for one anomaly."""
+
+
+def shrunk(history: History, anomaly: Anomaly) -> History:
+    placed = located(history)
+    rule = rule_named(anomaly.rule)
+    checks = 0
+
+    def shows(indices: Sequence[int]) -> bool:
+        nonlocal checks
+        checks += 1
+        return checks <= MOST_CHECKS and any(each.key == anomaly.key for each in rule.check(placed.only(indices)))
+
+    named = [each.index for each in placed.operations if each.index in anomaly.operations]
+    enough = named if shows(named) else [each.index for each in placed.operations if each.kind is not Kind.FAULT]
+    return placed.only(_smallest(enough, shows))
+
+
+def _smallest(indices: Sequence[int], shows: Callable[[Sequence[int]], bool]) -> Sequence[int]:
+    """Delta debugging: leave out ever smaller parts as long as it still shows."""
+    parts = 2
+    while len(indices) >= 2:
+        size = max(1, len(indices) // parts)
+        for begin in range(0, len(indices), size):
+            rest = [*indices[:begin], *indices[begin + size :]]
+            if rest and shows(rest):
+                indices, parts = rest, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(parts * 2, len(indices))
+    return indices
+
+
+def around(history: History, witness: History, margin_s: float = 2.0) -> list[int]:
+    """The faults and moves near the operations of a witness."""
+    if not witness.operations:
+        return []
+    return [
+        fault.index
+        for fault in history.of_kind(Kind.FAULT, Kind.CRASH, Kind.MOVE)
+        if any(
+            fault.overlaps(each.start - margin_s, each.end + margin_s)
+            for each in witness.operations
+            if each.kind is not Kind.SWEEP
+        )
+    ]
