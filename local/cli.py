@@ -25,11 +25,13 @@ CLIENT_COMMANDS = {
     "produce": "local.clients:produce",
     "consume": "local.clients:consume",
     "load": "local.load:load",
+    "judge": "judge.cli:judge",
 }
 CLIENT_HELP = {
     "produce": "Send lines to a topic.",
     "consume": "Print records of a topic as lines.",
     "load": "Send records at a bounded rate, with live figures.",
+    "judge": "Judge any Kafka endpoint: which anomalies do clients see?",
 }
 # The program behind the command reads its own arguments (--config FILE, --help).
 PASSES_ALL = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}

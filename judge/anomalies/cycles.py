@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import pairwise
 
 from judge.anomalies.anomaly import Anomaly
 from judge.history import History, Kind, Operation, Outcome
@@ -48,7 +49,7 @@ def _edges(history: History, *, with_reads: bool) -> Graph:
 
     for log in logs:
         writers = [logs.writer.get(value) for value in log.order]
-        for first, second in zip(writers, writers[1:], strict=False):
+        for first, second in pairwise(writers):
             edge(first, second, Edge.WW)
         if with_reads:
             for value in log.order:

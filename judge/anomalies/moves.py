@@ -51,7 +51,7 @@ def two_writers(history: History) -> Iterator[Anomaly]:
 
 
 def not_continuous(history: History) -> Iterator[Anomaly]:
-    """Over a move that promises unbroken offsets, a partition's offsets on the new cluster begin below the old one's end."""
+    """Over a move that promises unbroken offsets, a log on the new cluster begins below the old one's end."""
     logs = logs_of(history)
     for each, move in _moves(history):
         if each.outcome is not Outcome.OK or each.note != UNBROKEN:

@@ -23,7 +23,7 @@ def did_not_recover(history: History) -> Iterator[Anomaly]:
 
 def unexplained_failure(history: History) -> Iterator[Anomaly]:
     """An operation fails, or its end is unknown, though no fault was near."""
-    faults = list(history.of_kind(Kind.FAULT, Kind.CRASH))
+    faults = list(history.of_kind(Kind.FAULT, Kind.MOVE))
     for operation in history.of_kind(*WORK):
         if operation.outcome is Outcome.OK or operation.note.startswith("meant"):
             continue

@@ -24,7 +24,7 @@ def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
 
 
 def duplicate(history: History) -> Iterator[Anomaly]:
-    """* One value stands at two offsets. Allowed for producers without idempotence, which repeat after a lost answer."""
+    """* One value stands at two offsets. Allowed for plain producers, which repeat after a lost answer."""
     logs = logs_of(history)
     where: dict[int, set[tuple[Place, int]]] = defaultdict(set)
     for log in logs:

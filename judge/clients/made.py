@@ -1,0 +1,70 @@
+"""Makes the client of a process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from judge.clients.client import Consumer, Producer
+from judge.clients.own_consumer import OwnConsumer
+from judge.clients.own_producer import OwnProducer
+from judge.clients.roads import Roads
+from judge.history import Guarantee
+from judge.plan import Client, Process
+from judge.protocol.connection import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Makes:
+    doors: tuple[Address, ...]
+    run: str
+    dial: Callable[[Address], Address] = lambda to: to
+
+    def group(self, process: Process) -> str:
+        """Members share one by protocol and client; a reader has its own."""
+        own = f"{process.protocol}-{process.client}" if process.name.startswith("member") else process.name
+        return f"judge-{self.run}-{own}"
+
+    def producer(self, process: Process, chance: random.Random) -> Producer:
+        transactional_id = ""
+        if process.guarantee is Guarantee.TRANSACTIONAL:
+            transactional_id = f"judge-{self.run}-{process.name}"
+        match process.client:
+            case Client.OWN:
+                return OwnProducer(self.roads(process, chance), process.guarantee, transactional_id)
+            case Client.LIBRDKAFKA:
+                from judge.clients.librdkafka import LibrdkafkaProducer
+
+                return LibrdkafkaProducer(
+                    self._bootstrap(chance), process.guarantee, transactional_id, process.compression, process.name
+                )
+            case Client.JAVA:
+                from judge.clients.java import JavaProducer
+
+                return JavaProducer(
+                    self._bootstrap(chance), process.guarantee, transactional_id, process.compression, process.name
+                )
+
+    def consumer(self, process: Process, chance: random.Random) -> Consumer:
+        group = self.group(process)
+        match process.client:
+            case Client.OWN:
+                return OwnConsumer(self.roads(process, chance), group)
+            case Client.LIBRDKAFKA:
+                from judge.clients.librdkafka import LibrdkafkaConsumer
+
+                return LibrdkafkaConsumer(self._bootstrap(chance), group, process.protocol, process.name)
+            case Client.JAVA:
+                from judge.clients.java import JavaConsumer
+
+                return JavaConsumer(self._bootstrap(chance), group, process.protocol, process.name)
+
+    def roads(self, process: Process, chance: random.Random) -> Roads:
+        door = chance.randrange(len(self.doors))
+        return Roads(self.doors, process.name, chance, process.spread, self.dial, door=door)
+
+    def _bootstrap(self, chance: random.Random) -> str:
+        """One door: libraries would go from gateway to gateway by chance, and the history could not tell."""
+        host, port = chance.choice(self.doors)
+        return f"{host}:{port}"

@@ -1,0 +1,42 @@
+"""Begins and ends faults, one after the other, in an order that a seed gives."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from judge.faults.fault import Fault
+from judge.history import Kind, Outcome
+from judge.recorder import Recorder
+
+SHORTEST_S = 0.5
+CALM_S = (1.0, 5.0)
+"""Between two faults."""
+
+
+@dataclass(slots=True)
+class Nemesis:
+    faults: Sequence[Fault]
+    chance: random.Random
+    recorder: Recorder
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self.stop.wait(self.chance.uniform(*CALM_S)):
+            fault = self.chance.choice(self.faults)
+            self.one(fault, self.chance.uniform(SHORTEST_S, fault.longest_s))
+
+    def one(self, fault: Fault, for_s: float) -> None:
+        start = self.recorder.now()
+        outcome, note = Outcome.OK, fault.name
+        try:
+            fault.begin()
+            self.stop.wait(for_s)
+        finally:
+            try:
+                fault.end()
+            except (OSError, RuntimeError, TimeoutError) as error:
+                outcome, note = Outcome.INFO, f"{fault.name}: {error}"
+            self.recorder.add("nemesis", Kind.FAULT, outcome, start, note=note)

@@ -1,0 +1,97 @@
+"""What a run does, chosen from its seed: topics, and processes with their clients and roles."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from judge.history import Guarantee
+
+PARTITIONS = (1, 1, 2, 3, 3, 5, 12, 100)
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class Client(StrEnum):
+    OWN = "own"
+    LIBRDKAFKA = "librdkafka"
+    JAVA = "java"
+
+
+class Role(StrEnum):
+    WRITER = "writer"
+    TRANSACTOR = "transactor"
+    READER = "reader"
+    """Of assigned partitions."""
+    MEMBER = "member"
+    """Of a group that all members of its protocol share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    partitions: int
+    moves: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    name: str
+    role: Role
+    client: Client
+    guarantee: Guarantee = Guarantee.IDEMPOTENT
+    spread: bool = False
+    """Each request takes a connection and a door of its own choosing."""
+    compression: str = "none"
+    protocol: str = "classic"
+    """Of a group."""
+    late: bool = False
+    """Writes of aborted transactions may arrive in the next one (KIP-890)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    run: str
+    topics: tuple[Topic, ...]
+    processes: tuple[Process, ...]
+
+    def chance(self, what: str) -> random.Random:
+        """A source of its own for each process: one's choices do not depend on how fast others are."""
+        return random.Random(f"{self.seed}/{what}")
+
+
+def planned(
+    seed: int, *, clients: Sequence[Client], moves: bool, late: bool, groups: Sequence[str] = ("classic", "consumer")
+) -> Plan:
+    chance = random.Random(seed)
+    run = f"{seed:x}"[-8:]
+    topics = [Topic(f"judge-{run}-{number}", chance.choice(PARTITIONS), moves and number < 2) for number in range(3)]
+    libraries = [client for client in clients if client is not Client.OWN] or [Client.OWN]
+
+    def process(name: str, role: Role, client: Client, guarantee: Guarantee = Guarantee.IDEMPOTENT) -> Process:
+        spread = client is Client.OWN and chance.random() < 0.5
+        return Process(f"{name}-{client}", role, client, guarantee, spread, chance.choice(COMPRESSIONS))
+
+    processes = [
+        process(f"writer-{guarantee}", Role.WRITER, client, guarantee)
+        for client in clients
+        for guarantee in (Guarantee.PLAIN, Guarantee.IDEMPOTENT)
+    ]
+    for client in clients:
+        processes.append(process("transactor", Role.TRANSACTOR, client, Guarantee.TRANSACTIONAL))
+        processes.append(process("reader", Role.READER, client))
+    if Client.OWN in clients:
+        spreading = Process("spreader-own", Role.WRITER, Client.OWN, spread=True)
+        processes += [spreading, Process("spreading-reader-own", Role.READER, Client.OWN, spread=True)]
+    if late:
+        processes.append(Process("late-own", Role.TRANSACTOR, Client.OWN, Guarantee.TRANSACTIONAL, late=True))
+    for client in libraries:
+        if client is Client.OWN:
+            continue
+        for protocol in groups:
+            for number in (1, 2):
+                name = f"member-{protocol}-{number}-{client}"
+                processes.append(Process(name, Role.MEMBER, client, protocol=protocol))
+    return Plan(seed, run, tuple(topics), tuple(processes))

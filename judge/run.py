@@ -1,0 +1,227 @@
+"""A run: processes work while faults come and go; then all is healed, probed, and read to the end."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from judge.clients.client import Sent
+from judge.clients.made import Makes
+from judge.clients.own_consumer import LATEST, OwnConsumer
+from judge.clients.own_producer import OwnProducer
+from judge.clients.roads import Roads
+from judge.faults.cable import Cables
+from judge.faults.fault import Fault, of_cables
+from judge.faults.nemesis import Nemesis
+from judge.history import Guarantee, History, Kind, Moved, Outcome, Place, Poll
+from judge.plan import Plan, Role
+from judge.protocol.connection import Address, NoAnswerError, NotSentError
+from judge.protocol.errors import KafkaError
+from judge.recorder import Recorder
+from judge.systems.system import System
+from judge.worker import Worker
+
+VALUES_EACH = 10_000_000
+STOP_S = 90.0
+RECOVERY_S = 60.0
+"""After the last fault a probe has to succeed within this."""
+HANGING_S = 45.0
+"""A transaction of nobody's ends by its time-out, which is far below this."""
+MOVE_EVERY_S = (3.0, 10.0)
+
+
+@dataclass(slots=True)
+class Run:
+    plan: Plan
+    system: System
+    seconds: float
+    shake: bool = True
+    """The judge's own clients go through cables that are cut, slowed and so on."""
+    cables: Cables | None = None
+    """Others than plain ones: those of tests lie."""
+    say: Callable[[str], None] = lambda text: None
+
+    def judged_history(self) -> History:
+        cables = self.cables or Cables()
+        recorder = Recorder(self.system.revision)
+        makes = Makes(self.system.doors, self.plan.run, cables.dial if self.shake or self.cables else lambda to: to)
+        for topic in self.plan.topics:
+            self.system.create_topic(topic.name, topic.partitions)
+        stop = threading.Event()
+        workers = [self._worker(number, makes, recorder, stop) for number in range(len(self.plan.processes))]
+        faults: list[Fault] = [*self.system.faults, *(of_cables(cables) if self.shake else [])]
+        nemesis = Nemesis(faults, self.plan.chance("nemesis"), recorder)
+        threads = [threading.Thread(target=worker.run, daemon=True) for worker in workers]
+        others = [threading.Thread(target=nemesis.run, daemon=True)] if faults else []
+        if self.system.move is not None:
+            others.append(threading.Thread(target=self._move_topics, args=(recorder, nemesis.stop), daemon=True))
+        for thread in (*threads, *others):
+            thread.start()
+        self._wait(workers)
+        nemesis.stop.set()
+        for thread in others:
+            thread.join(STOP_S)
+        self.say(f"faults are over; {len(recorder)} operations so far")
+        self._recover(recorder)
+        stop.set()
+        for thread in threads:
+            thread.join(STOP_S)
+        for worker, thread in zip(workers, threads, strict=True):
+            if worker.failure:
+                raise RuntimeError(f"{worker.process.name} failed: {worker.failure[0]!r}") from worker.failure[0]
+            if thread.is_alive():
+                self._note(recorder, 0.0, f"{worker.process.name} did not end within {STOP_S:g} s")
+        self._read_all(recorder)
+        self._read_commits(recorder)
+        cables.close()
+        return recorder.told(self.plan.seed, self.system.name)
+
+    def _worker(self, number: int, makes: Makes, recorder: Recorder, stop: threading.Event) -> Worker:
+        process = self.plan.processes[number]
+        topics = self.plan.topics
+        if process.role is Role.TRANSACTOR:
+            topics = tuple(topic for topic in topics if not topic.moves)
+        values = itertools.count((number + 1) * VALUES_EACH)
+        return Worker(process, topics, makes, recorder, self.plan.chance(process.name), values, stop)
+
+    def _wait(self, workers: Sequence[Worker]) -> None:
+        deadline = time.monotonic() + self.seconds
+        while time.monotonic() < deadline and not any(worker.failure for worker in workers):
+            time.sleep(0.2)
+
+    def _move_topics(self, recorder: Recorder, stop: threading.Event) -> None:
+        chance = self.plan.chance("operator")
+        moving = [topic.name for topic in self.plan.topics if topic.moves]
+        while moving and not stop.wait(chance.uniform(*MOVE_EVERY_S)):
+            self._moved(recorder, chance.choice(moving), chance.choice(sorted(self.system.clusters)))
+
+    def _moved(self, recorder: Recorder, topic: str, target: str) -> str:
+        assert self.system.move is not None, "only where topics move"
+        start, outcome, note = recorder.now(), Outcome.OK, ""
+        try:
+            self.system.move(topic, target)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            outcome, note = Outcome.INFO, f"{target}: {error}"
+        recorder.add("operator", Kind.MOVE, outcome, start, [Moved(topic, target)], note=note)
+        return note
+
+    def _recover(self, recorder: Recorder) -> None:
+        """Through each door a send and its poll, and each topic that moves, moved to and fro."""
+        values = itertools.count(VALUES_EACH // 2)
+        for door in self.system.doors:
+            for topic in self.plan.topics:
+                place = Place(topic.name, 0)
+                self._probe(
+                    recorder, f"a send to {place} through {_told(door)}", self._sends(recorder, door, place, values)
+                )
+        if self.system.move is not None:
+            for topic in self.plan.topics:
+                for cluster in sorted(self.system.clusters) if topic.moves else ():
+                    move = lambda name=topic.name, to=cluster: self._moved(recorder, name, to)  # noqa: E731
+                    self._probe(recorder, f"a move of {topic.name} to {cluster}", move)
+
+    def _sends(
+        self, recorder: Recorder, door: Address, place: Place, values: itertools.count[int]
+    ) -> Callable[[], str]:
+        def send() -> str:
+            roads = Roads((door,), "judge-probe", random.Random(0))
+            producer, value = OwnProducer(roads, Guarantee.IDEMPOTENT), next(values)
+            start = recorder.now()
+            sent: Sent = producer.send(place, [value])
+            recorder.add(
+                "probe", Kind.SEND, sent.outcome, start, sent.sends, client="own", via=sent.via, note=sent.note
+            )
+            producer.close()
+            return sent.note if sent.outcome is not Outcome.OK else ""
+
+        return send
+
+    def _probe(self, recorder: Recorder, what: str, attempt: Callable[[], str]) -> None:
+        start = recorder.now()
+        while note := attempt():
+            if recorder.now() - start > RECOVERY_S:
+                self._note(recorder, start, f"{what}: {note}")
+                return
+            time.sleep(1.0)
+        recorder.add("probe", Kind.RECOVER, Outcome.OK, start, note=what)
+
+    def _note(self, recorder: Recorder, start: float, text: str) -> None:
+        recorder.add("probe", Kind.RECOVER, Outcome.FAIL, start, note=text)
+
+    def _read_all(self, recorder: Recorder) -> None:
+        """Each log where it lies, and what clients see of each topic through each door."""
+        for cluster, doors in self.system.storage.items():
+            for topic in self.plan.topics:
+                places = [Place(topic.name, partition) for partition in range(topic.partitions)]
+                self._read_to_the_end(recorder, doors, places, cluster, Kind.SWEEP)
+        for door in self.system.doors if self.system.clusters else ():
+            for topic in self.plan.topics:
+                places = [Place(topic.name, partition) for partition in range(topic.partitions)]
+                self._read_to_the_end(recorder, (door,), places, "", Kind.POLL)
+
+    def _read_to_the_end(
+        self, recorder: Recorder, doors: tuple[Address, ...], places: Sequence[Place], cluster: str, kind: Kind
+    ) -> None:
+        roads = Roads(doors, "judge-sweep", random.Random(0))
+        reader = OwnConsumer(roads)
+        reader.assign(places)
+        where = f"{places[0].topic} at {cluster or _told(doors[0])}"
+        start, found = recorder.now(), []
+        try:
+            ends = {place: self._stable_end(reader, place) for place in places}
+            deadline = time.monotonic() + RECOVERY_S + 0.1 * len(places)
+            while left := [place for place in places if reader.positions[place] < ends[place]]:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{left[0]} was read to {reader.positions[left[0]]} of {ends[left[0]]}")
+                done = {place: position for place, position in reader.positions.items() if place not in left}
+                reader.positions = {place: reader.positions[place] for place in left}
+                found.extend(reader.poll().polls)
+                reader.positions |= done
+        except (TimeoutError, NotSentError, NoAnswerError, KafkaError) as error:
+            self._note(recorder, start, f"{where} can't be read to its end: {error}")
+        polls = tuple(poll if not cluster else _at(poll, cluster) for poll in found)
+        recorder.add(f"sweep {where}", kind, Outcome.OK, start, polls, client="own", via=_told(doors[0]))
+        reader.close()
+
+    def _stable_end(self, reader: OwnConsumer, place: Place) -> int:
+        """The end when no transaction is open; one that hangs is told."""
+        deadline = time.monotonic() + HANGING_S
+        while True:
+            try:
+                stable, end = reader.bound(place, LATEST), reader.bound(place, LATEST, 0)
+                if stable == end:
+                    return end
+                said = f"a transaction hangs: the last stable offset of {place} is {stable}, the end {end}"
+            except (NotSentError, NoAnswerError, KafkaError) as error:
+                reader.roads.forget()
+                said = str(error)
+            if time.monotonic() > deadline:
+                raise TimeoutError(said)
+            time.sleep(0.2)
+
+    def _read_commits(self, recorder: Recorder) -> None:
+        """The positions of each group, as each door tells them."""
+        makes = Makes(self.system.doors, self.plan.run)
+        groups = {makes.group(each) for each in self.plan.processes if each.role is Role.MEMBER}
+        places = [Place(each.name, part) for each in self.plan.topics for part in range(each.partitions)]
+        for group in sorted(groups):
+            for door in self.system.doors:
+                reader = OwnConsumer(Roads((door,), "judge-commits", random.Random(0)))
+                start = recorder.now()
+                told = reader.committed(group, places)
+                marks = [mark for mark in told.marks if mark.offset >= 0]
+                via, note = _told(door), told.note or "at rest"
+                recorder.add("sweep", Kind.COMMITTED, told.outcome, start, marks, client="own", via=via, note=note)
+                reader.close()
+
+
+def _told(door: Address) -> str:
+    return f"{door[0]}:{door[1]}"
+
+
+def _at(poll: Poll, cluster: str) -> Poll:
+    return replace(poll, place=replace(poll.place, cluster=cluster))

@@ -1,0 +1,190 @@
+"""One process of a run: it chooses, does, and tells the recorder, until it is stopped."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from judge.clients.client import Consumer, Polled, Producer, Sent
+from judge.clients.made import Makes
+from judge.clients.own_producer import GivenUpError, OwnProducer
+from judge.history import Guarantee, Kind, Outcome, Place
+from judge.plan import Process, Role, Topic
+from judge.recorder import Recorder
+
+CRASHES = 0.01
+"""Of a process's operations: it leaves without a goodbye, and a new client takes its place."""
+ASSIGNS = 0.02
+COMMITS = 0.3
+ABORTS = 0.25
+MOST_VALUES = 5
+LONGEST_PAUSE_S = 0.1
+
+
+@dataclass(slots=True)
+class Worker:
+    process: Process
+    topics: Sequence[Topic]
+    makes: Makes
+    recorder: Recorder
+    chance: random.Random
+    values: Iterator[int]
+    stop: threading.Event
+    failure: list[BaseException] = field(default_factory=list)
+
+    def run(self) -> None:
+        try:
+            match self.process.role:
+                case Role.WRITER:
+                    self._produce()
+                case Role.TRANSACTOR:
+                    self._transact()
+                case Role.READER | Role.MEMBER:
+                    self._read()
+        except BaseException as error:
+            self.failure.append(error)
+
+    # Writing
+
+    def _produce(self) -> None:
+        producer = self.makes.producer(self.process, self.chance)
+        while not self._over():
+            if self.chance.random() < CRASHES:
+                producer = self._crashed(producer)
+            self._write(producer)
+        producer.close()
+
+    def _write(self, producer: Producer) -> None:
+        place = self._place()
+        values = list(itertools.islice(self.values, self.chance.randint(1, MOST_VALUES)))
+        start = self.recorder.now()
+        self._sent(Kind.SEND, producer.send(place, values), start)
+
+    def _transact(self) -> None:
+        producer = self.makes.producer(self.process, self.chance)
+        reader = self.makes.consumer(self.process, self.chance)
+        reader.assign(self._some_places())
+        while not self._over():
+            if self.chance.random() < CRASHES:
+                producer = self._crashed(producer)
+            if self.process.late and isinstance(producer, OwnProducer):
+                self._write_late(producer)
+                continue
+            sends = [(self._place(), next(self.values)) for _ in range(self.chance.randint(2, MOST_VALUES))]
+            commit = self.chance.random() >= ABORTS
+            polled: list[Polled] = []
+            start = self.recorder.now()
+            sent = producer.transaction(sends, commit=commit, between=lambda: polled.append(reader.poll()))
+            self._sent(Kind.TXN, sent, start, polled)
+        producer.close()
+        reader.close()
+
+    def _write_late(self, producer: OwnProducer) -> None:
+        start = self.recorder.now()
+        try:
+            for sent in producer.late_write(self._place(), next(self.values), next(self.values)):
+                self._sent(Kind.TXN, sent, start)
+        except (GivenUpError, OSError):
+            producer.forget()
+
+    def _sent(self, kind: Kind, sent: Sent, start: float, polled: Sequence[Polled] = ()) -> None:
+        polls = [poll for each in polled for poll in each.polls]
+        self.recorder.add(
+            self.process.name,
+            kind,
+            sent.outcome,
+            start,
+            (*sent.sends, *polls),
+            self.process.guarantee,
+            self.process.client,
+            sent.via,
+            sent.note,
+            rebalanced=any(each.rebalanced for each in polled),
+        )
+
+    def _crashed(self, producer: Producer) -> Producer:
+        start = self.recorder.now()
+        producer.close()
+        self.recorder.add(self.process.name, Kind.CRASH, Outcome.OK, start, client=self.process.client)
+        return self.makes.producer(self.process, self.chance)
+
+    # Reading
+
+    def _read(self) -> None:
+        reader = self._opened()
+        while not self._over():
+            if self.chance.random() < CRASHES:
+                start = self.recorder.now()
+                reader.close()
+                self.recorder.add(self.process.name, Kind.CRASH, Outcome.OK, start, client=self.process.client)
+                reader = self._opened()
+            elif self.process.role is Role.READER and self.chance.random() < ASSIGNS:
+                self._assign(reader)
+            self._poll(reader)
+            if self.process.role is Role.MEMBER and self.chance.random() < COMMITS:
+                self._commit(reader)
+        reader.close()
+
+    def _opened(self) -> Consumer:
+        reader = self.makes.consumer(self.process, self.chance)
+        if self.process.role is Role.MEMBER:
+            start = self.recorder.now()
+            reader.subscribe([topic.name for topic in self.topics])
+            self.recorder.add(self.process.name, Kind.SUBSCRIBE, Outcome.OK, start, client=self.process.client)
+        else:
+            self._assign(reader)
+        return reader
+
+    def _assign(self, reader: Consumer) -> None:
+        start = self.recorder.now()
+        reader.assign(self._some_places())
+        self.recorder.add(self.process.name, Kind.ASSIGN, Outcome.OK, start, client=self.process.client)
+
+    def _poll(self, reader: Consumer) -> None:
+        start = self.recorder.now()
+        polled = reader.poll()
+        if polled.polls or polled.note or polled.rebalanced:
+            outcome = Outcome.INFO if polled.note and not polled.polls else Outcome.OK
+            self.recorder.add(
+                self.process.name,
+                Kind.POLL,
+                outcome,
+                start,
+                polled.polls,
+                Guarantee.PLAIN,
+                self.process.client,
+                polled.via,
+                polled.note,
+                rebalanced=polled.rebalanced,
+            )
+
+    def _commit(self, reader: Consumer) -> None:
+        start = self.recorder.now()
+        done = reader.commit()
+        if done.marks:
+            self.recorder.add(
+                self.process.name,
+                Kind.COMMIT,
+                done.outcome,
+                start,
+                done.marks,
+                client=self.process.client,
+                via=done.via,
+                note=done.note,
+            )
+
+    # Choosing
+
+    def _place(self) -> Place:
+        topic = self.chance.choice(self.topics)
+        return Place(topic.name, self.chance.randrange(topic.partitions))
+
+    def _some_places(self) -> list[Place]:
+        topic = self.chance.choice(self.topics)
+        return [Place(topic.name, partition) for partition in range(min(topic.partitions, 6))]
+
+    def _over(self) -> bool:
+        return self.stop.wait(self.chance.uniform(0, LONGEST_PAUSE_S))
