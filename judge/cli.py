@@ -24,6 +24,7 @@ from judge.systems.system import System
 @click.option("--mesh", "with_mesh", is_flag=True, help="Start a mesh of two clusters, and disturb all its parts.")
 @click.option("--gateways", type=click.IntRange(1, 8), default=2, show_default=True, help="With --mesh.")
 @click.option("--routers", type=click.IntRange(1, 8), default=2, show_default=True, help="With --mesh.")
+@click.option("--ports", metavar="FIRST-LAST", default="20000-32000", show_default=True, help="With --mesh.")
 @click.option("--calm", is_flag=True, help="No faults: neither in the system nor on the judge's own connections.")
 @click.option("--moves/--no-moves", default=True, help="With --mesh: topics move meanwhile.")
 @click.option("--late", is_flag=True, help="Writes of aborted transactions arrive late (KIP-890).")
@@ -38,6 +39,7 @@ def judge(
     with_mesh: bool,
     gateways: int,
     routers: int,
+    ports: str,
     calm: bool,
     moves: bool,
     late: bool,
@@ -63,7 +65,9 @@ def judge(
             if with_mesh:
                 from judge.systems.mesh import embedded_mesh
 
-                system = stack.enter_context(embedded_mesh(folder / "mesh", gateways, routers, calm=calm, moves=moves))
+                system = stack.enter_context(
+                    embedded_mesh(folder / "mesh", gateways, routers, calm=calm, moves=moves, ports=ports)
+                )
             else:
                 system = System(where, tuple(map(address, where.split(","))))
             plan = planned(

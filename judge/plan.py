@@ -68,7 +68,7 @@ def planned(
     chance = random.Random(seed)
     run = f"{seed:x}"[-8:]
     topics = [Topic(f"judge-{run}-{number}", chance.choice(PARTITIONS), moves and number < 2) for number in range(3)]
-    libraries = [client for client in clients if client is not Client.OWN] or [Client.OWN]
+    libraries = [client for client in clients if client is not Client.OWN]
 
     def process(name: str, role: Role, client: Client, guarantee: Guarantee = Guarantee.IDEMPOTENT) -> Process:
         spread = client is Client.OWN and chance.random() < 0.5
@@ -88,8 +88,6 @@ def planned(
     if late:
         processes.append(Process("late-own", Role.TRANSACTOR, Client.OWN, Guarantee.TRANSACTIONAL, late=True))
     for client in libraries:
-        if client is Client.OWN:
-            continue
         for protocol in groups:
             for number in (1, 2):
                 name = f"member-{protocol}-{number}-{client}"

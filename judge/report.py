@@ -16,9 +16,11 @@ from judge.shrinking import around, shrunk
 
 SHOWN = 3
 """Findings of one rule that are shrunk and shown; the others are counted."""
-STYLE = """body{font:15px/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}table{border-collapse:
-collapse;width:100%;font-size:13px}td,th{border-bottom:1px solid #ddd;padding:.25rem .5rem;text-align:left;vertical-align:
-top}.bad{color:#b00020}.fine{color:#1b7a3d}.fault td{background:#fff3e0}code{font-size:12px;word-break:break-word}"""
+STYLE = """
+body{font:15px/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse;width:100%;font-size:13px}
+td,th{border-bottom:1px solid #ddd;padding:.25rem .5rem;text-align:left;vertical-align:top}
+.bad{color:#b00020}.fine{color:#1b7a3d}.fault td{background:#fff3e0}code{font-size:12px;word-break:break-word}"""
 
 
 @dataclass(frozen=True, slots=True)

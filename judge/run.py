@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from judge.clients.client import Sent
 from judge.clients.made import Makes
 from judge.clients.own_consumer import LATEST, OwnConsumer
 from judge.clients.own_producer import OwnProducer
@@ -131,7 +130,7 @@ class Run:
             roads = Roads((door,), "judge-probe", random.Random(0))
             producer, value = OwnProducer(roads, Guarantee.IDEMPOTENT), next(values)
             start = recorder.now()
-            sent: Sent = producer.send(place, [value])
+            sent = producer.send(place, [value])
             recorder.add(
                 "probe", Kind.SEND, sent.outcome, start, sent.sends, client="own", via=sent.via, note=sent.note
             )
@@ -170,7 +169,8 @@ class Run:
         reader = OwnConsumer(roads)
         reader.assign(places)
         where = f"{places[0].topic} at {cluster or _told(doors[0])}"
-        start, found = recorder.now(), []
+        start = recorder.now()
+        found: list[Poll] = []
         try:
             ends = {place: self._stable_end(reader, place) for place in places}
             deadline = time.monotonic() + RECOVERY_S + 0.1 * len(places)

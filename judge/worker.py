@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from judge.clients.client import Consumer, Polled, Producer, Sent
 from judge.clients.made import Makes
@@ -44,7 +45,7 @@ class Worker:
                     self._transact()
                 case Role.READER | Role.MEMBER:
                     self._read()
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001  # told by the run, which ends for it
             self.failure.append(error)
 
     # Writing
@@ -75,9 +76,9 @@ class Worker:
                 continue
             sends = [(self._place(), next(self.values)) for _ in range(self.chance.randint(2, MOST_VALUES))]
             commit = self.chance.random() >= ABORTS
-            polled: list[Polled] = []
             start = self.recorder.now()
-            sent = producer.transaction(sends, commit=commit, between=lambda: polled.append(reader.poll()))
+            polled: list[Polled] = []
+            sent = producer.transaction(sends, commit=commit, between=partial(_poll_into, reader, polled))
             self._sent(Kind.TXN, sent, start, polled)
         producer.close()
         reader.close()
@@ -188,3 +189,7 @@ class Worker:
 
     def _over(self) -> bool:
         return self.stop.wait(self.chance.uniform(0, LONGEST_PAUSE_S))
+
+
+def _poll_into(reader: Consumer, polled: list[Polled]) -> None:
+    polled.append(reader.poll())

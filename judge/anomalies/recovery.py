@@ -9,7 +9,8 @@ from judge.history import History, Kind, Outcome
 
 AFTERMATH_S = 20.0
 """So long after a fault, or a move, an operation may fail for its sake."""
-WORK = (Kind.SEND, Kind.POLL, Kind.TXN, Kind.COMMIT, Kind.MOVE)
+WORK = (Kind.SEND, Kind.TXN, Kind.COMMIT, Kind.MOVE)
+"""A poll that brings an error brings records the next time, or the reads after the run tell."""
 
 
 def did_not_recover(history: History) -> Iterator[Anomaly]:

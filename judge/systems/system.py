@@ -38,10 +38,10 @@ class System:
     def create_topic(self, name: str, partitions: int) -> None:
         """On every cluster, so it can move."""
         for doors in self.storage.values():
-            _create(doors[0], name, partitions)
+            created(doors[0], name, partitions)
 
 
-def _create(door: Address, name: str, partitions: int) -> None:
+def created(door: Address, name: str, partitions: int) -> None:
     topic = {"name": name, "partitions": partitions, "replication": -1}
     deadline = time.monotonic() + CREATE_S
     while True:
