@@ -57,6 +57,14 @@ class Plan:
     topics: tuple[Topic, ...]
     processes: tuple[Process, ...]
 
+    def committing(self) -> list[Process]:
+        """Members of groups, and the judge's own readers, which commit without membership."""
+        return [
+            each
+            for each in self.processes
+            if each.role is Role.MEMBER or (each.role is Role.READER and each.client is Client.OWN)
+        ]
+
     def chance(self, what: str) -> random.Random:
         """A source of its own for each process: one's choices do not depend on how fast others are."""
         return random.Random(f"{self.seed}/{what}")

@@ -206,7 +206,7 @@ class Run:
     def _read_commits(self, recorder: Recorder) -> None:
         """The positions of each group, as each door tells them."""
         makes = Makes(self.system.doors, self.plan.run)
-        groups = {makes.group(each) for each in self.plan.processes if each.role is Role.MEMBER}
+        groups = {makes.group(each) for each in self.plan.committing()}
         places = [Place(each.name, part) for each in self.plan.topics for part in range(each.partitions)]
         for group in sorted(groups):
             for door in self.system.doors:

@@ -13,7 +13,7 @@ from judge.clients.client import Consumer, Polled, Producer, Sent
 from judge.clients.made import Makes
 from judge.clients.own_producer import GivenUpError, OwnProducer
 from judge.history import Guarantee, Kind, Outcome, Place
-from judge.plan import Process, Role, Topic
+from judge.plan import Client, Process, Role, Topic
 from judge.recorder import Recorder
 
 CRASHES = 0.01
@@ -125,9 +125,13 @@ class Worker:
             elif self.process.role is Role.READER and self.chance.random() < ASSIGNS:
                 self._assign(reader)
             self._poll(reader)
-            if self.process.role is Role.MEMBER and self.chance.random() < COMMITS:
+            if self._commits() and self.chance.random() < COMMITS:
                 self._commit(reader)
         reader.close()
+
+    def _commits(self) -> bool:
+        """Librdkafka's and Java's readers of assigned partitions have no group to commit in."""
+        return self.process.role is Role.MEMBER or self.process.client is Client.OWN
 
     def _opened(self) -> Consumer:
         reader = self.makes.consumer(self.process, self.chance)

@@ -31,12 +31,9 @@ class Nemesis:
     def one(self, fault: Fault, for_s: float) -> None:
         start = self.recorder.now()
         outcome, note = Outcome.OK, fault.name
-        try:
-            fault.begin()
-            self.stop.wait(for_s)
-        finally:
+        for step in (fault.begin, lambda: self.stop.wait(for_s), fault.end):
             try:
-                fault.end()
-            except (OSError, RuntimeError, TimeoutError) as error:
-                outcome, note = Outcome.INFO, f"{fault.name}: {error}"
-            self.recorder.add("nemesis", Kind.FAULT, outcome, start, note=note)
+                step()
+            except (OSError, RuntimeError) as error:
+                outcome, note = Outcome.INFO, f"{note}: {error}"
+        self.recorder.add("nemesis", Kind.FAULT, outcome, start, note=note)

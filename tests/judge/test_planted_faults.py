@@ -1,0 +1,54 @@
+"""A judge finds what a faulty gateway would do: lies stand between its own client and real Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from judge.anomalies import judged
+from judge.faults.cable import Cables
+from judge.plan import Client, planned
+from judge.protocol.connection import address
+from judge.run import Run
+from judge.systems.system import System
+from tests.fixtures.clusters import KafkaCluster
+from tests.judge.liars import Liar, Lie
+
+SECONDS = 4.0
+SHOWS_AS = {
+    Lie.DROP: {"lost-write", "unseen"},
+    Lie.REPEAT: {"duplicate"},
+    Lie.WRONG_OFFSET: {"inconsistent-offsets"},
+    Lie.SWAP: {"inconsistent-offsets"},
+    Lie.GAP: {"int-poll-skip"},
+    Lie.BACK: {"int-nonmonotonic-poll", "nonmonotonic-poll"},
+    Lie.ALTER: {"altered"},
+    Lie.STORED_AFTER_ALL: {"G1a"},
+    Lie.TEAR: {"torn-transaction", "unseen"},
+    Lie.COMMIT_ABORTED: {"G1a"},
+    Lie.FORGET_END: {"unseen"},
+    Lie.FORGET_COMMIT: {"lost-commit"},
+}
+
+
+@pytest.mark.parametrize("lie", list(Lie))
+def test_a_lie_is_found(lie: Lie, kafka_c1: KafkaCluster) -> None:
+    system = System("Kafka behind a liar", (address(kafka_c1.bootstrap),))
+    seed = 1000 + list(Lie).index(lie)
+    plan = planned(seed, clients=[Client.OWN], moves=False, late=False)
+    liars: list[Liar] = []
+
+    def make(to: tuple[str, int]) -> Liar:
+        liars.append(Liar(to, lie=lie))
+        return liars[-1]
+
+    history = Run(plan, system, SECONDS, shake=False, cables=Cables(make)).judged_history()
+    assert any(liar.lies for liar in liars), "nothing was planted"
+    found = {anomaly.rule for anomaly in judged(history) if not anomaly.allowed}
+    assert found & SHOWS_AS[lie], (found, [liar.lies[:3] for liar in liars])
+
+
+def test_nothing_is_found_where_nobody_lies(kafka_c1: KafkaCluster) -> None:
+    system = System("Kafka", (address(kafka_c1.bootstrap),))
+    plan = planned(7, clients=[Client.OWN], moves=False, late=False)
+    history = Run(plan, system, SECONDS, shake=False).judged_history()
+    assert [anomaly for anomaly in judged(history) if not anomaly.allowed] == []
