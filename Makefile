@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 UV_VERSION := 0.13.9
 # what an image, or a person who runs a single part, installs; all agree with dev.txt
-EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local pipeline bench build
+EXTRA_LOCKS := control router gateway gssapi sidecar meshctl local judge pipeline bench build
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock'
 

@@ -16,7 +16,6 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 class Client(StrEnum):
     OWN = "own"
     LIBRDKAFKA = "librdkafka"
-    JAVA = "java"
 
 
 class Role(StrEnum):

@@ -130,7 +130,7 @@ class Worker:
         reader.close()
 
     def _commits(self) -> bool:
-        """Librdkafka's and Java's readers of assigned partitions have no group to commit in."""
+        """A reader of librdkafka that assigns its partitions has no group to commit in."""
         return self.process.role is Role.MEMBER or self.process.client is Client.OWN
 
     def _opened(self) -> Consumer:

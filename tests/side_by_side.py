@@ -40,7 +40,7 @@ PARTS = (
         "20000-22399",
     ),
     Part(("unit", "fuzz", "integration/control"), "22400-24799"),
-    Part(("integration/sidecar",), "24800-27199"),
+    Part(("integration/sidecar", "judge"), "24800-27199"),
     Part(("integration/gateway", "clients"), "27200-29599"),
     Part(("e2e", "compose", "chaos"), "29600-31999"),  # what measures patience comes last
 )

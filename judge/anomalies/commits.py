@@ -10,7 +10,7 @@ from judge.history import History, Kind, Mark, Operation, Outcome, Place
 
 
 def lost_commit(history: History) -> Iterator[Anomaly]:
-    """A stored position is read that is not the last one that was acknowledged, nor one that was under way since."""
+    """A stored position is read that is not the last acknowledged one since the last move, nor one under way since."""
     stored: dict[tuple[str, Place], list[tuple[Operation, Mark]]] = defaultdict(list)
     for operation in history.of_kind(Kind.COMMIT):
         if operation.outcome is not Outcome.FAIL:
@@ -20,7 +20,11 @@ def lost_commit(history: History) -> Iterator[Anomaly]:
         if reading.outcome is not Outcome.OK:
             continue
         for seen in reading.marks():
-            writes = [pair for pair in stored[seen.group, seen.place.anywhere] if pair[0].start < reading.end]
+            moves = [
+                each.end for each in history.of_kind(Kind.MOVE) if _moves(each, seen.place) and each.start < reading.end
+            ]
+            since = max(moves, default=float("-inf"))  # the new cluster has a book of its own
+            writes = [pair for pair in stored[seen.group, seen.place.anywhere] if since < pair[0].start < reading.end]
             settled = [each for each, _ in writes if each.outcome is Outcome.OK and each.end < reading.start]
             newest = max((each.start for each in settled), default=None)
             possible = [
@@ -28,6 +32,8 @@ def lost_commit(history: History) -> Iterator[Anomaly]:
                 for each, mark in writes
                 if newest is None or each.end >= newest or each.outcome is Outcome.INFO
             ]
+            if newest is None and moves:
+                continue
             if newest is None:
                 possible.append(-1)
             if seen.offset not in possible:
@@ -49,3 +55,7 @@ def commits_disagree(history: History) -> Iterator[Anomaly]:
         if len({mark.offset for _, mark in answers}) > 1:
             text = f"group {group} at {place}: " + ", ".join(f"{mark.offset} by {each.via}" for each, mark in answers)
             yield Anomaly(f"{group}/{place}", text, tuple(each.index for each, _ in answers))
+
+
+def _moves(operation: Operation, place: Place) -> bool:
+    return any(move.topic == place.topic for move in operation.moves())

@@ -39,12 +39,6 @@ class Makes:
                 return LibrdkafkaProducer(
                     self._bootstrap(chance), process.guarantee, transactional_id, process.compression, process.name
                 )
-            case Client.JAVA:
-                from judge.clients.java import JavaProducer
-
-                return JavaProducer(
-                    self._bootstrap(chance), process.guarantee, transactional_id, process.compression, process.name
-                )
 
     def consumer(self, process: Process, chance: random.Random) -> Consumer:
         group = self.group(process)
@@ -55,10 +49,6 @@ class Makes:
                 from judge.clients.librdkafka import LibrdkafkaConsumer
 
                 return LibrdkafkaConsumer(self._bootstrap(chance), group, process.protocol, process.name)
-            case Client.JAVA:
-                from judge.clients.java import JavaConsumer
-
-                return JavaConsumer(self._bootstrap(chance), group, process.protocol, process.name)
 
     def roads(self, process: Process, chance: random.Random) -> Roads:
         door = chance.randrange(len(self.doors))

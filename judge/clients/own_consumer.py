@@ -132,6 +132,7 @@ class OwnConsumer:
                 for topic in topics
             ],
         }
+        codes: set[int] = set()
         try:
             answer = self.roads.to_coordinator(GROUP, self.group, OFFSET_COMMIT, message)
             codes = {partition["error"] for topic in answer["topics"] for partition in topic["partitions"]}

@@ -27,7 +27,7 @@ from judge.protocol.apis import (
     PRODUCE,
     Api,
 )
-from judge.protocol.batches import decode, encode
+from judge.protocol.batches import Batch, decode, encode
 from judge.protocol.schema import Message, Reader
 
 
@@ -142,8 +142,7 @@ class Liar(Cable):
                 base = answer["topics"][0]["partitions"][0]["base_offset"]
                 return self._did(f"{where}: another offset", _produced(where, 0, base - 1)) if base > 0 else answer
             case Lie.SWAP if len(values) > 1 and not transactional:
-                numbers = {"producer_id": batch.producer_id, "epoch": batch.epoch, "sequence": batch.sequence}
-                swapped = encode(values[::-1], now_ms=0, **numbers)
+                swapped = _encoded_again(values[::-1], batch)
                 return self._did(f"{where}: another order", ask(_with_records(message, swapped)))
             case Lie.STORED_AFTER_ALL if not transactional:
                 ask(message)
@@ -215,9 +214,18 @@ def _altered(batch: bytes) -> bytes:
         return batch
     values = [value for _, value in parsed.records]
     values[-1] = values[-1][:-1] + (b"0" if values[-1][-1:] != b"0" else b"1")
-    numbers = {"producer_id": parsed.producer_id, "epoch": parsed.epoch, "sequence": parsed.sequence}
-    changed = encode(values, now_ms=0, transactional=parsed.transactional, **numbers)
-    return struct.pack(">q", parsed.base_offset) + changed[8:]
+    return struct.pack(">q", parsed.base_offset) + _encoded_again(values, parsed)[8:]
+
+
+def _encoded_again(values: list[bytes], like: Batch) -> bytes:
+    return encode(
+        values,
+        now_ms=0,
+        producer_id=like.producer_id,
+        epoch=like.epoch,
+        sequence=like.sequence,
+        transactional=like.transactional,
+    )
 
 
 def _passed(frame: bytes, far: socket.socket) -> bytes:
