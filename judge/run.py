@@ -43,6 +43,8 @@ class Run:
     cables: Cables | None = None
     """Others than plain ones: those of tests lie."""
     say: Callable[[str], None] = lambda text: None
+    enough: Callable[[int], bool] = lambda operations: False
+    """Whether so many operations are enough, before the time is over."""
 
     def judged_history(self) -> History:
         cables = self.cables or Cables()
@@ -60,7 +62,7 @@ class Run:
             others.append(threading.Thread(target=self._move_topics, args=(recorder, nemesis.stop), daemon=True))
         for thread in (*threads, *others):
             thread.start()
-        self._wait(workers)
+        self._wait(workers, recorder)
         nemesis.stop.set()
         for thread in others:
             thread.join(STOP_S)
@@ -87,9 +89,11 @@ class Run:
         values = itertools.count((number + 1) * VALUES_EACH)
         return Worker(process, topics, makes, recorder, self.plan.chance(process.name), values, stop)
 
-    def _wait(self, workers: Sequence[Worker]) -> None:
+    def _wait(self, workers: Sequence[Worker], recorder: Recorder) -> None:
         deadline = time.monotonic() + self.seconds
-        while time.monotonic() < deadline and not any(worker.failure for worker in workers):
+        while time.monotonic() < deadline and not self.enough(len(recorder)):
+            if any(worker.failure for worker in workers):
+                return
             time.sleep(0.2)
 
     def _move_topics(self, recorder: Recorder, stop: threading.Event) -> None:
@@ -213,9 +217,8 @@ class Run:
                 reader = OwnConsumer(Roads((door,), "judge-commits", random.Random(0)))
                 start = recorder.now()
                 told = reader.committed(group, places)
-                marks = [mark for mark in told.marks if mark.offset >= 0]
                 via, note = _told(door), told.note or "at rest"
-                recorder.add("sweep", Kind.COMMITTED, told.outcome, start, marks, client="own", via=via, note=note)
+                recorder.add("sweep", Kind.COMMITTED, told.outcome, start, told.marks, client="own", via=via, note=note)
                 reader.close()
 
 

@@ -46,7 +46,7 @@ class Lie(StrEnum):
     FORGET_COMMIT = "an acknowledged commit is not stored"
 
 
-OFTEN = {Lie.GAP: 0.6, Lie.BACK: 0.6, Lie.TEAR: 0.5}
+OFTEN = {Lie.GAP: 0.6, Lie.BACK: 0.6, Lie.TEAR: 0.5, Lie.FORGET_COMMIT: 1.0, Lie.FORGET_END: 0.7}
 """What has to meet something else to be seen is tried more often."""
 Ask: TypeAlias = Callable[[Message], Message]
 """Asks the broker really."""
