@@ -52,10 +52,11 @@ class Run:
         makes = Makes(self.system.doors, self.plan.run, cables.dial if self.shake or self.cables else lambda to: to)
         for topic in self.plan.topics:
             self.system.create_topic(topic.name, topic.partitions)
+        self._await_topics()
         stop = threading.Event()
         workers = [self._worker(number, makes, recorder, stop) for number in range(len(self.plan.processes))]
         faults: list[Fault] = [*self.system.faults, *(of_cables(cables) if self.shake else [])]
-        nemesis = Nemesis(faults, self.plan.chance("nemesis"), recorder)
+        nemesis = Nemesis(faults, self.plan.chance("nemesis"), recorder, self.say)
         threads = [threading.Thread(target=worker.run, daemon=True) for worker in workers]
         others = [threading.Thread(target=nemesis.run, daemon=True)] if faults else []
         if self.system.move is not None:
@@ -80,6 +81,19 @@ class Run:
         self._read_commits(recorder)
         cables.close()
         return recorder.told(self.plan.seed, self.system.name)
+
+    def _await_topics(self) -> None:
+        """Each door tells of all partitions: a new topic, or a rule about it, takes a moment to get there."""
+        deadline = time.monotonic() + RECOVERY_S
+        for door in self.system.doors:
+            roads = Roads((door,), "judge-start", random.Random(0))
+            for topic in self.plan.topics:
+                for partition in range(topic.partitions):
+                    while not roads.knows(Place(topic.name, partition)):
+                        if time.monotonic() > deadline:
+                            raise TimeoutError(f"{_told(door)} tells of no leader of {topic.name}-{partition}")
+                        time.sleep(0.2)
+            roads.close()
 
     def _worker(self, number: int, makes: Makes, recorder: Recorder, stop: threading.Event) -> Worker:
         process = self.plan.processes[number]

@@ -60,6 +60,15 @@ class Roads:
         """A new one, which the caller closes."""
         return Connection(self.dial(self._leader(self._choice(), place)), self.client_id, self.timeout_s)
 
+    def knows(self, place: Place) -> bool:
+        """Whether somebody is said to lead it."""
+        try:
+            self._leader(self._choice(), place)
+        except (NotSentError, NoAnswerError):
+            self.forget()
+            return False
+        return True
+
     def forget(self) -> None:
         """What was learnt is wrong: ask again, and elsewhere."""
         self._leaders.clear()

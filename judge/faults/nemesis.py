@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from judge.faults.fault import Fault
@@ -21,6 +21,7 @@ class Nemesis:
     faults: Sequence[Fault]
     chance: random.Random
     recorder: Recorder
+    say: Callable[[str], None] = lambda text: None
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -34,6 +35,7 @@ class Nemesis:
         for step in (fault.begin, lambda: self.stop.wait(for_s), fault.end):
             try:
                 step()
-            except (OSError, RuntimeError) as error:
-                outcome, note = Outcome.INFO, f"{note}: {error}"
+            except Exception as error:  # noqa: BLE001  # the others go on, and the report tells of it
+                outcome, note = Outcome.INFO, f"{note}: {error!r}"
+        self.say(f"{start:.1f} s: {note}, for {self.recorder.now() - start:.1f} s")
         self.recorder.add("nemesis", Kind.FAULT, outcome, start, note=note)

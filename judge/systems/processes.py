@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ from typing import Any, Protocol
 from judge.faults.fault import Fault
 
 READY_S = 90.0
+STARTER = ThreadPoolExecutor(1, "starter")
+"""A process on a leash ends with the thread that started it, so one thread starts all and stays."""
 POLL_S = 0.1
 
 
@@ -98,8 +101,11 @@ class Owned:
         waited_for(self._is_up, f"{self.name} is ready, see {self.log}")
 
     def launch(self) -> None:
+        self.process = STARTER.submit(self._launched).result()
+
+    def _launched(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
