@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from services.sidecar import json_text
 from services.sidecar.auditing.events import AuditType, audit_record, ids_in
@@ -131,16 +131,23 @@ def _command(value: bytes | None) -> Mapping[str, Any]:
 
 
 def _pinned(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """Where nothing is committed, the end as it is now is: a group that comes back later misses nothing."""
+    """Where nothing is committed, the end as it is now is: a group that comes back later misses nothing.
+
+    KafkaException when Kafka does not say. Each partition has an offset then: the client would ask for those that have
+    none, and wait without end where the answer is an error (see `Membership`).
+    """
     found: list[TopicPartition] = consumer.committed(partitions, timeout=POLL_SECONDS * 10)
-    fresh = [one for one in found if one.offset < 0 and one.error is None]
+    for one in found:
+        if one.error is not None:
+            raise KafkaException(one.error)
+    fresh = [one for one in found if one.offset < 0]
     for one in fresh:
         bounds = consumer.get_watermark_offsets(one, timeout=POLL_SECONDS * 10)
-        if bounds is not None:
-            one.offset = bounds[1]
-    begun = [one for one in fresh if one.offset >= 0]
-    if begun:
-        consumer.commit(offsets=begun, asynchronous=True)
+        if bounds is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"nobody tells the end of {one.topic}"))
+        one.offset = bounds[1]
+    if fresh:
+        consumer.commit(offsets=fresh, asynchronous=True)
     return found
 
 
