@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import insort
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from operator import attrgetter
 
@@ -31,7 +32,7 @@ def shadowed_rules(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forw
 
 def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, ForwardingRule]:
     exact: dict[str, list[ForwardingRule]] = {}
-    prefixes: dict[str, list[ForwardingRule]] = {}
+    prefixes = _Prefixes()
     regexes = Index[ForwardingRule]((), attrgetter("match"))
     catch_all: list[ForwardingRule] = []
     shadowed: dict[ForwardingRule, ForwardingRule] = {}
@@ -39,9 +40,9 @@ def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forwardin
         covers: Iterable[ForwardingRule] = ()
         match rule.match:
             case ExactName(topic):
-                covers = chain(catch_all, exact.get(topic, ()), _prefixes_of(topic, prefixes), regexes.matching(topic))
+                covers = chain(catch_all, exact.get(topic, ()), prefixes.of(topic), regexes.matching(topic))
             case NamePrefix(prefix):
-                covers = chain(catch_all, _prefixes_of(prefix, prefixes))
+                covers = chain(catch_all, prefixes.of(prefix))
             case UnmatchedTopics():
                 covers = catch_all
             case NameRegex():
@@ -54,7 +55,7 @@ def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forwardin
             case ExactName(topic):
                 exact.setdefault(topic, []).append(rule)
             case NamePrefix(prefix):
-                prefixes.setdefault(prefix, []).append(rule)
+                prefixes.add(prefix, rule)
             case NameRegex(pattern):
                 regexes.add(rule)
                 if pattern in MATCH_ALL:
@@ -64,6 +65,20 @@ def _shadowed(rules: Iterable[ForwardingRule]) -> dict[ForwardingRule, Forwardin
     return shadowed
 
 
-def _prefixes_of(name: str, prefixes: Mapping[str, Iterable[ForwardingRule]]) -> Iterator[ForwardingRule]:
-    for length in range(1, len(name) + 1):
-        yield from prefixes.get(name[:length], ())
+class _Prefixes:
+    """Rules about prefixes, by these. Names are long, and prefixes of few lengths."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, list[ForwardingRule]] = {}
+        self._lengths: list[int] = []
+
+    def add(self, prefix: str, rule: ForwardingRule) -> None:
+        if len(prefix) not in self._lengths:
+            insort(self._lengths, len(prefix))
+        self._rules.setdefault(prefix, []).append(rule)
+
+    def of(self, name: str) -> Iterator[ForwardingRule]:
+        for length in self._lengths:
+            if length > len(name):
+                return
+            yield from self._rules.get(name[:length], ())
