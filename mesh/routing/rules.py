@@ -45,8 +45,8 @@ class ExactName:
     """Matches exactly this name."""
 
     text: str
-    subject: Subject = Subject.TOPIC
-    client: ClientMatch | None = None
+    subject: Subject = field(default=Subject.TOPIC, hash=False)
+    client: ClientMatch | None = field(default=None, hash=False)
     """Only for these clients; None: for all."""
     suffix: ClassVar[str] = ""
     """Of the field of RuleMatch, after the subject's."""
@@ -74,8 +74,8 @@ class NamePrefix:
     """Matches every name that begins with this."""
 
     text: str
-    subject: Subject = Subject.TOPIC
-    client: ClientMatch | None = None
+    subject: Subject = field(default=Subject.TOPIC, hash=False)
+    client: ClientMatch | None = field(default=None, hash=False)
     suffix: ClassVar[str] = "_prefix"
 
     def __post_init__(self) -> None:
@@ -102,8 +102,8 @@ class NameRegex:
     """Matches every name that matches an RE2 expression as a whole (linear time; no look-around, back-references)."""
 
     text: str
-    subject: Subject = Subject.TOPIC
-    client: ClientMatch | None = None
+    subject: Subject = field(default=Subject.TOPIC, hash=False)
+    client: ClientMatch | None = field(default=None, hash=False)
     suffix: ClassVar[str] = "_regex"
 
     def __post_init__(self) -> None:
