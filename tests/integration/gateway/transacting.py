@@ -3,6 +3,7 @@
 And Kafka's own program that copies a partition in transactions.
 """
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -10,13 +11,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its own documented way
 
 from tests.clients import maven
 from tests.clients.console import driver as console
 from tests.clients.java import driver as java
 from tests.fixtures.toolchains import need
+from tests.fixtures.waiting import wait_until
 
+MARKERS_S = 5.0
 COPIES_IN_A_TRANSACTION = 20
 COPIER_S = 90.0
 ANSWER_S = 25.0
@@ -182,8 +194,28 @@ def committed_offset(bootstrap: str, group: str, topic: str) -> int | None:
         consumer.close()
 
 
+def await_markers(bootstrap: str, topic: str) -> None:
+    """Until no transaction is open in the topic. EndTxn is answered before its markers are written.
+
+    A transaction that is left open on purpose is waited for in vain.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    partitions = [TopicPartition(topic, one) for one in admin.list_topics(topic, ANSWER_S).topics[topic].partitions]
+
+    def ends(level: IsolationLevel) -> dict[int, int]:
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = admin.list_offsets(dict.fromkeys(partitions, latest), isolation_level=level)
+        return {one.partition: told.result(ANSWER_S).offset for one, told in asked.items()}
+
+    with contextlib.suppress(TimeoutError):
+        wait_until(
+            lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED), "markers", MARKERS_S
+        )
+
+
 def read_committed(bootstrap: str, topic: str) -> list[str]:
     """All records of the topic that a read_committed consumer gets up to the last stable offset, sorted."""
+    await_markers(bootstrap, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
