@@ -70,11 +70,12 @@ test: env ## everything that the project promises
 clients: env ## the client tests, and their table into tests/clients/README.md
 	@MESH_WRITE_MATRIX=1 $(BIN)/pytest tests/clients $(ARGS)
 
-check: env ## style, types, and who may import whom
+check: env ## style, types, plain English, and who may import whom
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted; run: $(BIN)/ruff format .'; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.plain_english
 
 soak: env ## what takes longer: repeats, random kills, volumes
 	@MESH_REPEAT=$${MESH_REPEAT:-20} $(BIN)/pytest -o faulthandler_timeout=0 -rP $(if $(ARGS),$(ARGS),tests/soak tests/e2e/test_rule_change_under_load.py)
