@@ -1,4 +1,4 @@
-"""What all services agree on: routing domain, settings, telemetry, lifecycle, contracts. Imports no service."""
+"""The ground that all services share: routing domain, settings, telemetry, lifecycle, contracts. Imports no service."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -34,7 +34,7 @@ RENEW_AFTER = 0.8
 """Part of a token's life, as in librdkafka."""
 DOUBT_AFTER_S = 5.0
 UNTOLD_LIFE_S = 60.0
-"""Of a token whose issuer does not say how long it lives."""
+"""Life of a token whose issuer does not say how long the token is valid."""
 UNSECURED_LIFE_S = 3600.0
 MAX_SHOWN = 200
 """Characters of an issuer's own words in our reason."""
@@ -176,7 +176,7 @@ def _life_s(token: str, said: Mapping[str, Any]) -> float:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """What a JWT says; empty for a token of another kind. Not verified: it is the broker that has to believe it."""
+    """The claims of a JWT; empty for a token of another kind. The broker verifies the token, this process does not."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

@@ -1,8 +1,8 @@
 """The librdkafka properties that a registered cluster may have: an allow-list, for every door that takes them.
 
-Who registers a cluster decides how every service of the mesh makes clients for it. librdkafka has properties that load
-a library (`plugin.library.paths`), run a command (`sasl.kerberos.kinit.cmd`) or write files (`debug`, offset stores);
-what is not in this list is refused, in each configuration by itself.
+The operator who registers a cluster decides how every service of the mesh makes clients for that cluster. Properties of
+librdkafka can load a library (`plugin.library.paths`), run a command (`sasl.kerberos.kinit.cmd`) or write files
+(`debug`, offset stores). A property that is not in this list is refused, in each configuration by itself.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Control refuses a cluster whose security the gateways can't serve, by the same check that gateways make when a table
 arrives: what is registered is served. Names, defaults and precedence are librdkafka's. A property that asks for more
-than is served (a CRL, say) is refused rather than passed over: no connection is less secure than it was told to be.
+than the mesh serves (a CRL, say) is refused rather than ignored: no connection is less secure than its properties say.
 Values may be references (`secret_references`); they are resolved when a connection is made.
 """
 
@@ -77,7 +77,7 @@ class Mechanism(Enum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     OAUTHBEARER = "OAUTHBEARER"
     GSSAPI = "GSSAPI"
-    """Where the extra for it is installed: who connects has to look."""
+    """Needs the extra `gssapi`; the service that connects checks whether the extra is installed."""
 
 
 class Protocol(Enum):
@@ -200,7 +200,10 @@ def connection_properties(producer: Mapping[str, str], consumer: Mapping[str, st
 
 
 def served_home_properties(properties: dict[str, str]) -> dict[str, str]:
-    """Of the home cluster, where services write directly; UnservedSecurityError names the one that can't be served."""
+    """The properties of the home cluster, to which services connect directly.
+
+    UnservedSecurityError names the property that can't be served.
+    """
     for name in sorted(properties):
         if not shapes_connections(name):  # a misspelt security.protocol would mean: none
             raise UnservedSecurityError(name, "is no property of a connection (security.protocol, sasl.*, ssl.*)")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 def type_name(value: object) -> str:
-    """What other formats have beyond JSON (bytes, dates) is a string there."""
+    """The JSON type of a value; types that JSON does not have (bytes, dates) are strings."""
     match value:
         case None:
             return "null"

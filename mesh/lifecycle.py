@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class Phase(Enum):
-    """Where a service is in its life."""
+    """The phase of a service's life."""
 
     STARTING = "starting"
     READY = "ready"
@@ -100,7 +100,7 @@ def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def run(
     main: Callable[[Lifecycle], Awaitable[None]], *, uvloop: bool = True, stop_timeout: float = STOP_TIMEOUT
 ) -> None:
-    """Runs a service in the foreground until it is told to stop.
+    """Runs a service in the foreground until a signal asks the service to stop.
 
     `main` starts the service, calls `lifecycle.ready()`, awaits `lifecycle.stopping` and puts everything away; an
     exception from it ends the process with 1 and a traceback in the log.

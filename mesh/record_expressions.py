@@ -33,7 +33,7 @@ NAMES: Mapping[str, Any] = {
     "offset": cel.Type.INT,
     "timestamp": cel.Type.TIMESTAMP,
 }
-"""What an expression may speak about, with its type; DYN is known with the record only."""
+"""The names that an expression may mention, with their types; a DYN type is known with the record only."""
 _WITHOUT_LISTS_BUILT = cel.NewEnvConfigFromYaml("stdlib:\n  exclude_macros: [map, filter]\n")
 _BUILDS_LISTS = re.compile(r"\.\s*(?:map|filter)\s*\(")
 
@@ -52,7 +52,7 @@ class UndecidedError(Exception):
 
 
 class Facts:
-    """What is known of a record, for several expressions: what they all ask for is looked up once."""
+    """The facts about one record, for several expressions: a fact that all of them ask for is read once."""
 
     __slots__ = ("activation",)
 
@@ -79,7 +79,7 @@ class Expression:
                 "as in headers.kind == 'order'"
             )
         self.names = frozenset(name for name in NAMES if _speaks_of(text, name))
-        """What it speaks about, so that nothing else need be read of a record."""
+        """The names that the expression mentions, so that nothing else of a record is read."""
 
     def __call__(self, known: Mapping[str, object] | Facts) -> bool:
         """Whether it is true of a record. `known` has the record's part of `names`; one that is left out counts only
@@ -142,7 +142,7 @@ _FAULT = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 
 
 def _explained(text: str, said: str) -> str:
-    """CEL's words about a text, with the place of the first fault and, where we know it, the way out."""
+    """CEL's words about a text, with the place of the first fault and, where we know it, the remedy."""
     if _BUILDS_LISTS.search(text):
         return (
             f"{_short(text)}: map and filter build lists, which is not served; ask with exists, all or exists_one, "

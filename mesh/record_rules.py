@@ -1,8 +1,8 @@
 """How record rules follow from the event log: one pure function from rules and event to rules.
 
 Control shows and checks them, routers run them; both fold them here, so both agree by construction.
-What is to be done once (a rewind, a translation of groups' offsets) stays with the rule under the position of its
-event: who carries it out remembers that position, and so does nothing twice.
+An order that is carried out once (a rewind, a translation of groups' offsets) stays with the rule under the position of
+its event. The router that carries out the order remembers that position, and so carries out no order twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rule may change of a record on its way: which changes are allowed, and the paths that name a JSON field.
+"""The changes that a rule may make to a record, and the paths that name a JSON field.
 
 A path is names joined by dots, as in `customer.card.number`. `[*]` goes through all elements of a list, and `['a.b']`
 is a name with characters that mean something here: `orders[*].lines[*].price`, `['card.number']`, `[*].email`.

@@ -14,7 +14,7 @@ LARGEST_FILE = 64 * 1024
 
 
 class UnresolvedReferenceError(Exception):
-    """What a reference refers to is not here. The message names the reference, never a content."""
+    """The secret of a reference is not on this machine. The message names the reference, never a content."""
 
 
 def resolve(value: str) -> str:

@@ -4,7 +4,7 @@ Theory of operation
 1. All listeners share one context whose only task is to greet: as soon as a client has said hello, it goes on with the
    context that was loaded last. So a renewed certificate, or other authorities of clients, count for every connection
    that is made from then on, and for no other.
-2. The files are looked at every few seconds. What can't be loaded is said once, and what was loaded last stays.
+2. The files are checked every few seconds. A file that can't be loaded is logged once, and the last certificate stays.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from mesh.secret_references import UnresolvedReferenceError, resolve
 LOOK_S: Final = 5.0
 
 Seen = tuple[tuple[int, int, int] | None, ...]
-"""Of each file: inode, time of change, size; None for one that is not there."""
+"""Inode, time of change and size of each file; None for a file that does not exist."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What the settings name."""
+    """The files that the settings name."""
 
     certificate: Path
     """With the authorities between it and the one that clients trust."""

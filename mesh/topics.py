@@ -5,9 +5,10 @@ import re
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 OWN_PREFIXES = ("mesh.events", "mesh.audit", "mesh.snapshots", "mesh.record-", "mesh.traffic", "mesh.replays")
-"""How the topics begin in which the mesh keeps its own log, its audit events, its counters of traffic and the positions
-of its workers. Whoever could write there through the mesh could decide in it, so no rule leads to them, however much it
-matches. A mesh that shares its home cluster with another one calls its log "mesh.events-two" or the like.
+"""The beginnings of the mesh's own topics: its log, its audit events, its counters of traffic, its workers' positions.
+
+A client that wrote there could decide in the mesh, so no rule leads to these topics. A mesh that shares its home
+cluster with another mesh calls its log "mesh.events-two" or the like.
 """
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 FRAMES = ("cr_frame", "ag_frame", "gi_frame")
 AWAITED = ("cr_await", "ag_await", "gi_yieldfrom")
-"""Of coroutines, asynchronous generators and generators."""
+"""The attributes of coroutines, asynchronous generators and generators."""
 MOST_TASKS = 50
-"""What is told of one loop."""
+"""Bound of the tasks that are logged of one loop."""
 
 
 def waiting_tasks(loop: asyncio.AbstractEventLoop) -> list[str]:

@@ -1,7 +1,7 @@
 """The chain of hashes: each event holds the hash of the one before, so that no event can be changed unnoticed.
 
-1. The hash of an event is the SHA-256 of its bytes, as they stand in the log. Whoever changes an event has to change
-   the next one too, and so on up to the last, whose hash control keeps beside the log.
+1. The hash of an event is the SHA-256 of its bytes, as they stand in the log. To change an
+   event, somebody would have to change all later events too, up to the last one. Control keeps its hash beside the log.
 2. Releases that knew no chain wrote events without `previous_hash`. The hash of such an event covers the hash of the
    one before as well: so the first event that holds one covers all that was written before it.
 3. An event without a hash is never a break by itself: one that has lost its hash has other bytes, and the next event

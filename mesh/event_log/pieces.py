@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 PIECE_BYTES: Final = 512 * 1024
 """Half of what a record may have by Kafka's default (`max.message.bytes`)."""
 MOST_EVENT_BYTES: Final = 32 * 1024 * 1024
-"""Of one event: half of what a message of gRPC may have. 20,000 rules with names of 100 characters take 6 MiB."""
+"""Bound of one event: half of a gRPC message's bound. 20,000 rules with names of 100 characters take 6 MiB."""
 PIECE_HEADER: Final = "mesh-piece"
 
 _PIECE = re.compile(rb"(\d{1,19})/(\d{1,9})/(\d{1,9})")

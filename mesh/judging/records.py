@@ -22,7 +22,7 @@ class Record(Protocol):
 
 
 class Content(NamedTuple):
-    """What a transformation may change."""
+    """The parts of a record that a transformation may change."""
 
     value: bytes | None
     headers: Headers
@@ -31,6 +31,6 @@ class Content(NamedTuple):
 class UnjudgedError(Exception):
     """A record that a filter or transformation can't be applied to; the message says why.
 
-    Who copies records stops there and says so: a record that it left out would be lost, one that it copied unjudged
-    would be where it must not be. Content rules of routers raise none: what they can't judge is a dead letter.
+    A copier stops at such a record and names it: a record left out would be lost, and a record copied unjudged would be
+    where it must not be. Content rules of routers do not raise this error: they send the record to the dead letters.
     """

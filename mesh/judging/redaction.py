@@ -4,9 +4,9 @@ Theory of operation
 1. The text is read as JSON; what is none is refused.
 2. A text that comes out again as it went in (most programs write JSON without spaces, as we do) is changed as a
    document and written again. That is quick.
-3. Any other is scanned down the path, and what stands beside it is skipped by regular expressions, not understood: so
-   numbers keep their digits, and a name that comes twice is found twice, whichever one a reader believes. What is found
-   is a list of places; the new text is what lies between them.
+3. Any other text is scanned down the path. Regular expressions skip the values beside the path, so numbers keep their
+   digits. A name that occurs twice is found twice, whichever one a reader believes. The scan finds a list of places;
+   the new text is everything between these places.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _is_called(quoted: bytes, name: bytes) -> bool:
 
 
 def _end(text: bytes, at: int) -> int:
-    """Where the value ends that begins at `at`."""
+    """The end of the value that begins at `at`."""
     if text[at] not in b"[{":
         scalar = _SCALAR.match(text, at)
         assert scalar is not None  # JSON values are like this

@@ -1,4 +1,4 @@
-"""What an expression sees of a record: the names that it speaks about, and nothing that nobody asks for."""
+"""The part of a record that an expression sees: only the names that the expression mentions are read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Seen(NamedTuple):
 
 
 class Sight:
-    """Sees of each record what any of these expressions speaks about. What reads values may raise errors of its own."""
+    """Reads from each record the names that these expressions mention. Readers of values may raise their own errors."""
 
     def __init__(self, expressions: Iterable[Expression], read_value: ValueReader) -> None:
         asking = list(expressions)

@@ -20,14 +20,14 @@ ANONYMOUS = "User:ANONYMOUS"
 """Principal of a client that did not authenticate."""
 ADDRESSES_REMEMBERED = 4096
 SAID = ("principal", "client_id", "client_id_prefix", "software_name", "source_networks")
-"""What a condition can say; the names are those of ClientMatch in routing.proto."""
+"""The fields of a condition; the names are those of ClientMatch in routing.proto."""
 MAPPED = IPv6Network("::ffff:0:0/96")
 """IPv4 as sockets for both families tell it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """A client. What is empty is not known, and conditions about it do not hold."""
+    """A client. An empty field is unknown, and a condition about an unknown field does not hold."""
 
     principal: str = ANONYMOUS
     client_id: str = ""
@@ -84,7 +84,7 @@ class ClientMatch:
         return address is not None and any(address in network for network in self.networks)
 
     def both(self, other: ClientMatch) -> ClientMatch | None:
-        """What is said of a client for whom both hold; None where that can't be."""
+        """The condition that holds where both hold; None if no client can meet both."""
         principal, client_id, prefix, software = (
             _one_of(self.principal, other.principal),
             _one_of(self.client_id, other.client_id),

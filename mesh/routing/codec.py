@@ -1,7 +1,7 @@
 """Routing domain to protobuf and back.
 
-What a newer release says of a rule beyond what is known here can't be left out: it may say for whom the rule is, and
-the rule without it would be everybody's. So rules and tables with such fields are refused as a whole.
+A newer release may send a rule with a field that this release does not know. That field may narrow the rule to some
+clients, so leaving the field out could widen the rule. Rules and tables with unknown fields are refused as a whole.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _NODE_VIEW_VALUES = {view: value for value, view in _NODE_VIEWS.items()}
 
 
 TABLE_FORMAT = 1
-"""What this release understands of tables (Member.table_format)."""
+"""The format of tables that this release understands (Member.table_format)."""
 
 
 def format_needed(table: RoutingTable) -> int:
-    """What a reader has to understand, so that it passes over nothing of this table."""
+    """The format that a reader has to understand, so that the reader ignores nothing of this table."""
     return 1 if table.conditions or table.pasts else 0
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a rule."""
+"""The errors of rules."""
 
 from __future__ import annotations
 

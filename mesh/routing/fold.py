@@ -4,8 +4,8 @@ Control uses it for its projections and router for the tables that it serves, so
 A rule change that may move topics first makes a *pending* table; RolloutSwitched puts it in force, RolloutAborted
 drops it. One that is tried by some clients first (a canary) is pending just so.
 
-`fold` is for one event. Who has many of them gives them to a `Folding`, which changes its tables in place and builds
-the state when it is asked for: a million events take as long as a million small changes.
+`fold` is for one event. A `Folding` is for many: it changes its tables in place, and builds the state on request. A
+million events take as long as a million small changes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RoutingState:
     pending: RoutingTable | None = None
     position: int = 0
     trial: Trial | None = None
-    """Who tries the pending table; None where data planes hold for it."""
+    """The clients that try the pending table; None where data planes hold for that table."""
 
 
 def fold(state: RoutingState, event: events.Event) -> RoutingState:
@@ -71,7 +71,7 @@ class Folding:
 
     @property
     def state(self) -> RoutingState:
-        """The state now. What no event has changed since the last time is the same object."""
+        """The state now. A part that no event has changed since the last call is the same object."""
         if self._state is None:
             pending = None if self._rollout is None else self._rollout.draft_on(self._effective).table
             trial = None if self._rollout is None else self._rollout.trial

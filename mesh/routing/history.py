@@ -8,9 +8,9 @@ Theory of operation
    - every other match that may share a name with this one has all of its names (a wider prefix, `.*`, the default), and
    - none of those rules renames topics, nor is about some clients only. The past of one topic may have renames.
    Otherwise its past versions are kept as they are.
-3. So what a table holds beside the living rules is bounded by what there is to tell, not by how often rules change: one
-   count for each match and place, and single versions only of patterns that enclose or overlap others, rename, or are
-   about some clients. Rules about groups, transactional ids and client software have no past.
+3. So the past in a table is bounded, however often rules change: one count for each match and place. Single versions
+   are kept only of patterns that enclose or overlap others, rename topics, or are about some clients. Rules about
+   groups, transactional ids and client software have no past.
 4. Two ways to the same table give the same table: what is counted up depends on the table and on nothing else.
 """
 
@@ -43,7 +43,7 @@ EVERY_NAME = frozenset({".*", ".+"})
 
 
 class Rules(Protocol):
-    """Of a table, or of a history."""
+    """The rules of a table, or of a history."""
 
     @property
     def versions(self) -> Sequence[RuleVersion]: ...
@@ -121,7 +121,7 @@ class RuleHistory:
             self._known.discard(match_of(version))
 
     def _visits_before(self, revision: int, version: RuleVersion) -> Visits | None:
-        """Where every topic of the version's match has been, as far as one answer holds for all of them."""
+        """The earlier places of the topics that match, if one answer holds for all of these topics."""
         match = match_of(version)
         if not _is_about_topics(version):
             return None

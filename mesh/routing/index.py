@@ -17,7 +17,7 @@ def match_of(version: RuleVersion) -> Match:
 
 
 class Index(Generic[Item]):
-    """What has a match, by that: exact names, how other names begin, and what else stands in them."""
+    """Items by their match: by exact name, by the beginning of names, and by other text in names."""
 
     __slots__ = ("_by_core", "_by_head", "_core_lengths", "_exact", "_lengths", "_match_of")
 

@@ -19,7 +19,7 @@ MAX_NAME = 249
 
 
 class Subject(Enum):
-    """What the names are that a rule matches; the value is the field of RuleMatch in routing.proto."""
+    """The kind of names that a rule matches; the value is the field of RuleMatch in routing.proto."""
 
     TOPIC = "topic"
     """A topic: the rule says on which cluster it lives."""
@@ -49,7 +49,7 @@ class ExactName:
     client: ClientMatch | None = field(default=None, hash=False)
     """Only for these clients; None: for all."""
     suffix: ClassVar[str] = ""
-    """Of the field of RuleMatch, after the subject's."""
+    """The end of the field's name in RuleMatch, behind the subject's."""
 
     def __post_init__(self) -> None:
         _check_client(self)
@@ -194,7 +194,7 @@ def _compiled(pattern: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ForwardingRule:
-    """What matches is at home on the target cluster."""
+    """Names that match are at home on the target cluster."""
 
     rule_id: str
     match: Match
@@ -245,7 +245,7 @@ class ForwardingRule:
         return text + self.match.head if placeholder == TOPIC else text
 
     def upstream_name(self, topic: str) -> str:
-        """What a topic that matches is called on its cluster."""
+        """The name that a matching topic has on its cluster."""
         return topic if self.template is None else self.template.upstream(topic)
 
     def virtual_name(self, upstream_topic: str) -> str | None:

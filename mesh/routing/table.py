@@ -4,14 +4,14 @@ Theory of operation
 1. A table holds the living rules, which decide, and the past as far as it counts visits: counted up in `pasts`, or as
    versions of rules (`history` says which). Rules about topics, groups, transactional ids and client software are
    looked up apart from each other.
-2. A look-up gathers the versions that match a name (one dict hit for exact names, one for each length of prefixes in
-   use; a regular expression counts by the plain text at its start) and takes the living one of lowest rank. Answers
-   are cached per table.
-3. A topic may have another name on its cluster (`upstream_topic`), and clients know it by one name only: the first
-   rule that renames a topic to what the cluster calls it gives the name, and any other name that would lead there, the
-   cluster's own included, leads nowhere.
-4. Two names of one cluster are two places to live. A topic's visits to a place follow from its past and from the lives
-   of the versions that match it (`visits`). All gateways with the same table come to the same number. Time without a
+2. A look-up gathers the versions that match a name and takes the living one of lowest rank. It costs one dict hit for
+   exact names and one for each length of prefixes in use. A regular expression is found by the literal text at its
+   start. Answers are cached per table.
+3. A topic may have another name on its cluster (`upstream_topic`), and clients know a topic by one name only. The first
+   rule that renames a topic to the cluster's name gives the client's name. Any other name for that topic, the cluster's
+   own included, is unknown to clients.
+4. Two names on one cluster are two places. A topic's visits to a place follow from its past and from the lives of the
+   versions that match it (`visits`). All gateways with the same table come to the same number. Time without a
    route does not end a visit: nothing can be written then.
    Why visits count: a broker remembers a producer's last sequence per partition. A producer that comes back with its
    topic has a gap there, so from the second visit on its batches carry another producer id.
@@ -59,8 +59,8 @@ class UpstreamCluster:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic lives: the cluster, the rule that says so, how many times it has lived there (from 1), where it
-    has lived just before, if it has moved at all, and what it is called there."""
+    """A topic's place: the cluster, the rule that decides, the number of the visit (from 1), the place before that (if
+    the topic has moved), and the topic's name there."""
 
     cluster: str
     rule: ForwardingRule
@@ -75,8 +75,8 @@ class Route:
 
 
 class _Common:
-    """What a table has in common with those that single clients see of it: rules about everyone are looked up in one
-    place, and all of them together remember so many answers."""
+    """The part that a table shares with the views of single clients: rules about everyone are looked up in one place,
+    and all views share one bound of cached answers."""
 
     __slots__ = (
         "_about_some", "_conditions", "_indexes", "_kept", "_past_index", "_remembered", "_renaming", "_tables",
@@ -123,13 +123,13 @@ class _Common:
         return self._renaming
 
     def past(self, topic: str) -> Past | None:
-        """What of the topic's way is counted up. It is about every client."""
+        """The counted past of the topic, for every client."""
         if self._past_index is None:
             self._past_index = Index(self.pasts, attrgetter("match"))
         return latest(self._past_index.matching(topic))
 
     def index(self, subject: Subject) -> Index[RuleVersion]:
-        """Of the rules about every client."""
+        """The index of the rules about every client."""
         index = self._indexes.get(subject)
         if index is None:
             index = self._indexes[subject] = Index(
@@ -138,7 +138,7 @@ class _Common:
         return index
 
     def index_for(self, holding: frozenset[ClientMatch], subject: Subject) -> Index[RuleVersion]:
-        """Of the rules that are there because these conditions hold."""
+        """The index of the rules that apply because these conditions hold."""
         versions = (version for each in holding for version in self._about_some[each])
         return Index((version for version in versions if version.rule.match.subject is subject), match_of)
 
@@ -146,7 +146,7 @@ class _Common:
         self._tables[holding] = table
 
     def table(self, holding: frozenset[ClientMatch]) -> RoutingTable:
-        """What clients see for whom exactly these conditions hold."""
+        """The table of clients for whom exactly these conditions hold."""
         table = self._tables.get(holding)
         if table is None:
             table = RoutingTable.__new__(RoutingTable)
@@ -194,9 +194,9 @@ class RoutingTable:
         self._holding = holding
         self._versions = versions
         self._indexes: dict[Subject, Index[RuleVersion]] = {}
-        """Of the rules that only some clients have."""
+        """The indexes of the rules about some clients only."""
         self._renames: dict[str, Renames] | None = None
-        """Of each cluster that has some."""
+        """The renames of each cluster that has some."""
         self._cache: dict[str, Route | None] = {}
         self._virtual: dict[Place, str | None] = {}
         common.joined_by(self, holding)
@@ -210,7 +210,7 @@ class RoutingTable:
 
     @property
     def pasts(self) -> tuple[Past, ...]:
-        """Where topics have lived, as far as it is counted up."""
+        """The counted pasts of topics."""
         return self._common.pasts
 
     def for_client(self, client: ClientIdentity) -> RoutingTable:
@@ -225,7 +225,7 @@ class RoutingTable:
 
     @property
     def conditions(self) -> tuple[ClientMatch, ...]:
-        """What rules ask of clients, living ones and past ones, in their order."""
+        """The conditions about clients of living and past rules, in the order of the rules."""
         return self._common.conditions.all
 
     def _sees(self, version: RuleVersion) -> bool:
@@ -233,7 +233,7 @@ class RoutingTable:
         return client is None or client in self._holding
 
     def forget(self) -> None:
-        """What was looked up; it can be looked up again."""
+        """Drops the cached answers; each can be computed again."""
         self._cache.clear()
         self._virtual.clear()
 
@@ -268,7 +268,7 @@ class RoutingTable:
         return None if route is None else route.cluster
 
     def virtual_topic(self, cluster: str, upstream_topic: str) -> str | None:
-        """What clients call the topic that has this name on the cluster; None where no name leads to it."""
+        """The client's name of the topic that has this name on the cluster; None if no name leads to the topic."""
         place = Place(cluster, upstream_topic)
         try:
             return self._virtual[place]
@@ -402,8 +402,9 @@ def _winner(matching: Iterable[RuleVersion]) -> ForwardingRule | None:
 
 
 def may_move_topics(before: RoutingTable, after: RoutingTable) -> bool:
-    """Whether any topic name could live on another cluster after the change than before, or under another name, for
-    any client: what a rule asks of clients is part of its match.
+    """Whether the change could give any topic another cluster or another name, for any client.
+
+    A rule's conditions about clients are part of its match.
 
     Exact for the common case, a rule added behind all others, and careful otherwise: a hold costs milliseconds,
     a wrong "no" costs records.

@@ -3,7 +3,7 @@
 Theory of operation
 1. A template is literal text with placeholders: `{topic}`, the whole name; `{suffix}`, what follows the prefix of a
    prefix rule; `{1}` to `{9}`, the groups of a regex rule.
-2. Every template can be read backwards, else clients could not be told the names of topics that exist. `{topic}` and
+2. Every template can be read backwards, else Metadata could not name the topics that exist. `{topic}` and
    `{suffix}` always can. With groups the expression must be a plain row of literal text and groups, each of them used
    once in the template.
 3. Reading backwards may guess wrong (`(.*)(.*)`): who asks has to check that the name leads forward again.
@@ -32,11 +32,11 @@ class TopicTemplate:
     pieces: tuple[str, ...]
     """Literal text and names of placeholders in turn, beginning and ending with text."""
     prefix: str
-    """Of a prefix rule, else empty."""
+    """The prefix of a prefix rule, else empty."""
     forward: Any
     """A regex rule's expression, where groups are used."""
     backward: Any
-    """Where groups are used: matches names on the cluster; one group for each placeholder, named `p` and its name."""
+    """With groups: an expression for names on the cluster, with a group `pNAME` for each placeholder NAME."""
     origin: tuple[str, ...]
     """How clients' names are made of the groups: text and placeholders in turn, as `pieces`."""
 
@@ -69,7 +69,7 @@ class TopicTemplate:
         )
         raise InvalidRuleError(
             FIELD,
-            f"{text!r}: topics could not be told apart by it; a rule of this kind takes {allowed}, and nothing else",
+            f"{text!r} gives two topics one name; a rule of this kind takes {allowed}, and nothing else",
         )
 
     def upstream(self, topic: str) -> str:
@@ -143,7 +143,7 @@ def _row_of(pattern: str) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 def _end_of_group(pattern: str, start: int) -> int:
-    """Where the group that begins at `start` ends. It must be a plain capturing one without others inside."""
+    """The end of the group that begins at `start`. The group must be a plain capturing one without others inside."""
     in_class = False
     at = start + 1
     while at < len(pattern):

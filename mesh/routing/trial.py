@@ -1,4 +1,4 @@
-"""Who follows a pending table before it counts for everybody: a canary, as data planes and routers see it."""
+"""The clients that use a pending table before all others do: a canary, as data planes and routers see it."""
 
 from __future__ import annotations
 

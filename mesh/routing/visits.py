@@ -1,11 +1,11 @@
-"""Where a topic has lived, and how often: counted from the versions of rules, and from what is already counted up.
+"""The places that a topic has had, and how often: counted from the versions of rules and from earlier counts.
 
 Theory of operation
 1. A topic's way follows from the lives of the rule versions that match it: at each revision the first of them says the
    place. Repeats in a row are one visit; time without a rule does not end a visit.
-2. A way is kept as its visits by place, in the order in which the places were last left: the present place stands at
-   the end, the one before it is where the topic came from. That is all that anybody asks for, and it does not grow with
-   the number of moves.
+2. A way is kept as its visits by place, in the order in which the places were last left. The present place stands at
+   the end; the place before the present one is the place from which the topic came. Nobody asks for more, and the size
+   does not grow with the number of moves.
 3. So the way up to a revision can be counted up as a `Past`, and the versions that led to it are needed no more. The
    past of a match holds for the names that match and have no narrower past: the latest one is the narrowest, because a
    past is not carried on once something narrower is there (`history`).
@@ -22,14 +22,14 @@ from mesh.routing.rules import Match, RuleVersion
 
 
 class Place(NamedTuple):
-    """Where a topic can live: a cluster, and the name that the topic has there."""
+    """A place for a topic: a cluster, and the name that the topic has there."""
 
     cluster: str
     upstream_topic: str
 
 
 class Stay(NamedTuple):
-    """A topic's time at a place: which one, and how many times it has lived there by then (from 1)."""
+    """A topic's visit to a place: the place, and the number of the visit (from 1)."""
 
     cluster: str
     visit: int
@@ -42,7 +42,7 @@ Visits = dict[Place, int]
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Where the topics of a match have lived before `until_revision`."""
+    """The places of a match's topics before `until_revision`."""
 
     match: Match
     until_revision: int
@@ -54,7 +54,7 @@ class Past:
 
 
 def latest(pasts: Iterable[Past]) -> Past | None:
-    """Of the pasts of several matches that a name has, the one that counts for it."""
+    """The past that counts for a name, from the pasts of all its matches."""
     return max(pasts, key=attrgetter("until_revision"), default=None)
 
 

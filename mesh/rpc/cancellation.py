@@ -6,11 +6,11 @@ import asyncio
 
 
 def heed_cancellation() -> None:
-    """Raises CancelledError in a task that was cancelled, or whose time is over, and was not told.
+    """Raises CancelledError in a task that was cancelled, or timed out, without an exception.
 
-    A task that is cancelled while it awaits a call of grpc.aio hears the call's own error where that failed in the same
-    turn of the loop: the cancellation goes to the inner task that begins the call (`_prepare_rpc`, `_invoke`), which
-    takes it for its own and ends. A loop that tries again would then run for ever.
+    A task may be cancelled while it awaits a call of grpc.aio. If the call fails in the same turn of the loop, the task
+    gets the call's error: the inner task that begins the call (`_prepare_rpc`, `_invoke`) took the cancellation for its
+    own. A loop that tries again would then run for ever.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

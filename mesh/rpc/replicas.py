@@ -1,7 +1,7 @@
 """Calls to a service of which there are several replicas: those of control, of which one leads.
 
 Theory of operation
-1. Every replica has a channel, which follows its name and reconnects. Where there are several, their gRPC health is
+1. Every replica has a channel, which follows its name and reconnects. If there are several, their gRPC health is
    watched; only the replica that leads says SERVING.
 2. A call goes to the replica that was the last to become SERVING. While none says so, calls go to the one before, which
    answers what any replica may answer and refuses the rest.
@@ -48,7 +48,7 @@ class Replicas(grpc.aio.Channel):
 
     @property
     def address(self) -> str:
-        """Where calls go now."""
+        """The address to which calls go now."""
         return self.addresses[self._chosen]
 
     def unary_unary(self, *args: Any, **kwargs: Any) -> Any:

@@ -57,7 +57,7 @@ class RpcServer:
         await self._server.start()
 
     async def set_serving(self, serving: bool) -> None:
-        """What the health service answers, for the server as a whole and for each service."""
+        """Sets the answer of the health service, for the server as a whole and for each service."""
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", *self._services):
             await self._health.set(name, status)

@@ -1,4 +1,4 @@
-"""What flows through gateways and sidecars: counted (`counting`), and told to the home cluster (`reporter`).
+"""The traffic of gateways and sidecars: counted (`counting`), and reported to the home cluster (`reporter`).
 
-`counting` knows no I/O, and is all that whoever counts imports.
+`counting` knows no I/O; code that counts imports nothing else.
 """

@@ -3,9 +3,9 @@
 Theory of operation
 1. `Counts` belongs to one thread. To count is a look-up and some additions; nothing is made but for a new combination.
 2. `take` ends an interval: all that was counted goes with it, and counting begins anew. Nothing is carried over, so
-   who adds reports up has the traffic, whichever of them came late.
-3. Combinations are bounded, because clients choose their names. What finds no room is counted together, under empty
-   names, and how many calls these were is told: sums stay right, only who it was is lost.
+   the sum of all reports is the traffic, whichever report came late.
+3. Combinations are bounded, because clients choose their names. Further combinations are counted together under empty
+   names, with the number of their calls: sums stay right, only the names are lost.
 4. Latencies are kept as they came, a few hundred of them; more are folded into a sketch, whose size is bounded.
 """
 
@@ -18,11 +18,11 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 MOST_COMBINATIONS = 5_000
-"""Of one interval: at most some 30 MB while it lasts."""
+"""Bound of one interval: at most some 30 MB while the interval lasts."""
 FOLDED_VALUES = 512
 """Latencies that are folded into a sketch at once: together they cost a fifth of what they cost one by one."""
 MOST_NAME_CHARACTERS = 256
-"""Of a name that somebody else chose."""
+"""Bound of a name that a client chose."""
 
 
 class Combination(NamedTuple):
@@ -57,7 +57,7 @@ NewSketch = Callable[[], Sketch]
 
 
 class Tally:
-    """What was counted of one combination."""
+    """The counts of one combination."""
 
     __slots__ = ("bytes", "calls", "errors", "recent", "records", "sketch")
 
@@ -86,7 +86,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What was counted from `start` to `end`. It changes no more."""
+    """The counts from `start` to `end`. They change no more."""
 
     start: datetime
     end: datetime

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from mesh.traffic.reporter import TrafficReporter
 
 LAST_REPORT_S = 2.0
-"""What the last report may take at a stop."""
+"""Time that the last report may take at a stop."""
 
 log = structlog.get_logger(__name__)
 
 
 class Emission:
-    """Of one service. `start` and `stop` on the loop that counts."""
+    """The reporting of one service. The loop that counts calls `start` and `stop`."""
 
     def __init__(self, settings: TrafficSettings, name: str, kind: str, metrics: TrafficMetrics) -> None:
         """`kind`: of service, "gateway" or "sidecar"; `name`: which one it is."""
         self._settings = settings
         self.counts: Counts | None = None
-        """Where calls are counted; None: nowhere."""
+        """The counts of calls; None: calls are not counted."""
         self._reporter: TrafficReporter | None = None
         if not settings.home_bootstrap_servers:
             return
@@ -43,11 +43,11 @@ class Emission:
 
     def start(self) -> None:
         if self._reporter is None:
-            log.info("traffic is not told to anybody: home_bootstrap_servers is not set")
+            log.info("traffic is not reported: home_bootstrap_servers is not set")
             return
         self._reporter.start()
         log.info(
-            "traffic is told to the home cluster",
+            "traffic is reported to the home cluster",
             home=",".join(self._settings.home_bootstrap_servers),
             topic=self._settings.traffic_topic,
             interval_s=self._settings.traffic_interval_s,

@@ -1,10 +1,10 @@
-"""What reporting says of itself, by the service that reports."""
+"""The metrics of reporting, by the service that reports."""
 
 from prometheus_client import Counter, Gauge
 
 
 class TrafficMetrics:
-    """Of one process: made once."""
+    """The metrics of one process: made once."""
 
     def __init__(self, service: str) -> None:
         prefix = f"kafka_mesh_{service}_traffic_"

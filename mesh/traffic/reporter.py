@@ -30,7 +30,7 @@ from mesh.traffic.metrics import TrafficMetrics
 from mesh.traffic.reports import reports
 
 MOST_WAITING_BYTES = 32 * 1024 * 1024
-"""Of reports that the home cluster has not taken: an hour and more of a thousand combinations."""
+"""Bound of reports that the home cluster has not stored: an hour and more of a thousand combinations."""
 MOST_INTERVALS = 3
 """That the thread has not come to: it works on one for well under a second."""
 SLICE_REPORTS = 16
@@ -42,7 +42,7 @@ LOOK_S = 0.2
 """How soon it is seen that the service ends."""
 KEPT_MS = 7 * 24 * 3600 * 1000
 PARTITIONS = 4
-"""Of the topic, where it has to be made: as many as read it side by side."""
+"""Partitions of a new topic: as many as there are readers side by side."""
 
 log = structlog.get_logger(__name__)
 
@@ -121,11 +121,11 @@ class ReportWriter:
                 self._write_some()
         except HomeAwayError as away:
             if str(away) != self._problem:
-                log.warning("traffic can't be told, and is kept for a while", reason=str(away))
+                log.warning("traffic can't be reported, and is kept for a while", reason=str(away))
             self._problem = str(away)
             return
         if self._problem:
-            log.info("traffic is told again", topic=self._topic.name)
+            log.info("traffic is reported again", topic=self._topic.name)
         self._problem = ""
 
     def _write_some(self) -> None:
@@ -156,7 +156,7 @@ class ReportWriter:
         except (KafkaException, BufferError) as failure:
             why = str(failure)
         self._producer.purge()
-        self._producer.flush(0)  # until it is told of what was purged
+        self._producer.flush(0)  # until the producer has reported what was purged
         self._metrics.written.inc(len(taken))
         if too_large:
             log.warning("reports of traffic are larger than the topic takes, and lost", topic=self._topic.name,

@@ -10,7 +10,7 @@ from mesh.traffic.counting import Combination, Interval, Tally
 from mesh.traffic.sketches import LatencySketch
 
 REPORT_BYTES = 900_000
-"""Of one report: brokers take records of 1 MB unless they are told otherwise."""
+"""Bound of one report: by default, brokers take records of 1 MB."""
 SLICE_COUNTERS = 20
 """Between two breaths: about 0.5 ms."""
 
@@ -18,7 +18,7 @@ SLICE_COUNTERS = 20
 def reports(
     interval: Interval, reporter: str, kind: str, breathe: Callable[[], None] = lambda: None
 ) -> Iterator[traffic.TrafficReport]:
-    """Each combination is in one of them; what overflowed is told by the first. `breathe` is called now and then."""
+    """Each combination is in one report; the first report has the overflow. `breathe` is called now and then."""
     report = _begun(interval, reporter, kind)
     report.overflowed = interval.overflowed
     size = report.ByteSize()

@@ -1,4 +1,4 @@
-"""What the settings of a gateway and of a sidecar say about traffic."""
+"""The settings about traffic, of a gateway and of a sidecar."""
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 

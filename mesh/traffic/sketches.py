@@ -1,6 +1,6 @@
 """Latencies as KLL sketches of Apache DataSketches: mergeable, in the form that Spark's `kll_merge_agg_float` takes.
 
-Whoever imports this has numpy in memory, which takes 0.15 s and 30 MB: only where traffic is reported.
+An import of this module loads numpy, which takes 0.15 s and 30 MB: only processes that report traffic do so.
 """
 
 from __future__ import annotations

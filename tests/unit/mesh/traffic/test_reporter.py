@@ -69,7 +69,7 @@ def test_reports_wait_for_the_home_cluster_and_are_lost_at_the_end(writer: Repor
         assert lost() == before
         writer.stop(1)
     assert lost() == before + 3
-    away = [line for line in logs if "can't be told" in line["event"]]
+    away = [line for line in logs if "can't be reported" in line["event"]]
     assert [line["reason"] for line in away] == ["it is away"], "said once"
 
 
