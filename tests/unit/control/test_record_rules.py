@@ -75,9 +75,9 @@ def test_clusters_have_to_be_registered() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"topic_prefix": "a.", "target_topic": "all"}, "could not be told apart"),
+        ({"topic_prefix": "a.", "target_topic": "all"}, "gives two topics one name"),
         ({"topic": "apples", "target_topic": "{suffix}"}, "takes {topic}"),
-        ({"topic": "apples", "target_topic": "{cluster}.{topic}"}, "could not be told apart"),
+        ({"topic": "apples", "target_topic": "{cluster}.{topic}"}, "gives two topics one name"),
         ({"topic": "apples", "target_topic": "with space"}, "neither text of a topic name"),
         ({"topic": "no/topic"}, "is no topic name"),
         ({"topic": "__consumer_offsets"}, "kept by Kafka or by the mesh"),

@@ -273,7 +273,12 @@ def test_visits_of_a_default_cluster_end_where_another_rule_takes_the_topic() ->
 
 
 @pytest.mark.parametrize(
-    ("template", "says"), [("fixed", "gives two topics one name"), ("{suffix}", "told apart"), ("{1}", "told apart")]
+    ("template", "says"),
+    [
+        ("fixed", "gives two topics one name"),
+        ("{suffix}", "gives two topics one name"),
+        ("{1}", "gives two topics one name"),
+    ],
 )
 def test_a_default_cluster_renames_by_the_whole_topic_only(template: str, says: str) -> None:
     with pytest.raises(InvalidRuleError, match=says):
