@@ -15,6 +15,7 @@ from meshctl.commands.content import content
 from meshctl.commands.decision import explain, status, watch
 from meshctl.commands.freezing import freeze, thaw
 from meshctl.commands.instances import instances
+from meshctl.commands.jobs import jobs
 from meshctl.commands.mirror import mirror
 from meshctl.commands.past import diff, history, revert
 from meshctl.commands.replay import replay
@@ -41,7 +42,7 @@ def cli() -> None:
 
 for _command in (
     cluster, rule, mirror, content, canary, schedule, freeze, thaw, explain, apply, export, diff, revert,
-    history, audit, status, watch, instances, sidecars, replay, traffic, topic,
+    history, audit, status, watch, instances, sidecars, jobs, replay, traffic, topic,
     completion,
 ):  # fmt: skip
     cli.add_command(_command)

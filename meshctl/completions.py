@@ -6,7 +6,7 @@ import click
 import grpc
 from click.shell_completion import CompletionItem
 
-from mesh.rpc import admin
+from mesh.rpc import admin, pipelines
 from meshctl import instances, replays, wording
 from meshctl.connection import Connection
 from meshctl.endpoints import EndpointsError, Service, find
@@ -84,6 +84,17 @@ def sidecar_names(_context: click.Context, _parameter: click.Parameter, incomple
         return []
     named = ((wording.short(each.name), each.address) for each in members if each.kind == admin.MEMBER_KIND_SIDECAR)
     return [CompletionItem(name, help=text) for name, text in named if name.startswith(incomplete)]
+
+
+def pipeline_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Pipelines that run continuous jobs."""
+    try:
+        connection = _connection()
+        found = connection.call(connection.pipelines.ListJobs, pipelines.ListJobsRequest()).jobs
+    except (grpc.RpcError, EndpointsError):
+        return []
+    named = {wording.short(each.pipeline): each.status.job for each in found}
+    return [CompletionItem(name, help=f"runs {job}") for name, job in named.items() if name.startswith(incomplete)]
 
 
 def replay_ids(

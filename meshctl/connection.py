@@ -17,6 +17,7 @@ from mesh.rpc import (
     audit_grpc,
     events,
     instances_grpc,
+    pipelines_grpc,
     profiles_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -66,6 +67,7 @@ class Connection:
         self.record_rules = record_rules_grpc.RecordRuleServiceStub(self._channel)
         self.instances = instances_grpc.InstanceServiceStub(self._channel)
         self.replays = replays_grpc.ReplayServiceStub(self._channel)
+        self.pipelines = pipelines_grpc.PipelineServiceStub(self._channel)
         self.profiles = profiles_grpc.ProfileServiceStub(self._channel)
         self.audit = audit_grpc.AuditServiceStub(self._channel)
         self.traffic = traffic_grpc.TrafficServiceStub(self._channel)

@@ -90,9 +90,14 @@ def result(order: events.SidecarOrder) -> str:
 
 
 def target(name: str) -> str:
-    """ "billing.one", "sidecar s1"."""
+    """ "billing.one", "sidecar s1", "pipeline p1"."""
     collection, _, identifier = name.partition("/")
-    return f"sidecar {identifier}" if collection == "members" else identifier
+    return f"{_HOLDERS[collection]} {identifier}" if collection in _HOLDERS else identifier
+
+
+def holder(order: events.SidecarOrder) -> str:
+    """Who carries an order out: "sidecar s1", "pipeline p1"."""
+    return target(order.sidecar) if order.sidecar.startswith("pipelines/") else f"sidecar {order.sidecar}"
 
 
 def event(of: events.Event) -> str:
@@ -183,6 +188,7 @@ def _short(name: str) -> str:
     return name.removeprefix("orders/")
 
 
+_HOLDERS = {"members": "sidecar", "pipelines": "pipeline"}
 _COMMANDS: dict[str, Callable[[Any], str]] = {
     "pause": lambda _: "pause",
     "resume": lambda _: "resume",
@@ -194,4 +200,5 @@ _COMMANDS: dict[str, Callable[[Any], str]] = {
     "get_log_levels": lambda _: "tell its log levels",
     "check_health": lambda _: "tell its health",
     "get_info": lambda _: "tell what it is",
+    "accept_loss": lambda loss: f"go on in {loss.topic} without what job {loss.job} has lost of it",
 }

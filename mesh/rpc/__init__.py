@@ -1,7 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
 Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `profiles`, `audit`,
-`traffic`, `snapshots`; stubs and servicers in the `_grpc` ones.
+`traffic`, `pipelines`, `snapshots`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import admin_pb2 as admin
@@ -13,6 +13,8 @@ from mesh.rpc.v1 import discovery_pb2_grpc as discovery_grpc
 from mesh.rpc.v1 import events_pb2 as events
 from mesh.rpc.v1 import instances_pb2 as instances
 from mesh.rpc.v1 import instances_pb2_grpc as instances_grpc
+from mesh.rpc.v1 import pipelines_pb2 as pipelines
+from mesh.rpc.v1 import pipelines_pb2_grpc as pipelines_grpc
 from mesh.rpc.v1 import profiles_pb2 as profiles
 from mesh.rpc.v1 import profiles_pb2_grpc as profiles_grpc
 from mesh.rpc.v1 import record_rules_pb2 as record_rules
@@ -34,6 +36,8 @@ __all__ = [
     "events",
     "instances",
     "instances_grpc",
+    "pipelines",
+    "pipelines_grpc",
     "profiles",
     "profiles_grpc",
     "record_rules",

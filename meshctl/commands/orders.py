@@ -23,6 +23,8 @@ LONGEST_WAIT = 55.0
 USUAL_EXPIRY = 30.0
 CALL_MARGIN = 5.0
 """Seconds that a call may take beyond the wait."""
+_ABOUT = {"members": "--sidecar", "pipelines": "--pipeline"}
+"""The option of `meshctl history` by what a target is."""
 COLUMNS = ("ORDER", "FOR", "WHAT", "SIDECAR", "RESULT", "GIVEN", "WHAT CAME OF IT")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,18 +39,20 @@ class Ordering:
     expire: float
 
 
-def order_options(wait: float = USUAL_WAIT) -> Callable[[F], F]:
-    """The options of an order that changes something, given to the command as `ordering`; `wait`: usual seconds."""
+def order_options(wait: float = USUAL_WAIT, expire: float = USUAL_EXPIRY, holder: str = "sidecar") -> Callable[[F], F]:
+    """The options of an order that changes something, given to the command as `ordering`; `wait` and `expire`: usual
+    seconds; `holder`: who carries it out.
+    """
 
     def decorated(command: F) -> F:
         @_wait_option(wait)
         @click.option(
             "--expire",
             type=click.FloatRange(min=0.001, max=86_400),
-            default=USUAL_EXPIRY,
+            default=expire,
             show_default=True,
             metavar="SECONDS",
-            help="How long the order stays open for a sidecar that is not there.",
+            help=f"How long the order stays open for a {holder} that is not there.",
         )
         @_reason_option
         @functools.wraps(command)
@@ -110,11 +114,11 @@ def _refuse_what_failed(order: events.SidecarOrder, wait: float) -> None:
         case "open" if not wait:
             return
         case "open":
-            about = "--sidecar" if order.target.startswith("members/") else "--instance"
+            about = _ABOUT.get(order.target.partition("/")[0], "--instance")
             later = f"it stays open until {moment(order.expire_time)}"
             see = f"`meshctl history {about} {wording.short(order.target)}` shows what becomes of it"
             raise MeshctlError(
-                f"{what}: not done within {wait:g} s by sidecar {order.sidecar}; {later}: {see}",
+                f"{what}: not done within {wait:g} s by {instances.holder(order)}; {later}: {see}",
                 ExitCode.UNAVAILABLE,
                 status="OPEN",
             )
@@ -126,7 +130,7 @@ def _refuse_what_failed(order: events.SidecarOrder, wait: float) -> None:
 def _show(order: events.SidecarOrder) -> None:
     what = f"{instances.target(order.target)}: {instances.command(order.command)}"
     if not order.HasField("outcome"):
-        click.echo(f"{what}: order {wording.short(order.name)} is given to sidecar {order.sidecar}")
+        click.echo(f"{what}: order {wording.short(order.name)} is given to {instances.holder(order)}")
         return
     click.echo(f"{what}: done{f', {order.outcome.description}' if order.outcome.description else ''}")
     said = instances.details(order)
@@ -141,7 +145,7 @@ def print_orders(found: Sequence[events.SidecarOrder], *, empty: str) -> None:
         (
             (
                 wording.short(each.name), instances.target(each.target), instances.command(each.command),
-                each.sidecar, instances.result(each), moment(each.create_time), each.outcome.description,
+                wording.short(each.sidecar), instances.result(each), moment(each.create_time), each.outcome.description,
             )
             for each in found
         ),

@@ -38,6 +38,7 @@ DEFAULT_HISTORY = 20
 @click.option("--schedule", metavar="ID", help="Only about this scheduled change.")
 @click.option("--instance", metavar="GROUP.INSTANCE", shell_complete=instance_names, help="Only about this consumer.")
 @click.option("--sidecar", metavar="NAME", shell_complete=sidecar_names, help="Only what this sidecar was told.")
+@click.option("--pipeline", metavar="NAME", help="Only what this pipeline was told.")
 @click.option("--replay", metavar="REPLAY", shell_complete=replay_ids, help="Only about this replay.")
 @click.option(
     "-n",
@@ -58,6 +59,7 @@ def history(
     schedule: str | None,
     instance: str | None,
     sidecar: str | None,
+    pipeline: str | None,
     replay: str | None,
     number: int,
 ) -> None:
@@ -73,7 +75,7 @@ def history(
     """
     named = {
         "rules": rule, "clusters": cluster, "recordrules": record_rule, "schedules": schedule,
-        "instances": instance, "members": sidecar, "replays": replay,
+        "instances": instance, "members": sidecar, "pipelines": pipeline, "replays": replay,
     }  # fmt: skip
     names = [
         f"{collection}/{name.removeprefix(f'{collection}/')}" for collection, name in named.items() if name is not None

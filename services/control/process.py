@@ -14,6 +14,7 @@ from mesh.rpc import (
     audit_grpc,
     discovery_grpc,
     instances_grpc,
+    pipelines_grpc,
     profiles_grpc,
     record_rules_grpc,
     replays_grpc,
@@ -29,6 +30,7 @@ from services.control.api.decision_service import DecisionService
 from services.control.api.freeze_gate import FreezeGate
 from services.control.api.instance_service import InstanceService
 from services.control.api.past_answers import PastAnswers
+from services.control.api.pipeline_service import PipelineService
 from services.control.api.profile_service import ProfileService
 from services.control.api.record_rule_service import RecordRuleService
 from services.control.api.replay_service import ReplayService
@@ -47,6 +49,7 @@ from services.control.decisions.instances import InstanceDecisions
 from services.control.decisions.members import Members
 from services.control.decisions.order_following import OrderFollowing
 from services.control.decisions.past import Past
+from services.control.decisions.pipelines import Pipelines
 from services.control.decisions.probes import Probes
 from services.control.decisions.record_progress import RecordProgress
 from services.control.decisions.record_rules import RecordRuleDecisions
@@ -176,6 +179,7 @@ class Control:
             "InstanceService": InstanceService(
                 self.journal, InstanceDecisions(self.journal), self.orders, self._following, self.members, sidecars
             ),
+            "PipelineService": PipelineService(self.journal, sidecars, Pipelines(sidecars.is_alive)),
             "ProfileService": ProfileService(self.journal),
             "ReplayService": ReplayService(self.journal, self.replays, self.replay_followers, self.replay_progress),
             "RolloutService": RolloutService(
@@ -300,6 +304,7 @@ class Control:
             "DecisionService": admin_grpc.add_DecisionServiceServicer_to_server,
             "InstanceService": instances_grpc.add_InstanceServiceServicer_to_server,
             "RolloutService": discovery_grpc.add_RolloutServiceServicer_to_server,
+            "PipelineService": pipelines_grpc.add_PipelineServiceServicer_to_server,
             "ProfileService": profiles_grpc.add_ProfileServiceServicer_to_server,
             "ReplayService": replays_grpc.add_ReplayServiceServicer_to_server,
             "RecordRuleService": record_rules_grpc.add_RecordRuleServiceServicer_to_server,

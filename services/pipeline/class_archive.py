@@ -2,7 +2,8 @@
 the time. The archive lies in the environment that pyspark is in, and fits one Java and one pyspark only; Java passes by
 an archive that does not fit.
 
-`kafka-mesh pipeline prepare` makes it, images when they are built. Without it, all is as it is, but slower.
+`kafka-mesh pipeline prepare` makes it, and so does `make env PIPELINE=1`. Images go without: see the README.
+If there is none, all is as it is, but slower.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 MARK = "job_report"
 
@@ -30,10 +30,19 @@ class JobReport:
     """Records that retention has still to take before it takes one that is not brought over; None where none waits."""
     apart: Mapping[str, str] | None = None
     """Topics that are set apart, and why; None where the report does not say."""
+    lost: Sequence[str] = field(default_factory=list)
+    """Those among them of which retention took records: an operator may accept that."""
     stuck_s: float = 0.0
     """How long a batch has been at work without progress."""
     complete_until: float | None = None
     """Unix time up to which all is brought over; None where that is not known."""
+
+    def with_what_stays_of(self, before: JobReport) -> JobReport:
+        """This report, with what the one before it said and this one leaves open."""
+        if self.behind is not None:
+            return self
+        stays = replace(self, behind=before.behind, spare=before.spare, complete_until=before.complete_until)
+        return stays if self.apart is not None else replace(stays, apart=before.apart, lost=before.lost)
 
     def to_line(self) -> str:
         return json.dumps({MARK: asdict(self)})
@@ -60,8 +69,18 @@ def begin() -> None:
     _Listener.is_there = True
 
 
+def is_heard() -> bool:
+    """Whether serve listens to this process."""
+    return _Listener.is_there
+
+
 def tell(report: JobReport) -> None:
     """To whoever listens."""
+    say(report.to_line())
+
+
+def say(line: str) -> None:
+    """A line to whoever listens."""
     if _Listener.is_there:
-        sys.stdout.write(report.to_line() + "\n")
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()

@@ -352,6 +352,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logs,
             max_rows=max_rows,
             accept_loss=accept_loss,
+            accept_loss_of=self.source.accept_loss_of,
             accept_replaced=self.source.accept_replaced,
             replaced=replaced,
         )

@@ -154,16 +154,18 @@ def advance(
     *,
     max_rows: int | None = None,
     accept_loss: bool = False,
+    accept_loss_of: Collection[str] = (),
     accept_replaced: bool = False,
     replaced: Collection[str] = (),
 ) -> Position:
     """The end of the batch after `start`: at most `max_rows` offsets on, shared fairly between partitions.
 
-    It is `start` itself when there is nothing to read. `replaced` names topics of which the caller knows that another
-    topic has their name now. Raises RecordsLostError and TopicReplacedError.
+    It is `start` itself when there is nothing to read. Loss is accepted of all topics, or of some. `replaced` names
+    topics of which the caller knows that another topic has their name now. Raises RecordsLostError and
+    TopicReplacedError.
     """
     entries = {
-        topic: _entry(topic, start.get(topic), log, accept_loss, accept_replaced, replaced)
+        topic: _entry(topic, start.get(topic), log, accept_loss or topic in accept_loss_of, accept_replaced, replaced)
         for topic, log in logs.items()
     }
     lags = {
@@ -191,6 +193,42 @@ def problems(
         except StreamError as error:
             found[topic] = error
     return found
+
+
+def lost_spans(position: Position, logs: Mapping[str, TopicLog]) -> list[Span]:
+    """What retention took of topics before it was read."""
+    return [
+        Span(topic, partition, position[topic].next.get(partition, 0), each.start)
+        for topic, log in logs.items()
+        if topic in position
+        for partition, each in log.partitions.items()
+        if position[topic].next.get(partition, 0) < each.start
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a position is behind the logs."""
+
+    behind: int
+    """Offsets that are there and not read."""
+    spare: int | None
+    """Offsets that retention has still to take before it takes one that is not read, in the partition where they are
+    fewest; below 0 where it has taken some. None while nothing waits to be read.
+    """
+
+
+def lag_of(position: Position, logs: Mapping[str, TopicLog]) -> Lag:
+    """Topics that nobody has read yet are behind with all that they hold."""
+    behind, spare = 0, []
+    for topic, log_ in logs.items():
+        reached = position[topic].next if topic in position else {}
+        for partition, each in log_.partitions.items():
+            at = reached.get(partition, each.start)
+            behind += max(each.end - at, 0)
+            if at < each.end:
+                spare.append(at - each.start)
+    return Lag(behind, min(spare, default=None))
 
 
 def replaced_topics(expected: Position, logs: Mapping[str, TopicLog]) -> dict[str, TopicReplacedError]:

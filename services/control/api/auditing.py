@@ -27,8 +27,8 @@ QUESTIONS = (
     "/TopTalkers",
 )
 """How methods begin that decide nothing."""
-REPORTS = ("/Report", "/ReportReplay")
-"""Of routers, and of members that carry out replays: how far they are. ReportOrder decides something."""
+REPORTS = ("/Report", "/ReportReplay", "/ReportJobs")
+"""Of routers, and of members that carry out replays or jobs: how far they are. ReportOrder decides something."""
 LONGEST_PROBLEM = 4_000
 LONGEST_RESOURCE = 1_000
 """Characters. A call that is refused because a text is too long is audited too, with the beginning of the text."""

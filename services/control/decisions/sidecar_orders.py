@@ -52,7 +52,7 @@ class SidecarOrders:
         await self._journal.first_time(caller)
         view = self._journal.view
         event = sidecar_orders.place(
-            view.orders, view.instances, self._sidecars.known(), self._new_id(), request, self.clock(), replay
+            view.orders, view.instances, self._sidecars.listeners(), self._new_id(), request, self.clock(), replay
         )
         target = event.order.target
         [new] = await self._journal.append(

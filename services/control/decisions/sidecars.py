@@ -1,5 +1,5 @@
 """Which process of each sidecar counts, and how its instances do: as it said last. In memory; it heals with the next
-beat.
+beat. Pipelines are among them by their resource names, for the sake of the orders that they follow.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from services.control.decisions.members import EXPIRY, MAX_SIDECARS, Clock, stea
 from services.control.domain.errors import Conflict, Unavailable
 from services.control.domain.incarnations import EARLIER_RELEASE, Incarnation
 from services.control.domain.instances import Instances
+from services.control.domain.sidecar_commands import PIPELINES, named
 
 LONGEST_PROBLEM = 1000
 MAX_PARTITIONS = 500_000
@@ -75,7 +76,7 @@ class Sidecars:
         if last is not None and incarnation < last.incarnation:
             raise Conflict(
                 "SUPERSEDED",
-                f"a younger process of sidecar {sidecar!r} is there ({last.incarnation.text}); "
+                f"a younger process of {named(sidecar)} is there ({last.incarnation.text}); "
                 "this one shall close its instances and serve none",
             )
 
@@ -115,7 +116,11 @@ class Sidecars:
         return entry is not None and self._silence(entry) <= EXPIRY
 
     def known(self) -> set[str]:
-        """Those that are heard of, and those that hold instances."""
+        """Those that are heard of, and those that hold instances; no pipelines."""
+        return {name for name in self.listeners() if not name.startswith(PIPELINES)}
+
+    def listeners(self) -> set[str]:
+        """The same, and pipelines."""
         alive = {name for name, entry in self._sidecars.items() if self._silence(entry) <= EXPIRY}
         return alive | {instance.sidecar for instance in self._known().values()}
 

@@ -1,4 +1,4 @@
-"""What a sidecar can be told, and what of it can be refused without asking the sidecar."""
+"""What a sidecar or a pipeline can be told, and what of it can be refused without asking them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from services.control.domain.instances import LONGEST_NAME, NUL, check_what_it_r
 
 SIDECARS = "members/"
 """How targets begin that are sidecars themselves."""
+PIPELINES = "pipelines/"
+"""How targets begin that are pipelines."""
 OF_INSTANCES = ("pause", "resume", "seek", "drain", "remove", "configure")
 OF_SIDECARS = ("set_log_levels", "get_log_levels", "check_health", "get_info")
+OF_PIPELINES = ("accept_loss",)
+JOBS = ("archive", "audit", "traffic")
 READING = ("get_log_levels", "check_health", "get_info")
 """Commands that change nothing, so that a frozen mesh takes them, too."""
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -34,11 +38,10 @@ def reads_only(command: events.SidecarCommand) -> bool:
 def checked(command: events.SidecarCommand, target: str) -> events.SidecarCommand:
     """The command with what it leaves unsaid, so that the log says what was ordered. InvalidField when it can't be."""
     kind = command.WhichOneof("command")
-    possible = OF_INSTANCES if target.startswith(INSTANCES) else OF_SIDECARS
+    whom, possible = _listener(target)
     if kind is None:
         raise InvalidField("command", f"is required: one of {', '.join(possible)}")
     if kind not in possible:
-        whom = "an instance" if possible is OF_INSTANCES else "a sidecar"
         text = f"{kind} is nothing that {whom} can be told; {target!r} takes {', '.join(possible)}"
         raise InvalidField("command", text)
     said = events.SidecarCommand()
@@ -46,6 +49,22 @@ def checked(command: events.SidecarCommand, target: str) -> events.SidecarComman
     if kind in _CHECKS:
         _CHECKS[kind](getattr(said, kind))
     return said
+
+
+def named(holder: str) -> str:
+    """Who carries an order out, for people: "sidecar 's1'", "pipeline 'p1'"."""
+    if holder.startswith(PIPELINES):
+        return f"pipeline {holder.removeprefix(PIPELINES)!r}"
+    return f"sidecar {holder!r}"
+
+
+def _listener(target: str) -> tuple[str, tuple[str, ...]]:
+    """What the target is, and what it can be told."""
+    if target.startswith(INSTANCES):
+        return "an instance", OF_INSTANCES
+    if target.startswith(PIPELINES):
+        return "a pipeline", OF_PIPELINES
+    return "a sidecar", OF_SIDECARS
 
 
 def _check_seek(seek: events.SeekInstance) -> None:
@@ -117,9 +136,19 @@ def _check_levels(wanted: events.SetLogLevels) -> None:
             raise InvalidField(field, f"{level!r} is not one of {', '.join(LEVELS)}")
 
 
+def _check_accept_loss(accepted: events.AcceptLoss) -> None:
+    if accepted.job not in JOBS:
+        raise InvalidField("command.accept_loss.job", f"{accepted.job!r} is not one of {', '.join(JOBS)}")
+    if not 1 <= len(accepted.topic) <= 2 * LONGEST_NAME or NUL in accepted.topic:
+        raise InvalidField(
+            "command.accept_loss.topic", "is required: TOPIC, or CLUSTER/TOPIC of a job that reads several clusters"
+        )
+
+
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "seek": _check_seek,
     "drain": _check_drain,
     "configure": _check_configure,
     "set_log_levels": _check_levels,
+    "accept_loss": _check_accept_loss,
 }

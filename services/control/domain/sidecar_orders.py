@@ -23,7 +23,7 @@ from mesh.instance_names import INSTANCES
 from mesh.rpc import events, instances
 from services.control.domain.errors import InvalidField, NotAllowed, Unknown
 from services.control.domain.instances import NUL, Instances
-from services.control.domain.sidecar_commands import LAST_SECOND, SIDECARS, checked
+from services.control.domain.sidecar_commands import LAST_SECOND, PIPELINES, SIDECARS, checked, named
 
 ORDERS = "orders"
 """The collection, in resource names. The events of an order are in the stream of its target."""
@@ -39,6 +39,8 @@ LONGEST_DETAILS = 32 * 1024
 """Characters; levels of some hundred loggers."""
 TIME_TO_CARRY_OUT = timedelta(seconds=35)
 """Beyond the order's own time, for a sidecar that is there: it takes half a minute at most, and has to say so."""
+TIME_OF_A_LOOK = timedelta(minutes=15)
+"""More of it for a job of a pipeline: the batches that it is at end first."""
 TIME_TO_BE_HEARD = timedelta(seconds=5)
 """The same for one that is silent: it may be on its way back, to say how it went."""
 TIME_TO_COME_BACK = timedelta(seconds=30)
@@ -100,8 +102,8 @@ def place(
     now: datetime,
     replay: str = "",
 ) -> events.SidecarOrdered:
-    """The event for an order that can be given. `sidecars`: those that control has heard of; `replay`: that it is part
-    of.
+    """The event for an order that can be given. `sidecars`: those that control has heard of, and pipelines;
+    `replay`: that it is part of.
     """
     sidecar = _holder(request.target, known, sidecars)
     command = checked(request.command, request.target)
@@ -124,7 +126,7 @@ def reported(
     order = orders.get(name)
     if order.sidecar != sidecar:
         raise NotAllowed(
-            "ORDER_OF_ANOTHER", name, f"order {name!r} is for sidecar {order.sidecar!r}; {sidecar!r} has no say in it"
+            "ORDER_OF_ANOTHER", name, f"order {name!r} is for {named(order.sidecar)}; {sidecar!r} has no say in it"
         )
     if outcome.result not in (events.ORDER_RESULT_DONE, events.ORDER_RESULT_FAILED):
         raise InvalidField("outcome.result", "is what became of it: ORDER_RESULT_DONE or ORDER_RESULT_FAILED")
@@ -153,7 +155,7 @@ def given_up(order: events.SidecarOrder, now: datetime, *, heard: bool) -> event
     by = f"by {order.expire_time.ToDatetime(UTC):%Y-%m-%d %H:%M:%S} UTC"
     silence = f"is there, and did not say {by} what it did" if heard else f"was not there {by}"
     outcome = events.OrderOutcome(
-        result=events.ORDER_RESULT_EXPIRED, description=f"nobody carried it out: sidecar {order.sidecar!r} {silence}"
+        result=events.ORDER_RESULT_EXPIRED, description=f"nobody carried it out: {named(order.sidecar)} {silence}"
     )
     outcome.time.FromDatetime(now)
     return events.SidecarOrderEnded(name=order.name, outcome=outcome)
@@ -194,13 +196,21 @@ def _holder(target: str, known: Instances, sidecars: Collection[str]) -> str:
                 target, f"no sidecar holds an instance {target!r}; `meshctl instances list` shows those there are"
             )
         return known[target].sidecar
+    if target.startswith(PIPELINES) and target != PIPELINES:
+        if target not in sidecars:
+            heard = sorted(each.removeprefix(PIPELINES) for each in sidecars if each.startswith(PIPELINES))
+            known_pipelines = ", ".join(heard[:MOST_NAMED]) or "none"
+            text = f"no pipeline {target.removeprefix(PIPELINES)!r} has been heard of (known: {known_pipelines})"
+            raise Unknown(target, text)
+        return target
     if not target.startswith(SIDECARS) or target == SIDECARS:
-        text = f"{target!r} is neither instances/GROUP.INSTANCE nor members/SIDECAR"
+        text = f"{target!r} is none of instances/GROUP.INSTANCE, members/SIDECAR and pipelines/PIPELINE"
         raise InvalidField("target", text)
     sidecar = target.removeprefix(SIDECARS)
     if sidecar not in sidecars:
-        named = ", ".join(sorted(sidecars)[:MOST_NAMED]) or "none"
-        raise Unknown(target, f"no sidecar {sidecar!r} has been heard of (known: {named})")
+        heard = [each for each in sorted(sidecars) if not each.startswith(PIPELINES)]
+        known_sidecars = ", ".join(heard[:MOST_NAMED]) or "none"
+        raise Unknown(target, f"no sidecar {sidecar!r} has been heard of (known: {known_sidecars})")
     return sidecar
 
 
@@ -219,8 +229,9 @@ def _check_within(field: str, said: int, most: int, zero: str) -> None:
 def _check_room(orders: Orders, sidecar: str) -> None:
     waiting = len(orders.of_sidecar(sidecar))
     if waiting >= MAX_OPEN_OF_SIDECAR:
-        text = f"{waiting} orders are open for sidecar {sidecar!r}, and no more are possible"
-        raise NotAllowed("TOO_MANY_ORDERS", f"{SIDECARS}{sidecar}", f"{text}; wait until they are done or expire")
+        text = f"{waiting} orders are open for {named(sidecar)}, and no more are possible"
+        whose = sidecar if sidecar.startswith(PIPELINES) else f"{SIDECARS}{sidecar}"
+        raise NotAllowed("TOO_MANY_ORDERS", whose, f"{text}; wait until they are done or expire")
     if len(orders.open) >= MAX_OPEN:
         text = f"{len(orders.open)} orders are open, and no more are possible; wait until some are done or expire"
         raise NotAllowed("TOO_MANY_ORDERS", ORDERS, text)
@@ -228,6 +239,8 @@ def _check_room(orders: Orders, sidecar: str) -> None:
 
 def _given_up_at(order: events.SidecarOrder, leading_since: datetime, *, heard: bool) -> datetime:
     waits = timedelta(milliseconds=order.command.drain.timeout_ms)
+    if order.command.HasField("accept_loss"):
+        waits = TIME_OF_A_LOOK
     usual = order.expire_time.ToDatetime(UTC) + (waits + TIME_TO_CARRY_OUT if heard else TIME_TO_BE_HEARD)
     if order.create_time.ToDatetime(UTC) >= leading_since:
         return usual
@@ -242,7 +255,7 @@ def _kept(outcome: events.OrderOutcome, now: datetime) -> events.OrderOutcome:
         details_json=outcome.details_json,
     )
     if not kept.description and kept.result == events.ORDER_RESULT_FAILED:
-        kept.description = "the sidecar does not say why"
+        kept.description = "it is not said why"
     if problem := _problem_of_details(kept.details_json):
         kept.details_json = ""
         kept.description = f"{kept.description} (its details are left out: {problem})".strip()

@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mesh.instance_names import INSTANCES
 from mesh.rpc import events
-from services.control.domain.sidecar_commands import SIDECARS
+from services.control.domain.sidecar_commands import PIPELINES, SIDECARS
 
 MOST_PARTITIONS = 10
 """Named in one sentence; of more only their number is told."""
@@ -40,7 +40,7 @@ def ordered(event: events.Event) -> Iterator[str]:
 def order_ended(event: events.Event) -> Iterator[str]:
     ended = event.sidecar_order_ended
     result = _RESULTS.get(ended.outcome.result, "ended in a way that this release does not know")
-    by = f" by {ended.sidecar}" if ended.sidecar else ""
+    by = f" by {ended.sidecar.removeprefix(PIPELINES)}" if ended.sidecar else ""
     why = f": {ended.outcome.description}" if ended.outcome.description else ""
     yield f"{_target(event.stream)}: order {_order(ended.name)} {result}{by}{why}"
 
@@ -60,7 +60,9 @@ def _reads(instance: events.ConsumerInstance) -> str:
 
 
 def _target(name: str) -> str:
-    """ "consumer billing.one", "sidecar s1"."""
+    """ "consumer billing.one", "sidecar s1", "pipeline p1"."""
+    if name.startswith(PIPELINES):
+        return f"pipeline {name.removeprefix(PIPELINES)}"
     if name.startswith(SIDECARS):
         return f"sidecar {name.removeprefix(SIDECARS)}"
     return f"consumer {name.removeprefix(INSTANCES)}"
@@ -113,6 +115,7 @@ _COMMANDS: dict[str, Callable[[Any], str]] = {
     "get_log_levels": lambda _: "is asked for its log levels",
     "check_health": lambda _: "is asked for its health",
     "get_info": lambda _: "is asked what it is",
+    "accept_loss": lambda loss: f"is to go on in {loss.topic} without what job {loss.job} has lost of it",
 }
 _RESULTS = {
     events.ORDER_RESULT_DONE: "done",

@@ -23,9 +23,10 @@ import structlog
 
 from mesh.pauses import pause
 from services.pipeline import job_reports
+from services.pipeline.acceptances import Acceptances, given_up
 from services.pipeline.auditing.progress import PartitionState, Place, ProgressTable, partition_states
 from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.positions import Position, StreamError, TopicLog
+from services.pipeline.positions import Lag, Position, RecordsLostError, StreamError, TopicLog, lag_of, lost_spans
 from services.pipeline.session import first_line, our_sentence
 
 if TYPE_CHECKING:
@@ -85,10 +86,21 @@ class Followed:
     has_news: threading.Event = field(default_factory=threading.Event)
     """Set when a batch is stored."""
     position: Position = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Topics of which retention took records before they were read: its stream does not go on by itself."""
+    accepting: frozenset[str] = frozenset()
+    """Those of them without which its stream goes on."""
+    giving_up: dict[str, str] = field(default_factory=dict)
+    """What that costs, as sentences."""
     hangs: HangWatch | None = None
     looking: Future[Mapping[str, TopicLog]] | None = None
     looked: datetime = NEVER
     told_at: float = float("-inf")
+
+    @property
+    def topics(self) -> set[str]:
+        """As its position names them."""
+        return {f"{self.name}/{topic}" for topic in self.source.topics}
 
     @property
     def has_looked(self) -> bool:
@@ -111,9 +123,11 @@ class Following:
         heartbeat: timedelta,
         *,
         goes_on: bool,
+        acceptances: Acceptances,
     ) -> None:
         """`clusters` tells those that there are now; `goes_on`: whether streams end only when they are told to."""
         self._ask = clusters
+        self._acceptances = acceptances
         self._progress = progress
         self._heartbeat_s = heartbeat.total_seconds()
         self._goes_on = goes_on
@@ -219,13 +233,36 @@ class Following:
         except StreamError as error:
             logs, away = {}, str(error)
         self._read_position(each)
+        self._accept(each, logs)
         if each.query is not None and each.query.isActive and each.has_looked:
             each.problem = ""
         newest = {(f"{each.name}/{topic}", number): when for (topic, number), when in each.newest.items()}
         states = partition_states(each.position, logs, each.looked, newest)
         shown = {(topic.partition("/")[2], number): state for (topic, number), state in states.items()}
         self._attempt(lambda: self._progress.tell(each.name, shown, each.problem or away))
-        _tell_serve(each, states.values(), self._stuck_s())
+        _tell_serve(each, states.values(), lag_of(each.position, logs), self._stuck_s())
+
+    def _accept(self, each: Followed, logs: Mapping[str, TopicLog]) -> None:
+        """The stream goes on without what an operator has given up, and begins anew when that is behind it: a later
+        loss is not accepted.
+        """
+        problems = each.source.problems(each.position, logs)
+        each.lost = {topic: str(error) for topic, error in problems.items() if isinstance(error, RecordsLostError)}
+        accepted = self._acceptances.open_for({topic for one in self._followed.values() for topic in one.topics})
+        for topic in (accepted.keys() & logs.keys() & each.topics) - each.lost.keys():
+            for acceptance in accepted[topic]:
+                self._acceptances.answer(acceptance, each.giving_up.get(topic, given_up([])))
+            each.giving_up.pop(topic, None)
+        wanted = frozenset(accepted.keys() & each.lost.keys())
+        if wanted == each.accepting:
+            return
+        spans = lost_spans(each.position, logs)
+        for topic in wanted - each.accepting:
+            each.giving_up[topic] = given_up([span for span in spans if span.topic == topic])
+        each.accepting, each.retry_at = wanted, 0.0
+        if each.query is not None:
+            each.query.stop()
+            each.query = None
 
     def _stuck_s(self) -> float:
         """Of the stream that has been at work without progress for the longest time."""
@@ -257,7 +294,7 @@ class Following:
             log.warning("how far the audit is can't be told", reason=first_line(error))
 
 
-def _tell_serve(each: Followed, states: Collection[PartitionState], stuck_s: float) -> None:
+def _tell_serve(each: Followed, states: Collection[PartitionState], lag: Lag, stuck_s: float) -> None:
     """How far its stream is."""
     done = each.records, each.malformed, each.failures
     records, malformed, failures = (now - before for now, before in zip(done, each.reported, strict=True))
@@ -272,7 +309,10 @@ def _tell_serve(each: Followed, states: Collection[PartitionState], stuck_s: flo
             refused=malformed,
             failures=failures,
             behind=sum(state.log_end - state.next_offset for state in states) if states else None,
+            spare=lag.spare,
             complete_until=complete_until.timestamp() if complete_until else None,
             stuck_s=stuck_s,
+            apart=each.lost,
+            lost=list(each.lost),
         )
     )

@@ -41,6 +41,7 @@ def archive_command(
     """Write TOPIC... to Parquet in FOLDER, by day, each record exactly once; again and again into the same FOLDER."""
     settings = settings_of(config)
     require_spark()
+    from services.pipeline.acceptances import Acceptances
     from services.pipeline.archives.compaction import CompactionRules
     from services.pipeline.jobs import archive
     from services.pipeline.kafka_source import GATEWAY, KafkaSource
@@ -66,6 +67,7 @@ def archive_command(
                 every=every,
                 stopping=stop_signal(),
                 rules=rules if compact or continuous else None,
+                acceptances=Acceptances.of_serve() if continuous else None,
             )
     click.echo(
         f"{written.records} records of {', '.join(source.topics)} to {folder} "

@@ -43,6 +43,7 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
     if settings.database_url is None:
         raise click.UsageError("set KAFKA_MESH_PIPELINE_DATABASE_URL: the PostgreSQL of control")
     require_spark()
+    from services.pipeline.acceptances import Acceptances
     from services.pipeline.jobs import audit
     from services.pipeline.kafka_source import KafkaSource
     from services.pipeline.tables import Database
@@ -63,7 +64,8 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
         settings.check_folder(folder)
         plan.clusters()  # what is wrong there is told before Spark has started
         with session_of(settings, "audit") as session:
-            clusters = audit.run(session, plan, every=every, stopping=stopping)
+            told_by_serve = Acceptances.of_serve() if continuous else None
+            clusters = audit.run(session, plan, every=every, stopping=stopping, acceptances=told_by_serve)
     for each in clusters:
         click.echo(f"{each.name}: {each.records} records, {each.stored} new events, {each.malformed} malformed")
     if troubled := [f"{each.name}: {each.problem}" for each in clusters if each.problem]:

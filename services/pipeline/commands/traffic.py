@@ -31,6 +31,7 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
     if settings.database_url is None:
         raise click.UsageError("set KAFKA_MESH_PIPELINE_DATABASE_URL: the PostgreSQL of control")
     require_spark()
+    from services.pipeline.acceptances import Acceptances
     from services.pipeline.jobs import traffic
     from services.pipeline.kafka_source import GATEWAY, KafkaSource
     from services.pipeline.tables import Database
@@ -49,7 +50,15 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
         )
         source.logs()  # what can't be read is told before Spark has started
         with session_of(settings, "traffic") as session:
-            done = traffic.run(session, source, database, keeping=keeping, every=every, stopping=stop_signal())
+            done = traffic.run(
+                session,
+                source,
+                database,
+                keeping=keeping,
+                every=every,
+                stopping=stop_signal(),
+                acceptances=Acceptances.of_serve() if continuous else None,
+            )
     click.echo(
         f"{done.counters} counters of {done.reports} reports in {done.batches} "
         f"{'batch' if done.batches == 1 else 'batches'}, {done.seconds:.1f} s; "

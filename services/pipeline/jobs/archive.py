@@ -13,7 +13,8 @@
    query of its own that ends by itself.
 4. A topic with a problem is set apart: the others are archived, and the topic's problem is told with every look. If
    another topic has taken a topic's name (it was created again, or a rule moved it), the archive reads the new topic
-   from its start as the next `generation`. Only a loss by retention needs an operator's word (`accept_loss`).
+   from its start as the next `generation`. Only a loss by retention needs an operator's word: `accept_loss`, or an
+   order through control (`acceptances.py`), for which the job looks at once.
 5. Days that are finished are compacted, which keeps these promises: archives/compaction.py says how.
 """
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -32,6 +33,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from services.pipeline import job_reports
+from services.pipeline.acceptances import Acceptances, given_up
 from services.pipeline.archives.background import BackgroundCompaction
 from services.pipeline.archives.compaction import ROW_GROUP_BYTES, CompactionRules, compact, settle
 from services.pipeline.archives.hadoop import HadoopFolder
@@ -39,7 +41,7 @@ from services.pipeline.archives.layout import CHECKPOINT, position_of
 from services.pipeline.archives.ownership import FolderOwner
 from services.pipeline.hang_watch import HangWatch
 from services.pipeline.kafka_source import KafkaSource
-from services.pipeline.positions import Position, TopicLog
+from services.pipeline.positions import RecordsLostError, Span, StreamError, lag_of, lost_spans
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -90,12 +92,14 @@ def run(
     stopping: threading.Event | None = None,
     rules: CompactionRules | None = None,
     compact_every: timedelta = COMPACT_EVERY,
+    acceptances: Acceptances | None = None,
 ) -> Written:
-    """Archives what there is, and returns; with `every`, looks again and again until `stopping`.
+    """Archives what there is, and returns; with `every`, looks again and again until `stopping`, and at once when
+    there is an acceptance.
 
     With `rules`, finished days are compacted: at the end, or meanwhile.
     """
-    archiving = _Run(session, source, folder.rstrip("/"), stopping or threading.Event())
+    archiving = _Run(session, source, folder.rstrip("/"), stopping or threading.Event(), acceptances or Acceptances())
     beside = BackgroundCompaction(session, folder.rstrip("/"), rules, compact_every) if rules and every else None
     with beside or nullcontext():
         archiving.until_told(every, beside.turn if beside else lambda: None)
@@ -110,13 +114,21 @@ def run(
 class _Run:
     """One run of the job."""
 
-    def __init__(self, session: SparkSession, source: KafkaSource, folder: str, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        source: KafkaSource,
+        folder: str,
+        stopping: threading.Event,
+        acceptances: Acceptances,
+    ) -> None:
         self.folder = folder
         self.written = Written()
         self._session = session
         self._source = replace(source, skip_absent=True, accept_replaced=True, sets_apart=True)
         self._files = HadoopFolder(session, folder)
         self._stopping = stopping
+        self._acceptances = acceptances
         self._hangs = HangWatch(session)
         self._told = 0
         """Records that serve has heard of."""
@@ -133,7 +145,7 @@ class _Run:
             if every is None:
                 break
             again = time.monotonic() + every.total_seconds()
-            while not self._stopping.is_set() and (left := again - time.monotonic()) > 0:
+            while not self._is_called and (left := again - time.monotonic()) > 0:
                 beside()
                 self._tell_when_due()
                 self._stopping.wait(min(left, STOP_POLL_S))
@@ -141,10 +153,18 @@ class _Run:
             self.written.is_cut_short = every is None
         self.written.seconds = time.monotonic() - began
 
+    @property
+    def _is_called(self) -> bool:
+        """To stop, or to look at once."""
+        return self._stopping.is_set() or self._acceptances.has_news
+
     def _look(self, beside: Callable[[], None]) -> None:
         """Archives all that is there now."""
+        accepted = self._acceptances.open_for(self._source.topics)
+        gone = self._gone_of(accepted)
         query = (
-            self._source.stream(self._session)
+            replace(self._source, accept_loss_of=(*self._source.accept_loss_of, *accepted))
+            .stream(self._session)
             .writeStream.foreachBatch(self._write)
             .option("checkpointLocation", f"{self.folder}/{CHECKPOINT}")
             .trigger(availableNow=True)
@@ -157,9 +177,20 @@ class _Run:
         finally:
             query.stop()
         self.written.is_cut_short = not ended
-        self._judge()
+        apart = self._judge()
+        for topic, problem in ((topic, apart.get(topic)) for topic in accepted):
+            for each in accepted[topic] if not isinstance(problem, RecordsLostError) else ():
+                text = str(problem) if problem else given_up(gone[topic])
+                self._acceptances.answer(each, text, is_done=problem is None)
 
-    def _judge(self) -> None:
+    def _gone_of(self, topics: Collection[str]) -> dict[str, list[Span]]:
+        """What retention has taken of topics that is not archived."""
+        if not topics:
+            return {}
+        lost = lost_spans(self._files.committed_position(), self._source.logs())
+        return {topic: [span for span in lost if span.topic == topic] for topic in topics}
+
+    def _judge(self) -> Mapping[str, StreamError]:
         """How far the archive is behind, and which topics are set apart."""
         looked = time.time()
         logs = self._source.logs()
@@ -178,8 +209,10 @@ class _Run:
                 spare=lag.spare,
                 complete_until=None if apart or lag.behind else looked,
                 apart=self.written.apart,
+                lost=[topic for topic, problem in apart.items() if isinstance(problem, RecordsLostError)],
             )
         )
+        return apart
 
     def _tell_when_due(self, query: StreamingQuery | None = None) -> None:
         """That the job is alive: while a query is at work, how long it has made no progress."""
@@ -212,31 +245,6 @@ class _Run:
         self.written.batches += 1
         self.written.records += count
         log.info("batch written", batch=batch, records=count, seconds=round(time.monotonic() - begun, 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far a position is behind the logs."""
-
-    behind: int
-    """Offsets that are there and not archived."""
-    spare: int | None
-    """Archived offsets that retention has still to take before it takes one that is not archived, in the partition
-    where they are fewest; below 0 where it has taken some. None while nothing waits to be archived.
-    """
-
-
-def lag_of(position: Position, logs: Mapping[str, TopicLog]) -> Lag:
-    """Topics that nobody has read yet are behind with all that they hold."""
-    behind, spare = 0, []
-    for topic, log_ in logs.items():
-        reached = position[topic].next if topic in position else {}
-        for partition, each in log_.partitions.items():
-            at = reached.get(partition, each.start)
-            behind += max(each.end - at, 0)
-            if at < each.end:
-                spare.append(at - each.start)
-    return Lag(behind, min(spare, default=None))
 
 
 def _without(records: DataFrame, archived: DataFrame) -> DataFrame:

@@ -35,6 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from services.pipeline.acceptances import Acceptances
 from services.pipeline.archives.stores import Store
 from services.pipeline.auditing.day_files import NAMED, DayFiles
 from services.pipeline.auditing.dead_letters import COLUMNS as OF_LETTERS
@@ -186,6 +187,7 @@ def run(
     *,
     every: timedelta | None = None,
     stopping: threading.Event | None = None,
+    acceptances: Acceptances | None = None,
 ) -> list[Followed]:
     """Brings over what there is, and returns; with `every`, goes on until `stopping`. What became of each cluster."""
     days = DayPartitions(plan.database, AUDIT_EVENTS.name, unique=("event_id",))
@@ -198,7 +200,10 @@ def run(
         return {name: _followed(session, plan, days, cluster, every) for name, cluster in plan.clusters().items()}
 
     heartbeat = timedelta(seconds=plan.settings.audit_heartbeat_s)
-    return Following(followed, progress, heartbeat, goes_on=every is not None).run(stopping or threading.Event())
+    following = Following(
+        followed, progress, heartbeat, goes_on=every is not None, acceptances=acceptances or Acceptances()
+    )
+    return following.run(stopping or threading.Event())
 
 
 def _followed(
@@ -246,7 +251,7 @@ def _followed(
 
         trigger = {"availableNow": True} if every is None else {"processingTime": f"{every.total_seconds()} seconds"}
         return (
-            stream_events(session, source, calls_topic)
+            stream_events(session, replace(source, accept_loss_of=tuple(sorted(each.accepting))), calls_topic)
             .writeStream.queryName(f"audit of {cluster.name}")
             .foreachBatch(write)
             .option("checkpointLocation", folder.checkpoint)

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import cast
 
 import pyarrow
@@ -28,8 +29,20 @@ from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 
 from services.pipeline import job_reports
+from services.pipeline.acceptances import Acceptance, Acceptances, given_up
 from services.pipeline.kafka_source import KafkaSource, milliseconds_of
-from services.pipeline.positions import Position, Span, TopicLog, TopicReplacedError, advance, spans
+from services.pipeline.positions import (
+    Lag,
+    Position,
+    RecordsLostError,
+    Span,
+    TopicLog,
+    TopicReplacedError,
+    advance,
+    lag_of,
+    lost_spans,
+    spans,
+)
 from services.pipeline.ranges import shares
 from services.pipeline.tables import Database
 from services.pipeline.traffic import rows
@@ -50,6 +63,7 @@ FETCHED_AHEAD = {"queued.max.messages.kbytes": "8192"}
 """By a task: some 80 reports. What is fetched beyond the end of its spans is thrown away."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OVERTAKEN = "another pipeline rolls up traffic into this database: one is enough, stop this one or the other"
+ANEW = "goes on with the topic that has the name now, from its start"
 
 JOB = "traffic"
 
@@ -158,16 +172,24 @@ def run(
     keeping: Keeping,
     every: timedelta | None = None,
     stopping: threading.Event | None = None,
+    acceptances: Acceptances | None = None,
 ) -> RolledUp:
     """Rolls up what there is, and returns; with `every`, looks again and again until `stopping`."""
-    return _Run(session, source, Ledger(database), keeping, stopping or threading.Event()).until_told(every)
+    told = acceptances or Acceptances()
+    return _Run(session, source, Ledger(database), keeping, stopping or threading.Event(), told).until_told(every)
 
 
 class _Run:
     """One run of the job."""
 
     def __init__(
-        self, session: SparkSession, source: KafkaSource, ledger: Ledger, keeping: Keeping, stopping: threading.Event
+        self,
+        session: SparkSession,
+        source: KafkaSource,
+        ledger: Ledger,
+        keeping: Keeping,
+        stopping: threading.Event,
+        acceptances: Acceptances,
     ) -> None:
         self._session = session
         self._source = source
@@ -176,6 +198,7 @@ class _Run:
         self._ledger = ledger
         self._keeping = keeping
         self._stopping = stopping
+        self._acceptances = acceptances
         self._anew = 0
         self._cleaned = 0.0
         self._done = RolledUp()
@@ -211,12 +234,14 @@ class _Run:
     def _take_batch(self, logs: dict[str, TopicLog], looked: datetime) -> bool:
         """Whether there was anything to do."""
         progress = self._ledger.progress()
-        position = self._next(progress.position, logs)
+        accepted = self._acceptances.open_for(self._source.topics)
+        position = self._next(progress.position, logs, is_accepted=bool(accepted))
         if position == progress.position:
+            self._answer(accepted, given_up([]))
             extents = _extents(logs, position)
             complete_until = watermark(progress.complete_until, extents.values(), looked)
             self._ledger.tell(progress, complete_until)
-            _tell_serve(Counts(), extents, complete_until.timestamp() if complete_until else None)
+            _tell_serve(Counts(), lag_of(position, logs), complete_until.timestamp() if complete_until else None)
             return False
         plan = Plan(
             after=progress.batch,
@@ -226,21 +251,44 @@ class _Run:
             looked=looked,
             begins=self._keeping.begins(looked.date()),
         )
-        self._write(plan, list(spans(progress.position, position)))
+        if self._write(plan, list(spans(progress.position, position)), lag_of(position, logs)):
+            is_anew = any(
+                each.generation != progress.position[topic].generation
+                for topic, each in position.items()
+                if topic in progress.position
+            )
+            self._answer(accepted, ANEW if is_anew else given_up(lost_spans(progress.position, logs)))
         return True
 
-    def _next(self, position: Position, logs: dict[str, TopicLog]) -> Position:
-        accepted = self._source.accept_loss
+    def _answer(self, accepted: Mapping[str, Sequence[Acceptance]], text: str) -> None:
+        """What operators have accepted is behind the job now."""
+        for each in chain.from_iterable(accepted.values()):
+            self._acceptances.answer(each, text)
+
+    def _next(self, position: Position, logs: dict[str, TopicLog], *, is_accepted: bool) -> Position:
+        accepted = self._source.accept_loss or is_accepted
         try:
             return advance(position, logs, max_rows=BATCH_REPORTS, accept_loss=accepted, accept_replaced=accepted)
         except TopicReplacedError as error:
-            raise TrafficError(
+            problem = TrafficError(
                 f"{', '.join(self._source.topics)} is not the topic that was read so far ({error}); what of that one "
                 "was not counted is lost: go on with the new one with --accept-loss"
-            ) from error
+            )
+            self._tell_lost(problem)
+            raise problem from error
+        except RecordsLostError as error:
+            self._tell_lost(error)
+            raise
 
-    def _write(self, plan: Plan, planned: Sequence[Span]) -> None:
-        """Writes the batch, unless somebody else has written meanwhile: then there is another one to plan."""
+    def _tell_lost(self, problem: Exception) -> None:
+        """The job ends for it; an operator sees why, and may accept it."""
+        lost = self._source.topics
+        job_reports.tell(job_reports.JobReport(JOB, apart=dict.fromkeys(lost, str(problem)), lost=lost))
+
+    def _write(self, plan: Plan, planned: Sequence[Span], lag: Lag) -> bool:
+        """Writes the batch, behind which there is `lag`. False when somebody else has written meanwhile: then another
+        batch is to be planned.
+        """
         began = time.monotonic()
         outcome = self._attempt(plan, planned)
         if outcome.leave_out is not None:
@@ -251,10 +299,11 @@ class _Run:
                 raise OvertakenError(OVERTAKEN)
             log.warning("batch made anew", reason=OVERTAKEN)
             job_reports.tell(job_reports.JobReport(JOB, failures=1))
-            return
+            return False
         self._anew = 0
         self._note(outcome, time.monotonic() - began)
-        _tell_serve(outcome.counts, plan.extents, outcome.complete_until)
+        _tell_serve(outcome.counts, lag, outcome.complete_until)
+        return True
 
     def _attempt(self, plan: Plan, planned: Sequence[Span]) -> Outcome:
         reading = Reading(
@@ -282,15 +331,17 @@ class _Run:
                  late=counts.late, refused=counts.refused, seconds=round(seconds, 2))  # fmt: skip
 
 
-def _tell_serve(counts: Counts, extents: Mapping[int, Extent], complete_until: float | None) -> None:
+def _tell_serve(counts: Counts, lag: Lag, complete_until: float | None) -> None:
     """How far it is."""
     job_reports.tell(
         job_reports.JobReport(
             JOB,
             records=counts.reports + counts.repeated + counts.refused,
             refused=counts.refused,
-            behind=sum(max(each.end - each.next, 0) for each in extents.values()),
+            behind=lag.behind,
+            spare=lag.spare,
             complete_until=complete_until,
+            apart={},
         )
     )
 

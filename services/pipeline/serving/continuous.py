@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import structlog
 
+from services.pipeline.acceptances import Acceptance, Answer
+from services.pipeline.job_reports import JobReport
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver import Command, Driver, Ending
 from services.pipeline.serving.restarts import Restarts
@@ -30,6 +33,9 @@ class ContinuousDriver:
         self._restarts = Restarts(FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S)
         self._last = ""
         self._stopping = asyncio.Event()
+        self._accepting: dict[str, tuple[Acceptance, Callable[[Answer], None]]] = {}
+        self.reports: dict[str, JobReport] = {}
+        """The last one of each cluster."""
 
     @property
     def name(self) -> str:
@@ -38,6 +44,11 @@ class ContinuousDriver:
     @property
     def has_driver(self) -> bool:
         return self._driver is not None
+
+    @property
+    def how_it_ended_last(self) -> str:
+        """Of the driver before this one; empty for one that has run steadily since."""
+        return self._last if self._restarts.in_a_row and not (self.has_driver and self._restarts.is_steady) else ""
 
     @property
     def trouble(self) -> str:
@@ -67,13 +78,35 @@ class ContinuousDriver:
         driver = self._driver = await Driver.started(self._command)
         if self._stopping.is_set():  # nobody could tell it while it was being started
             driver.kill()
+        for acceptance, _ in self._accepting.values():
+            driver.tell(acceptance)
         up = metrics.job_up.labels(self._command.name)
         up.set(1)
         try:
-            return await driver.run()
+            return await driver.run(on_job_line=self._heard)
         finally:
             self._driver = None
             up.set(0)
+
+    def accept(self, acceptance: Acceptance, answered: Callable[[Answer], None]) -> None:
+        """A loss, on the word of an operator. Each driver is told until one has answered."""
+        is_new = acceptance.order not in self._accepting
+        self._accepting[acceptance.order] = acceptance, answered
+        if is_new and self._driver is not None:
+            self._driver.tell(acceptance)
+
+    def forget(self, order: str) -> None:
+        """Nobody waits for the answer any more."""
+        self._accepting.pop(order, None)
+
+    def _heard(self, line: JobReport | Answer) -> None:
+        if isinstance(line, JobReport):
+            before = self.reports.get(line.cluster)
+            self.reports[line.cluster] = line if before is None else line.with_what_stays_of(before)
+            return
+        _, answered = self._accepting.pop(line.order, (None, None))
+        if answered is not None:
+            answered(line)
 
     async def stop(self, within_s: float) -> None:
         """Its driver may put everything in order, and is not started again."""

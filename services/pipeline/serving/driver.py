@@ -15,6 +15,8 @@ import structlog
 
 from mesh.rpc import replays
 from services.pipeline import job_reports
+from services.pipeline.acceptances import Acceptance, Answer, answer_of_line
+from services.pipeline.job_reports import JobReport
 from services.pipeline.orders import report_from_line
 from services.pipeline.serving import metrics
 from services.pipeline.serving.driver_log import DriverLog
@@ -93,13 +95,17 @@ class Driver:
         log.info("driver started", job=command.name, pid=process.pid)
         return cls(command, process)
 
-    async def run(self, on_report: Callable[[replays.ReportReplayRequest], None] = lambda _: None) -> Ending:
+    async def run(
+        self,
+        on_report: Callable[[replays.ReportReplayRequest], None] = lambda _: None,
+        on_job_line: Callable[[JobReport | Answer], None] = lambda _: None,
+    ) -> Ending:
         """Returns when it has ended, and what it said is heard. Whatever ends this kills it; so does a silence that is
         longer than the command allows.
         """
         running = metrics.drivers.labels(self._command.kind)
         running.inc()
-        talk = (self._give_order(), self._reports(on_report), self._log_lines())
+        talk = (self._give_order(), self._reports(on_report, on_job_line), self._log_lines())
         hearing = [asyncio.create_task(each, name=self._command.name) for each in talk]
         try:
             hung = await self._hang_or_exit()
@@ -124,6 +130,12 @@ class Driver:
         self._process.stdin.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
+
+    def tell(self, acceptance: Acceptance) -> None:
+        """What a job is to accept. A driver that has just ended does not hear it."""
+        assert self._process.stdin is not None
+        if not self._process.stdin.is_closing():
+            self._process.stdin.write(acceptance.to_line().encode() + b"\n")
 
     async def stop(self, within_s: float) -> None:
         """Tells it to stop, and kills it when it has not after `within_s`."""
@@ -168,15 +180,23 @@ class Driver:
             with contextlib.suppress(ConnectionError):  # it ended before it read that; its log says why
                 await self._process.stdin.drain()
 
-    async def _reports(self, on_report: Callable[[replays.ReportReplayRequest], None]) -> None:
+    async def _reports(
+        self,
+        on_report: Callable[[replays.ReportReplayRequest], None],
+        on_job_line: Callable[[JobReport | Answer], None],
+    ) -> None:
         assert self._process.stdout is not None
         async for line in _lines(self._process.stdout):
             now = asyncio.get_running_loop().time()
             if (of_job := job_reports.of_line(line)) is not None:
                 self._heard_at = now - of_job.stuck_s  # a driver may speak while its batch hangs
                 metrics.note(of_job)
+                on_job_line(of_job)
                 continue
             self._heard_at = now
+            if (answer := answer_of_line(line)) is not None:
+                on_job_line(answer)
+                continue
             try:
                 report = report_from_line(line.decode())
             except ValueError:  # of another encoding, or no report

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 import grpc
 
-from mesh.rpc import replays, replays_grpc
+from mesh.rpc import events, instances, instances_grpc, pipelines, pipelines_grpc, replays, replays_grpc
 from mesh.rpc.replicas import Replicas
 from services.pipeline.serving import metrics
 
@@ -34,6 +34,8 @@ class ControlLink:
         self._max_running = max_running
         self._channel = Replicas(addresses)
         self._stub = replays_grpc.ReplayServiceStub(self._channel)
+        self._instances = instances_grpc.InstanceServiceStub(self._channel)
+        self._pipelines = pipelines_grpc.PipelineServiceStub(self._channel)
         self._who = ((ACTOR_METADATA, member),)
         self._following: grpc.aio.UnaryStreamCall[replays.FollowReplaysRequest, replays.Replay] | None = None
 
@@ -63,6 +65,30 @@ class ControlLink:
 
     async def report(self, request: replays.ReportReplayRequest) -> None:
         await self._stub.ReportReplay(request, timeout=CALL_SECONDS, metadata=self._who)
+
+    @property
+    def listener(self) -> str:
+        """Who this member is where orders are followed."""
+        return f"pipelines/{self.member}"
+
+    async def report_jobs(self, jobs: Iterable[pipelines.JobStatus]) -> None:
+        """How all continuous jobs of this member do."""
+        request = pipelines.ReportJobsRequest(pipeline=self.member, incarnation=self._incarnation, jobs=jobs)
+        await self._pipelines.ReportJobs(request, timeout=CALL_SECONDS, metadata=self._who)
+
+    async def open_orders(self) -> AsyncIterator[events.SidecarOrder]:
+        """What operators have ordered this member, as it comes; ends when control ends it."""
+        request = instances.FollowOrdersRequest(sidecar=self.listener, incarnation=self._incarnation)
+        call = self._instances.FollowOrders(request, metadata=self._who)
+        try:
+            async for order in call:
+                yield order
+        finally:
+            call.cancel()
+
+    async def report_order(self, name: str, outcome: events.OrderOutcome) -> None:
+        request = instances.ReportOrderRequest(name=name, sidecar=self.listener, outcome=outcome)
+        await self._instances.ReportOrder(request, timeout=CALL_SECONDS, metadata=self._who)
 
     async def close(self) -> None:
         await self._channel.close(grace=None)

@@ -20,6 +20,7 @@ from services.pipeline.serving.continuous import ContinuousDriver
 from services.pipeline.serving.driver import Command
 from services.pipeline.serving.following import ReplayFollower
 from services.pipeline.serving.hiding import secrets_of
+from services.pipeline.serving.job_orders import JobOrders
 from services.pipeline.serving.link import ControlLink
 from services.pipeline.serving.order_making import DRIVERS, OrderMaking
 from services.pipeline.serving.settings import ContinuousJob
@@ -83,6 +84,7 @@ class Member:
         self._link = ControlLink(settings.control_addresses, settings.name, tuple(DRIVERS), max_running=at_a_time)
         self._follower = ReplayFollower(self._link, begin, superseded=self._give_way)
         self._jobs = [ContinuousDriver(continuous_command(job, settings, gateway)) for job in settings.jobs]
+        self._orders = JobOrders(self._link, self._jobs)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -92,7 +94,8 @@ class Member:
 
     async def run(self) -> None:
         """For ever; raises when a part of it ends."""
-        work = {"replays": self._follower.run(), **{f"job {each.name}": each.run() for each in self._jobs}}
+        jobs = {f"job {each.name}": each.run() for each in self._jobs}
+        work = {"replays": self._follower.run(), "orders": self._orders.run(), **jobs}
         self._tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
@@ -101,9 +104,10 @@ class Member:
     async def stop(self) -> None:
         """See the top of this file."""
         if self._tasks:
-            follower, *_ = self._tasks
-            follower.cancel()
-            await asyncio.gather(follower, return_exceptions=True)
+            follower, orders, *_ = self._tasks
+            for each in (follower, orders):
+                each.cancel()
+            await asyncio.gather(follower, orders, return_exceptions=True)
         await asyncio.gather(
             self._follower.drain(self._settings.driver_stop_s, TELL_S),
             *(job.stop(self._settings.driver_stop_s) for job in self._jobs),

@@ -13,14 +13,14 @@ TIMEOUT_S = 60.0
 """Only for a run that hangs: slow is a result."""
 
 
-def produce_request(topic: str, records: Sequence[Mapping[str, object]], host: str = "bench") -> bytes:
+def produce_request(topic: str, records: Sequence[Mapping[str, object]], host: str = "127.0.0.1") -> bytes:
     """A whole HTTP request, as it goes over the wire."""
     body = json.dumps({"keyFormat": "STRING", "valueFormat": "JSON", "records": records}).encode()
     head = f"POST /producers/{topic} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def get_request(path: str, host: str = "bench") -> bytes:
+def get_request(path: str, host: str = "127.0.0.1") -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\n\r\n".encode()
 
 

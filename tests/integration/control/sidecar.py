@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc.aio
 
-from mesh.rpc import admin, events, instances
+from mesh.rpc import admin, events, instances, pipelines
 from tests.integration.control.world import CALL, World
 
 ELDER, YOUNGER = "1795305600000-zzzz", "1795305600001-aaaa"
@@ -49,6 +49,17 @@ class Sidecar:
             yield Orders(call)
         finally:
             call.cancel()
+
+
+class Pipeline(Sidecar):
+    """One process of a pipeline."""
+
+    def __init__(self, world: World, name: str = "p1", incarnation: str = ELDER) -> None:
+        super().__init__(world, f"pipelines/{name}", incarnation)
+
+    async def reports_jobs(self, *jobs: pipelines.JobStatus) -> None:
+        request = pipelines.ReportJobsRequest(pipeline=self.name, incarnation=self.incarnation, jobs=jobs)
+        await self._world.pipelines.ReportJobs(request, timeout=CALL)
 
 
 class Orders:

@@ -25,6 +25,7 @@ from mesh.rpc import (
     discovery_grpc,
     events,
     instances_grpc,
+    pipelines_grpc,
     replays_grpc,
     routing,
 )
@@ -87,6 +88,7 @@ class World:
         self.decisions = admin_grpc.DecisionServiceStub(self.channel)
         self.changes = admin_grpc.ChangeServiceStub(self.channel)
         self.instances = instances_grpc.InstanceServiceStub(self.channel)
+        self.pipelines = pipelines_grpc.PipelineServiceStub(self.channel)
         self.audit = audit_grpc.AuditServiceStub(self.channel)
         self.replays = replays_grpc.ReplayServiceStub(self.channel)
         self.rollouts = discovery_grpc.RolloutServiceStub(self.channel)

@@ -16,6 +16,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 from pyspark.sql import SparkSession
 
+from services.pipeline.acceptances import Acceptances
 from services.pipeline.archives.compaction import CompactionRules
 from services.pipeline.archives.folder import FolderArchive
 from services.pipeline.archives.layout import CHECKPOINT
@@ -59,6 +60,7 @@ class Archive:
         *topics: str,
         every: timedelta | None = OFTEN,
         rules: CompactionRules | None = None,
+        acceptances: Acceptances | None = None,
     ) -> archive.Written:
         """A run, continuous unless `every` is None, that is told to stop when `condition` holds."""
         stopping = threading.Event()
@@ -73,6 +75,7 @@ class Archive:
                 stopping=stopping,
                 rules=rules,
                 compact_every=OFTEN,
+                acceptances=acceptances,
             )
             try:
                 wait_until(lambda: job.done() or condition(), "the archive holds what it should", HOLDS_S)

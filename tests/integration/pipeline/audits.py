@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported, but not by name
 
 from mesh.rpc import admin
+from services.pipeline.acceptances import Acceptances
 from services.pipeline.auditing.following import Followed
 from services.pipeline.auditing.settings import AuditSettings
 from services.pipeline.clusters import Cluster
@@ -111,11 +112,14 @@ class AuditRuns:
         return {each.name: each for each in found}
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, acceptances: Acceptances | None = None) -> Iterator[None]:
         """The continuous form, beside the test."""
-        stopping = threading.Event()
+        stopping, every = threading.Event(), timedelta(seconds=0.2)
         running = threading.Thread(
-            target=lambda: self.run(every=timedelta(seconds=0.2), stopping=stopping), name="audit under test"
+            target=lambda: audit.run(
+                self._session, self._plan(), every=every, stopping=stopping, acceptances=acceptances
+            ),
+            name="audit under test",
         )
         running.start()
         try:

@@ -5,6 +5,7 @@ A run takes seconds, so each of these tests is a story of several things that a 
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -15,12 +16,15 @@ import psutil
 import pytest
 
 from services.pipeline import job_reports
+from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line
+from services.pipeline.archives.hadoop import HadoopFolder
+from services.pipeline.archives.ownership import FolderOwner
 from services.pipeline.job_reports import JobReport
 from tests.fixtures.waiting import wait_until
 from tests.integration.pipeline.orchard import Orchard, Place
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.integration.pipeline.archives import Archive
 
@@ -89,6 +93,66 @@ def test_a_topic_that_lost_records_is_set_apart_until_its_loss_is_accepted_and_t
     with pytest.raises(Exception, match="holds days but no _checkpoint"):
         archive.run(apples, pears)
     assert archive.records() == kept
+
+
+@pytest.mark.goes_on
+def test_an_operators_word_lets_a_topic_go_on_at_once_and_is_good_for_that_loss_alone(
+    archive: Archive, orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, told = [], []
+    monkeypatch.setattr(job_reports, "say", lambda line: said.append(answer_of_line(line.encode())))
+    monkeypatch.setattr(job_reports, "tell", told.append)
+    orchard.create(partitions=1)
+    orchard.grow(10, partitions=(0,))
+    archive.run(orchard.topic)
+    orchard.grow(10, partitions=(0,))
+    orchard.let_retention_take(partition=0, before=13)
+    acceptances = Acceptances()
+
+    def is_apart() -> bool:
+        return bool(told) and list(told[-1].lost) == [orchard.topic]
+
+    def is_answered() -> bool:
+        if not said and is_apart() and not acceptances.has_news:
+            acceptances.take(Acceptance("orders/1", orchard.topic, math.inf))
+        return bool(said)
+
+    hour = timedelta(hours=1)
+    archive.run_until(is_answered, orchard.topic, every=hour, acceptances=acceptances)
+    text = f"goes on without what retention took: {orchard.topic}/0 offsets 10 to 12"
+    assert said == [Answer("orders/1", True, text)]
+    kept = {place: each for place, each in orchard.records.items() if place not in {*gone(orchard.topic, 10, 13)}}
+    assert archive.records() == kept
+    assert told[-1].apart == {}
+
+    orchard.grow(10, partitions=(0,))
+    orchard.let_retention_take(partition=0, before=25)
+    archive.run_until(is_apart, orchard.topic, every=hour, acceptances=acceptances)
+    assert archive.records() == kept, "a later loss needs another word"
+
+
+@pytest.mark.goes_on
+def test_a_driver_whose_folder_another_one_has_taken_writes_nothing_more(
+    archive: Archive, orchard: Orchard, spark: SparkSession
+) -> None:
+    orchard.create()
+    orchard.grow(30)
+    before = dict(orchard.records)
+    is_taken = False
+
+    def is_over() -> bool:
+        nonlocal is_taken
+        if not is_taken and archive.records() == before:
+            FolderOwner(HadoopFolder(spark, str(archive.folder))).take()
+            orchard.grow(30)
+            is_taken = True
+        return False
+
+    with pytest.raises(Exception, match="one driver at a time writes a folder; stop one of them"):
+        archive.run_until(is_over, orchard.topic)
+    assert archive.records() == before
+    archive.run(orchard.topic)
+    assert archive.records() == orchard.records
 
 
 def gone(topic: str, first: int, end: int) -> list[Place]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
+from services.pipeline import job_reports
+from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -225,3 +229,35 @@ def test_parquet_that_was_complete_stays_when_kafka_has_lost_its_records_before_
     of_all = sorted(each["id"] for each in (lost, created_again, *since))
     assert sorted(audits.ids()) == of_all
     assert sorted(row["event_id"] for row in audits.files()) == of_all
+
+
+@pytest.mark.goes_on
+def test_a_stream_goes_on_behind_a_loss_when_an_operator_says_so_and_only_behind_that_one(
+    audits: AuditRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.integration.pipeline.audits import event
+
+    said: list[Answer | None] = []
+    lost: list[list[str]] = []
+    monkeypatch.setattr(job_reports, "say", lambda line: said.append(answer_of_line(line.encode())))
+    monkeypatch.setattr(job_reports, "tell", lambda report: lost.append(list(report.lost)))
+    del audits.bootstraps["c2"]
+    audits.make("c1", audits.records)
+    first, taken, kept, later = event(), event(), event(), event()
+    audits.tell("c1", audits.records, first)
+    audits.run()
+    audits.tell("c1", audits.records, taken, kept)
+    audits.let_retention_take("c1", audits.records, before=2)
+    topic, acceptances = f"c1/{audits.records}", Acceptances()
+    with audits.running(acceptances):
+        wait_until(lambda: lost and lost[-1] == [topic], "the loss is told", WITHIN_S)
+        acceptances.take(Acceptance("orders/1", topic, math.inf))
+        wait_until(lambda: said, "the order is answered", WITHIN_S)
+        assert said == [Answer("orders/1", True, f"goes on without what retention took: {topic}/0 offsets 1 to 1")]
+        assert sorted(audits.ids()) == sorted([first["id"], kept["id"]])
+        audits.tell("c1", audits.records, later)
+        wait_until(lambda: later["id"] in audits.ids(), "it goes on", WITHIN_S)
+    audits.tell("c1", audits.records, event(), event())
+    audits.let_retention_take("c1", audits.records, before=5)
+    with audits.running(acceptances):
+        wait_until(lambda: lost[-1] == [topic], "a later loss needs another word", WITHIN_S)

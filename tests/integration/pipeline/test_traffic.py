@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ import numpy
 import pytest
 
 from services.control.store.migrate import migrate
+from services.pipeline import job_reports
+from services.pipeline.acceptances import Acceptance, Acceptances, Answer, answer_of_line
+from services.pipeline.job_reports import JobReport
 from services.pipeline.kafka_source import GATEWAY, KafkaSource
 from services.pipeline.tables import Database
 from services.pipeline.traffic.ledger import Keeping
@@ -190,6 +194,27 @@ def test_a_topic_that_was_created_again_is_refused_until_it_is_accepted(job: Job
         job.run()
     job.run(accept_loss=True)
     assert job.tables.numbers() == job.emitters.numbers()
+
+
+def test_an_operators_word_lets_traffic_go_on_behind_a_loss(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Answer | None] = []
+    told: list[JobReport] = []
+    monkeypatch.setattr(job_reports, "say", lambda line: said.append(answer_of_line(line.encode())))
+    monkeypatch.setattr(job_reports, "tell", told.append)
+    job.emitters.report(NOON, [Counter()])
+    job.run()
+    job.emitters.delete()
+    job.emitters.create()
+    job.emitters.report(NOON, [Counter()])
+    acceptances = Acceptances()
+    with pytest.raises(Exception, match="is not the topic that was read so far"):
+        job.run(acceptances=acceptances)
+    assert list(told[-1].lost) == [job.emitters.topic]
+    acceptances.take(Acceptance("orders/1", job.emitters.topic, math.inf))
+    job.run(acceptances=acceptances)
+    assert said == [Answer("orders/1", True, "goes on with the topic that has the name now, from its start")]
+    assert job.tables.numbers() == job.emitters.numbers()
+    assert told[-1].apart == {}
 
 
 @pytest.mark.goes_on

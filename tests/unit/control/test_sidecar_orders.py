@@ -122,7 +122,7 @@ def test_a_sidecar_says_whether_it_did_it(mesh: Mesh, result: events.OrderResult
 @pytest.mark.parametrize(
     ("outcome", "description", "details"),
     [
-        (FAILED, "the sidecar does not say why", ""),
+        (FAILED, "it is not said why", ""),
         (events.OrderOutcome(result=events.ORDER_RESULT_DONE, details_json='{"mesh": "INFO"}'), "", '{"mesh": "INFO"}'),
         (events.OrderOutcome(result=events.ORDER_RESULT_DONE, description="d" * 2000), "d" * 1000, ""),
         (events.OrderOutcome(result=events.ORDER_RESULT_DONE, description="a\0b"), "ab", ""),

@@ -1,0 +1,37 @@
+"""PipelineService: what pipelines tell of their continuous jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mesh.rpc import pipelines, pipelines_grpc
+from services.control.decisions.pipelines import Pipelines
+from services.control.decisions.sidecars import Sidecars
+from services.control.domain.errors import Conflict, InvalidField
+from services.control.domain.incarnations import incarnation_of
+from services.control.domain.sidecar_commands import PIPELINES
+from services.control.store.journal import Journal
+
+
+class PipelineService(pipelines_grpc.PipelineServiceServicer):
+    """See PipelineService in pipelines.proto."""
+
+    def __init__(self, journal: Journal, sidecars: Sidecars, told: Pipelines) -> None:
+        """`sidecars`: where members are kept that follow orders, pipelines by their resource names."""
+        self._journal = journal
+        self._sidecars = sidecars
+        self._told = told
+
+    async def ReportJobs(self, request: pipelines.ReportJobsRequest, context: Any) -> pipelines.ReportJobsResponse:
+        if not request.pipeline:
+            raise InvalidField("pipeline", "is required")
+        self._journal.require_leading()
+        name = f"{PIPELINES}{request.pipeline.removeprefix(PIPELINES)}"
+        if not self._sidecars.hear(name, incarnation_of(request.incarnation)):
+            raise Conflict("SUPERSEDED", f"a younger process of {name} is there; this one shall run no jobs")
+        self._told.report(name, request.jobs)
+        return pipelines.ReportJobsResponse()
+
+    async def ListJobs(self, request: pipelines.ListJobsRequest, context: Any) -> pipelines.ListJobsResponse:
+        self._journal.require_leading()
+        return pipelines.ListJobsResponse(jobs=self._told.jobs())

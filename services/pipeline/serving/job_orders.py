@@ -1,0 +1,177 @@
+"""Follows what operators order the continuous jobs of this member, and tells control how these jobs do.
+
+1. Control gives all orders that are open whenever a member begins to follow, and then each that comes. So a serve that
+   was killed loses none: the next one is given the same.
+2. An order has one outcome, which is told until control has taken it. An order that is given again meanwhile changes
+   nothing.
+3. An order that is not answered when it expires is forgotten here, as control gives it up by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import grpc
+import structlog
+
+from mesh.pauses import pause
+from mesh.rpc import events, pipelines
+from mesh.rpc.cancellation import heed_cancellation
+from services.pipeline.acceptances import Acceptance, Answer
+from services.pipeline.job_reports import JobReport
+from services.pipeline.serving import metrics
+from services.pipeline.serving.continuous import ContinuousDriver
+from services.pipeline.serving.link import ControlLink
+
+REPORT_SECONDS = 5.0
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 5.0
+SAYING_SECONDS = 900.0
+"""As long as control waits for the outcome of an order that has expired."""
+MOST_APART = 100
+"""Topics of a job that control is told of; of more only their number is told."""
+NEVER_HEARD = (
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+"""Another attempt to tell an outcome is answered likewise."""
+
+log = structlog.get_logger(__name__)
+
+
+class JobOrders:
+    """The background task between control and continuous jobs."""
+
+    def __init__(self, link: ControlLink, jobs: Sequence[ContinuousDriver]) -> None:
+        self._link = link
+        self._jobs = {job.name: job for job in jobs}
+        self._given: dict[str, tuple[ContinuousDriver, float]] = {}
+        """Orders that jobs have, with the Unix times at which they expire."""
+        self._outcomes: dict[str, events.OrderOutcome] = {}
+        """Those that control has not taken yet."""
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as together:
+            together.create_task(self._follow(), name="follow orders")
+            together.create_task(self._tell_outcomes(), name="report orders")
+            together.create_task(self._tell_jobs(), name="report jobs")
+
+    async def _follow(self) -> None:
+        failures = 0
+        while True:
+            try:
+                async for order in self._link.open_orders():
+                    failures = 0
+                    self.take(order)
+            except grpc.aio.AioRpcError as error:
+                log.debug("orders cannot be followed now", reason=f"{error.code().name}: {error.details()}")
+            heed_cancellation()
+            failures += 1
+            await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
+
+    def take(self, order: events.SidecarOrder) -> None:
+        """An order of control's, for the first time or once more."""
+        self._forget_expired()
+        if order.name in self._outcomes:
+            self._wake.set()
+            return
+        if order.name in self._given:
+            return
+        loss = order.command.accept_loss
+        job = self._jobs.get(loss.job)
+        if not order.command.HasField("accept_loss"):
+            self._ended(order.name, False, f"a pipeline knows no order {order.command.WhichOneof('command')!r}")
+        elif job is None:
+            named = ", ".join(sorted(self._jobs)) or "none"
+            self._ended(order.name, False, f"job {loss.job} does not run here (JOBS of this member: {named})")
+        else:
+            log.info("an operator accepts a loss", order=order.name, job=loss.job, topic=loss.topic)
+            until = order.expire_time.ToDatetime(UTC).timestamp()
+            self._given[order.name] = job, until
+            job.accept(Acceptance(order.name, loss.topic, until), self._answered)
+
+    def _answered(self, answer: Answer) -> None:
+        self._given.pop(answer.order, None)
+        self._ended(answer.order, answer.is_done, answer.text)
+
+    def _ended(self, name: str, is_done: bool, text: str) -> None:
+        result = events.ORDER_RESULT_DONE if is_done else events.ORDER_RESULT_FAILED
+        outcome = self._outcomes[name] = events.OrderOutcome(result=result, description=text)
+        outcome.time.FromDatetime(datetime.now(UTC))
+        log.info("an order came to its end", order=name, is_done=is_done, text=text)
+        self._wake.set()
+
+    def _forget_expired(self) -> None:
+        """Control gives an order up some minutes after it has expired; the job may say until then what it did."""
+        now = datetime.now(UTC).timestamp()
+        for name, (job, until) in list(self._given.items()):
+            if now > until + SAYING_SECONDS:
+                del self._given[name]
+                job.forget(name)
+
+    async def _tell_outcomes(self) -> None:
+        failures = 0
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for name, outcome in list(self._outcomes.items()):
+                if await self._is_heard(name, outcome):
+                    del self._outcomes[name]
+            failures = failures + 1 if self._outcomes else 0
+            if self._outcomes:
+                self._wake.set()
+                await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
+
+    async def _is_heard(self, name: str, outcome: events.OrderOutcome) -> bool:
+        try:
+            await self._link.report_order(name, outcome)
+        except grpc.aio.AioRpcError as error:
+            heed_cancellation()
+            if error.code() in NEVER_HEARD:
+                metrics.reports.labels("refused").inc()
+                log.warning("control does not take an outcome", order=name, reason=error.details())
+                return True
+            metrics.reports.labels("failed").inc()
+            return False
+        metrics.reports.labels("ok").inc()
+        return True
+
+    async def _tell_jobs(self) -> None:
+        """Every few seconds; a report that control does not take is followed by the next one."""
+        while self._jobs:
+            try:
+                await self._link.report_jobs([status_of(job) for job in self._jobs.values()])
+            except grpc.aio.AioRpcError as error:
+                heed_cancellation()
+                log.debug("how jobs do cannot be told now", reason=error.details())
+            await asyncio.sleep(REPORT_SECONDS)
+
+
+def status_of(job: ContinuousDriver) -> pipelines.JobStatus:
+    """How a job does, for operators."""
+    status = pipelines.JobStatus(job=job.name, running=job.has_driver, problem=job.how_it_ended_last)
+    reports = list(job.reports.values())
+    if (behind := _sum(reports)) is not None:
+        status.behind = behind
+    if spare := [each.spare for each in reports if each.spare is not None]:
+        status.retention_distance = min(spare)
+    times = [each.complete_until for each in reports if each.complete_until is not None]
+    if times and len(times) == len(reports):
+        status.complete_until.FromMilliseconds(int(min(times) * 1000))
+    apart = {topic: (text, topic in each.lost) for each in reports for topic, text in (each.apart or {}).items()}
+    status.apart_count = len(apart)
+    for topic, (text, is_lost) in sorted(apart.items())[:MOST_APART]:
+        status.apart.add(topic=topic, problem=text, loss=is_lost)
+    return status
+
+
+def _sum(reports: Sequence[JobReport]) -> int | None:
+    behind = [each.behind for each in reports]
+    known = [each for each in behind if each is not None]
+    return sum(known) if known and len(known) == len(behind) else None
