@@ -105,10 +105,14 @@ class PastAnswers:
             return None
 
 
+WITH_HISTORY = ("clusters", "recordrules", "instances", "members", "pipelines", "schedules", "replays")
+"""Collections of resources that decisions are about, beside rules."""
+
+
 def _stream(name: str) -> str:
     """The stream that holds the decisions about a resource."""
     collection, _, identifier = name.partition("/")
-    if collection not in ("clusters", "recordrules", "instances", "members", "schedules", "replays") or not identifier:
+    if collection not in WITH_HISTORY or not identifier:
         raise InvalidField(
             "name", f"{name!r} has no history: ask for rules/ID, clusters/NAME or recordrules/ID, or for a topic"
         )

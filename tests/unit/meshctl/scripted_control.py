@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from grpc_status import rpc_status
 
-from mesh.rpc import admin, audit, instances, profiles, record_rules, replays, traffic
+from mesh.rpc import admin, audit, instances, pipelines, profiles, record_rules, replays, traffic
 
 SERVICES = {
     **admin.DESCRIPTOR.services_by_name,
@@ -27,6 +27,7 @@ SERVICES = {
     **record_rules.DESCRIPTOR.services_by_name,
     **replays.DESCRIPTOR.services_by_name,
     **audit.DESCRIPTOR.services_by_name,
+    **pipelines.DESCRIPTOR.services_by_name,
     **profiles.DESCRIPTOR.services_by_name,
     **traffic.DESCRIPTOR.services_by_name,
 }
