@@ -4,11 +4,11 @@
 
 Serve starts it as the leader of a process group, with three pipes. A job needs to know nothing of that:
 
-1. stdin stays open for as long as serve lives; an order is its first line. When the other end is closed, serve is gone,
-   whatever ended it, and the group ends at once: this process and Spark's JVM; Spark's Python workers follow the JVM.
-   That is what `kill -9` of a driver leaves, and what each job goes on from. It does not end in order instead, because
-   the next serve may be starting a driver for the same work now, and two must not be at it for longer than it takes to
-   start one.
+1. stdin stays open for as long as serve lives. An order is its first line; lines that come later tell a continuous job
+   what an operator accepts (`acceptances.py`). When the other end is closed, serve is gone, whatever ended it, and the
+   group ends at once: this process and Spark's JVM; Spark's Python workers follow the JVM. That is what `kill -9` of a
+   driver leaves, and what each job goes on from. It does not end in order instead, because the next serve may be
+   starting a driver for the same work now, and two must not be at it for longer than it takes to start one.
 2. stdout is for reports. What Spark's JVM or a library prints there goes to stderr.
 """
 

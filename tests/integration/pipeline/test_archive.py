@@ -99,7 +99,8 @@ def test_a_topic_that_lost_records_is_set_apart_until_its_loss_is_accepted_and_t
 def test_an_operators_word_lets_a_topic_go_on_at_once_and_is_good_for_that_loss_alone(
     archive: Archive, orchard: Orchard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said, told = [], []
+    said: list[Answer | None] = []
+    told: list[JobReport] = []
     monkeypatch.setattr(job_reports, "say", lambda line: said.append(answer_of_line(line.encode())))
     monkeypatch.setattr(job_reports, "tell", told.append)
     orchard.create(partitions=1)

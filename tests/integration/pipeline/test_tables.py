@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,16 @@ def test_a_partition_is_there_as_a_whole_or_not_at_all(spark: SparkSession, data
     with pytest.raises(Exception, match="null value in column"):
         write_rows(frame(spark, *good, nameless).coalesce(1), fruit, database)
     assert rows_in(database, fruit) == []
+
+
+def test_tasks_have_no_more_connections_than_are_allowed(spark: SparkSession, database: Database, fruit: Table) -> None:
+    from services.pipeline.tables import write_rows
+
+    rows = frame(spark, *((number, "apple", 1.0, PICKED, b"", True) for number in range(8)))
+    write_rows(rows.repartition(4), fruit, replace(database, connections=1))
+    with database.connect() as connection:
+        written = connection.execute(f"select count(*), count(distinct xmin::text) from {fruit.name}".encode())
+        assert written.fetchone() == (8, 1), "one transaction, for there was one connection"
 
 
 def test_a_database_shows_no_secret() -> None:
