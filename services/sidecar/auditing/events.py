@@ -111,14 +111,15 @@ def produced(
     topic: str, records: Sequence[Outgoing], outcomes: Sequence[Delivery], type_: AuditType = AuditType.PRODUCER
 ) -> list[AuditRecord]:
     """Of records that were written, or not."""
-    now, new_ids, success, failure = _now(), audit_ids(), AuditStatus.SUCCESS, AuditStatus.FAILURE
+    now, success, failure = _now(), AuditStatus.SUCCESS, AuditStatus.FAILURE
     made: list[AuditRecord] = []
     last_headers: object = None
     ids = NO_IDS
     place: int | None
     offset: int | None
     why: str | None
-    for (key, _, partition, _, headers), outcome in zip(records, outcomes, strict=True):
+    told = zip(records, outcomes, strict=True)
+    for id_, ((key, _, partition, _, headers), outcome) in zip(audit_ids(), told, strict=False):
         if headers is not last_headers:  # records of one request share theirs
             last_headers, ids = headers, ids_in(headers)
         if isinstance(outcome, Delivered):
@@ -127,7 +128,7 @@ def produced(
             place, offset, status, why = partition, None, failure, said(outcome)
         if key is not None and len(key) > MAX_KEY_CHARACTERS:
             key = key[:MAX_KEY_CHARACTERS]  # noqa: PLW2901  # a call for each record would take its time
-        made.append(_made((next(new_ids), type_, topic, place, offset, ids, key, status, why, now)))
+        made.append(_made((id_, type_, topic, place, offset, ids, key, status, why, now)))
     return made
 
 

@@ -30,7 +30,7 @@ class FileTarget:
         self._size = 0
 
     def write(self, records: Sequence[AuditRecord]) -> None:
-        lines = b"".join(map(self._text.with_nulls, records))
+        lines = b"".join(map(self._text.line, records))
         try:
             self._append(lines)
         except OSError as error:

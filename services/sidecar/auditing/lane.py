@@ -24,7 +24,7 @@ from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditRecord
 
 LINGER_SECONDS = 0.02
-SLICE_RECORDS = 50
+SLICE_RECORDS = 100
 """Written at once: about 0.2 ms."""
 FIRST_PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 1.0

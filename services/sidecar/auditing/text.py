@@ -2,7 +2,7 @@
 
 import orjson
 
-from services.sidecar.auditing.events import AuditRecord, Text
+from services.sidecar.auditing.events import AuditRecord
 
 
 class AuditText:
@@ -11,48 +11,59 @@ class AuditText:
     def __init__(self, service_id: str) -> None:
         self._service_id = service_id
 
-    def without_nulls(self, record: AuditRecord) -> bytes:
-        """As in a topic."""
-        return orjson.dumps(self.shown(record))
+    def message(self, record: AuditRecord) -> tuple[str | None, bytes]:
+        """As in a topic: the correlation id as key, and a value without nulls."""
+        correlation, shown = self._shown(record)
+        return correlation or None, orjson.dumps(shown)
 
-    def with_nulls(self, record: AuditRecord) -> bytes:
-        """As in a log file: a line."""
-        return orjson.dumps(self.members(record), option=orjson.OPT_APPEND_NEWLINE)
+    def line(self, record: AuditRecord) -> bytes:
+        """As in a log file, with nulls."""
+        return orjson.dumps(_NULLS | self.shown(record), option=orjson.OPT_APPEND_NEWLINE)
 
     def shown(self, record: AuditRecord) -> dict[str, object]:
-        """The members that have a value."""
-        return {name: value for name, value in self.members(record).items() if value is not None}
+        """The members that have a value. `traceId` is ours, and comes last."""
+        return self._shown(record)[1]
 
-    def members(self, record: AuditRecord) -> dict[str, object]:
-        """All of them. `traceId` is ours, and there only if there is one."""
+    def _shown(self, record: AuditRecord) -> tuple[str | None, dict[str, object]]:
+        """With the correlation id. One `if` for each member: to filter them afterwards would take twice as long."""
         id_, type_, topic, partition, offset, ids, key, status, stacktrace, timestamp = record
+        correlation, traceability, trace = ids
         shown: dict[str, object] = {
             "id": id_,
             "serviceId": self._service_id,
             "auditType": type_._value_,
             "topic": topic,
-            "partition": partition,
-            "offset": offset,
-            "correlationId": _text(ids.correlation),
-            "traceabilityId": _text(ids.traceability),
-            "key": _text(key),
-            "auditStatus": status._value_,
-            "stacktrace": _text(stacktrace),
-            "timestamp": timestamp,
         }
-        if ids.trace is not None:
-            shown["traceId"] = _text(ids.trace)
-        return shown
+        if partition is not None:
+            shown["partition"] = partition
+        if offset is not None:
+            shown["offset"] = offset
+        if correlation is not None:
+            shown["correlationId"] = correlation = _text(correlation)
+        if traceability is not None:
+            shown["traceabilityId"] = _text(traceability)
+        if key is not None:
+            shown["key"] = _text(key)
+        shown["auditStatus"] = status._value_
+        if stacktrace is not None:
+            shown["stacktrace"] = _text(stacktrace)
+        shown["timestamp"] = timestamp
+        if trace is not None:
+            shown["traceId"] = _text(trace)
+        return correlation, shown
 
 
-def correlation_key(record: AuditRecord) -> bytes | None:
-    """What the records of a topic are partitioned by."""
-    text = _text(record.ids.correlation)
-    return text.encode() if text else None
+_NULLS = dict.fromkeys(
+    (
+        "id", "serviceId", "auditType", "topic", "partition", "offset", "correlationId", "traceabilityId", "key",
+        "auditStatus", "stacktrace", "timestamp",
+    )
+)  # fmt: skip
+"""The original's members, in its order."""
 
 
-def _text(given: Text) -> str | None:
+def _text(given: bytes | str) -> str:
     """Whatever it is made of: bytes that are no UTF-8, and halves of surrogate pairs, are replaced."""
-    if isinstance(given, str):
-        return given if given.isascii() else given.encode(errors="replace").decode()
-    return None if given is None else given.decode(errors="replace")
+    if isinstance(given, bytes):
+        return given.decode("utf-8", "replace")
+    return given if given.isascii() else given.encode(errors="replace").decode()

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from services.sidecar import metrics
 from services.sidecar.auditing.events import AuditRecord
 from services.sidecar.auditing.lane import NotWrittenError
-from services.sidecar.auditing.text import AuditText, correlation_key
+from services.sidecar.auditing.text import AuditText
 from services.sidecar.client_complaints import Complaints
 
 MAX_CLIENT_RECORDS = 10_000
@@ -58,7 +58,7 @@ class TopicTarget:
         self._text = text
         self._keeps = keeps
         self._lost = metrics.lost_audits.labels(self.name)
-        self._again: list[tuple[bytes | None, bytes | None]] = []
+        self._again: list[tuple[bytes | str | None, bytes | None]] = []
         """Keys and values that come next; never more than the client had in its queue."""
         self._why = ""
         self._producer = Producer({**properties, "error_cb": self._complained})
@@ -66,8 +66,10 @@ class TopicTarget:
 
     def write(self, records: Sequence[AuditRecord]) -> None:
         self._give_again()
+        message, produce = self._text.message, self._produce
         for index, record in enumerate(records):
-            self._produce(correlation_key(record), self._text.without_nulls(record), index)
+            key, value = message(record)
+            produce(key, value, index)
         self._producer.poll(0)
 
     def idle(self) -> None:
@@ -90,7 +92,7 @@ class TopicTarget:
             self._produce(key, value, 0)
             self._again.pop()
 
-    def _produce(self, key: bytes | None, value: bytes | None, written: int) -> None:
+    def _produce(self, key: bytes | str | None, value: bytes | None, written: int) -> None:
         """NotWrittenError, with the number that was written before, when the client has no room."""
         try:
             self._producer.produce(self._topic, value, key, -1, self._reported)
@@ -107,7 +109,7 @@ class TopicTarget:
         if error is not None:
             self._failed(error, message.key(), message.value())
 
-    def _failed(self, error: KafkaError, key: bytes | None, value: bytes | None) -> None:
+    def _failed(self, error: KafkaError, key: bytes | str | None, value: bytes | None) -> None:
         self._why = error.str()
         if self._keeps and error.code() not in _NEVER_FITS:
             self._again.append((key, value))

@@ -92,7 +92,7 @@ class HeaderWriter:
 
     def of(self, record: RecordRequest) -> Headers:
         """The headers of the next record."""
-        correlation_id, traceability_id, given = record.correlation_id, record.traceability_id, record.headers
+        _, _, _, _, correlation_id, traceability_id, given = record
         if not (correlation_id or traceability_id or given):
             if self._says_nothing:
                 return [(CORRELATION_HEADER, next(self._ids))]

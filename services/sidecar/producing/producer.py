@@ -1,8 +1,8 @@
 """The producer: batches in, one outcome per record out.
 
-`produce` of librdkafka only appends to a queue, so it is called from the event loop, in slices. Acknowledgements are
-written into their batch by whoever polls (`client.py`), and the last one of a batch wakes its request up. There is no
-task and no wake-up per record. `Admission` bounds what is on the way.
+`produce` of librdkafka only appends to a queue, so it is called from the event loop, in slices and in waves
+(`waves.py`). Acknowledgements are written into their batch by whoever polls (`client.py`), and the last one of a batch
+wakes its request up. There is no task and no wake-up per record. `Admission` bounds what is on the way.
 
 An idempotent producer may end with a fatal error. Then a new one takes its place, and what was on the way fails with
 50003.
@@ -26,10 +26,8 @@ from services.sidecar.producing.client import POLL_SECONDS, ProducerClient
 from services.sidecar.producing.delivery import Batch, failed
 from services.sidecar.producing.records import Delivery, DeliveryError, Failed, Outgoing
 from services.sidecar.producing.topics import Topics
+from services.sidecar.producing.waves import SLICE_RECORDS, Given, Waves
 from services.sidecar.traffic import NO_TRAFFIC, SidecarTraffic
-
-SLICE_RECORDS = 500
-"""Records handed over before the event loop gets its turn: about 2 ms."""
 
 _STALE = (DeliveryError.UNKNOWN_TOPIC, DeliveryError.UNKNOWN_PARTITION)
 """Outcomes that say that we do not know the topic as it is."""
@@ -74,6 +72,7 @@ class RecordProducer:
         self._loop = asyncio.get_running_loop()
         self._stopping = False
         self._client = self._new_client()
+        self._waves = Waves(self._hand_over, float(properties.get("linger.ms", 0)) / 1000)
 
     @property
     def is_alive(self) -> bool:
@@ -119,10 +118,7 @@ class RecordProducer:
         if self._stopping or not await self._admission.enter(load, self._limits.queue_timeout_seconds):
             raise NotAccepted(self._turned_away(len(records)))
         batch.done.add_done_callback(partial(self._count, topic, load, time.monotonic()))
-        for start in range(0, len(records), SLICE_RECORDS):
-            if start:
-                await asyncio.sleep(0)  # other requests are served between two slices
-            self._hand_over(topic, records, start, min(start + SLICE_RECORDS, len(records)), batch)
+        self._waves.add(Given(topic, records, batch))
         return batch.done
 
     async def check(self, topic: str) -> None:
@@ -138,14 +134,16 @@ class RecordProducer:
         """Waits for what is on the way; what is not acknowledged after `timeout` seconds fails."""
         self._stopping = True
         self._topics.close()
+        self._waves.end()
         self._client.end(timeout)
         ended = await asyncio.to_thread(self._client.join, timeout + 5 * POLL_SECONDS)
         if not ended:
             log.warning("the producer did not end in time", seconds=timeout)
 
-    def _hand_over(self, topic: str, records: list[Outgoing], start: int, end: int, batch: Batch) -> None:
+    def _hand_over(self, given: Given, start: int, stop: int) -> None:
+        topic, records, batch = given.topic, given.records, given.batch
         produce, acknowledged = self._client.producer.produce, batch.acknowledged
-        for index in range(start, end):
+        for index in range(start, stop):
             key, value, partition, timestamp, headers = records[index]
             report = partial(acknowledged, index)
             try:

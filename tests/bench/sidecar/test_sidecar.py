@@ -21,10 +21,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.bench.figures import Sheet, Table, median, spread, watched
+from tests.bench.figures import Sheet, Table, median, ratios, spread, watched
 from tests.bench.sidecar.load import Connection, closed_loop, get_request, produce_request
 from tests.bench.sidecar.ways import SidecarWay, original_sidecar, our_sidecar
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.waiting import wait_until
 
 BATCH = 100
 CONNECTIONS = 4
@@ -41,6 +42,7 @@ COLUMNS = (
     "p99 ms",
     "single p50 ms",
     "single p99 ms",
+    "us CPU a single record",
     "read records/s",
     "us CPU a read record",
     "RSS MB",
@@ -69,6 +71,7 @@ class Runs:
     p99: list[float] = field(default_factory=list)
     single_p50: list[float] = field(default_factory=list)
     single_p99: list[float] = field(default_factory=list)
+    single_cpu_us: list[float] = field(default_factory=list)
     read_cpu_us: list[float] = field(default_factory=list)
     read_rate: list[float] = field(default_factory=list)
     memory_mb: list[float] = field(default_factory=list)
@@ -76,17 +79,22 @@ class Runs:
 
 @pytest.fixture
 def topic(kafka_c1: KafkaCluster, topic: str) -> str:
+    """With another one beside it for audit."""
     admin = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    for made in admin.create_topics([NewTopic(topic, 1, 1), NewTopic(_audit_of(topic), 1, 1)]).values():
+        made.result(30)
     return topic
 
 
 @pytest.fixture
-def ways(kafka_c1: KafkaCluster, tmp_path: Path) -> Iterator[tuple[list[SidecarWay], list[str]]]:
+def ways(kafka_c1: KafkaCluster, topic: str, tmp_path: Path) -> Iterator[tuple[list[SidecarWay], list[str]]]:
     """Those that run, and a note for each that does not."""
     notes: list[str] = []
     with contextlib.ExitStack() as stack:
-        running = [stack.enter_context(our_sidecar(kafka_c1.bootstrap, tmp_path))]
+        running = [
+            stack.enter_context(our_sidecar(kafka_c1.bootstrap, tmp_path)),
+            stack.enter_context(our_sidecar(kafka_c1.bootstrap, tmp_path, audit_topic=_audit_of(topic))),
+        ]
         try:
             running.append(stack.enter_context(original_sidecar(kafka_c1.bootstrap, tmp_path)))
         except (Exception, pytest.skip.Exception) as fault:  # noqa: BLE001  # a peer that cannot be had is left out
@@ -103,11 +111,12 @@ def test_produce_and_read(
     direct = figures["confluent-kafka directly"] = Runs()
     for way in sidecars:  # warm
         closed_loop(way.port, produce_request(topic, RECORDS), connections=CONNECTIONS, requests=BATCHES)
+        closed_loop(way.port, produce_request(topic, RECORDS[:1]), connections=1, requests=SINGLES)
         _read(way, topic, 1000, "warm")
     with watched(*(way.process for way in sidecars)) as others:
         for turn in range(rounds):
             for way in sidecars[turn % len(sidecars) :] + sidecars[: turn % len(sidecars)]:
-                _measure(way, topic, figures[way.name], f"round-{turn}")
+                _measure(kafka_c1.bootstrap, way, topic, figures[way.name], f"round-{turn}")
             _measure_direct(kafka_c1.bootstrap, topic, direct)
     sheet.add(
         Table(
@@ -144,14 +153,22 @@ def test_idle_instances(kafka_c1: KafkaCluster, tmp_path: Path, topic: str, shee
     )
 
 
-def _measure(way: SidecarWay, topic: str, runs: Runs, name: str) -> None:
+def _audit_of(topic: str) -> str:
+    return f"{topic}-audit"
+
+
+def _measure(broker: str, way: SidecarWay, topic: str, runs: Runs, name: str) -> None:
     cpu = way.cpu_s()
-    batches = closed_loop(way.port, produce_request(topic, RECORDS), connections=CONNECTIONS, requests=BATCHES)
+    with _audited(broker, way, BATCHES // CONNECTIONS * CONNECTIONS * BATCH):
+        batches = closed_loop(way.port, produce_request(topic, RECORDS), connections=CONNECTIONS, requests=BATCHES)
     runs.cpu_us.append((way.cpu_s() - cpu) / (BATCHES * BATCH) * 1e6)
     runs.rate.append(BATCHES * BATCH / batches.seconds)
     runs.p50.append(batches.percentile(0.5))
     runs.p99.append(batches.percentile(0.99))
-    singles = closed_loop(way.port, produce_request(topic, RECORDS[:1]), connections=1, requests=SINGLES)
+    cpu = way.cpu_s()
+    with _audited(broker, way, SINGLES):
+        singles = closed_loop(way.port, produce_request(topic, RECORDS[:1]), connections=1, requests=SINGLES)
+    runs.single_cpu_us.append((way.cpu_s() - cpu) / SINGLES * 1e6)
     runs.single_p50.append(singles.percentile(0.5))
     runs.single_p99.append(singles.percentile(0.99))
     cpu, began = way.cpu_s(), time.perf_counter()
@@ -159,6 +176,26 @@ def _measure(way: SidecarWay, topic: str, runs: Runs, name: str) -> None:
     runs.read_rate.append(READ_RECORDS / (time.perf_counter() - began))
     runs.read_cpu_us.append((way.cpu_s() - cpu) / READ_RECORDS * 1e6)
     runs.memory_mb.append(way.memory_mb())
+
+
+@contextlib.contextmanager
+def _audited(broker: str, way: SidecarWay, records: int) -> Iterator[None]:
+    """Ends when so many more records are in the topic of audit, if there is one: audit is written a little later."""
+    if not way.audit_topic:
+        yield
+        return
+    place = TopicPartition(way.audit_topic, 0)
+    watcher = Consumer({"bootstrap.servers": broker, "group.id": "unused"})
+
+    def end() -> int:
+        return int(watcher.get_watermark_offsets(place, timeout=30)[1])
+
+    try:
+        before = end()
+        yield
+        wait_until(lambda: end() >= before + records, f"{records} records are audited")
+    finally:
+        watcher.close()
 
 
 def _instance(http: httpx.Client, topic: str, group: str, name: str) -> str:
@@ -199,7 +236,9 @@ def _measure_direct(broker: str, topic: str, runs: Runs) -> None:
         thread.join()
     runs.rate.append(BATCHES * BATCH / (time.perf_counter() - began))
     runs.cpu_us.append((_own_cpu_s() - used) / (BATCHES * BATCH) * 1e6)
+    used = _own_cpu_s()
     latencies = sorted(_milliseconds(lambda: _one_directly(client, topic, values[0])) for _ in range(SINGLES))
+    runs.single_cpu_us.append((_own_cpu_s() - used) / SINGLES * 1e6)
     runs.single_p50.append(latencies[SINGLES // 2])
     runs.single_p99.append(latencies[SINGLES * 99 // 100])
     consumer = Consumer({"bootstrap.servers": broker, "group.id": "unused", "enable.auto.commit": False})
@@ -249,6 +288,7 @@ def _row(name: str, runs: Runs) -> list[str]:
         (runs.p99, 1),
         (runs.single_p50, 2),
         (runs.single_p99, 2),
+        (runs.single_cpu_us, 0),
         (runs.read_rate, 0),
         (runs.read_cpu_us, 1),
         (runs.memory_mb, 0),
@@ -263,4 +303,10 @@ def _best(figures: dict[str, Runs], sidecars: list[SidecarWay]) -> Iterator[str]
         yield (
             f"{way.name}: {1e6 / median(runs.cpu_us):,.0f} records in a second of one core, "
             f"{1e6 / min(runs.cpu_us):,.0f} in the best round"
+        )
+    *ours, last = (figures[way.name] for way in sidecars)
+    for way, runs in zip(sidecars, ours, strict=False):
+        yield (
+            f"{way.name} to {sidecars[-1].name}, CPU within a round: {spread(ratios(runs.cpu_us, last.cpu_us), 2)} "
+            f"batched, {spread(ratios(runs.single_cpu_us, last.single_cpu_us), 2)} single"
         )

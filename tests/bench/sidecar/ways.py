@@ -30,6 +30,7 @@ class SidecarWay:
     name: str
     port: int
     process: psutil.Process
+    audit_topic: str = ""
 
     def cpu_s(self) -> float:
         """Of all its threads so far."""
@@ -40,7 +41,8 @@ class SidecarWay:
 
 
 @contextmanager
-def our_sidecar(broker: str, folder: Path) -> Iterator[SidecarWay]:
+def our_sidecar(broker: str, folder: Path, *, audit_topic: str = "") -> Iterator[SidecarWay]:
+    """Audit is off, as it comes, or goes to a topic, as `make run` sets it."""
     port = free_block(2)
     settings = {
         "listen": f"127.0.0.1:{port}",
@@ -50,11 +52,15 @@ def our_sidecar(broker: str, folder: Path) -> Iterator[SidecarWay]:
         "state_dir": "",
         "log_level": "WARNING",
     }
+    name = "our sidecar"
+    if audit_topic:
+        name = "our sidecar, audit to a topic"
+        settings |= {"audit_target": "topic", "audit_topic": audit_topic}
     environment = {f"KAFKA_MESH_SIDECAR_{name.upper()}": value for name, value in settings.items()}
     ready = HttpReady(f"http://127.0.0.1:{port + 1}/ready")
     command = [sys.executable, "-m", "services.sidecar"]
-    with running(command, folder / "sidecar.log", ready, environment) as process:
-        yield SidecarWay("our sidecar", port, process)
+    with running(command, folder / f"{name}.log", ready, environment) as process:
+        yield SidecarWay(name, port, process, audit_topic)
 
 
 @contextmanager

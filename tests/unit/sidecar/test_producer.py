@@ -1,6 +1,7 @@
 """The producer where no Kafka answers: outcomes come all the same."""
 
 import asyncio
+import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -12,6 +13,7 @@ from services.sidecar.producing.producer import ProducerLimits, RecordProducer
 from services.sidecar.producing.records import DeliveryError, Failed, Outgoing
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": 60_000}
+ROUND_TRIP_MS = 40
 RECORD = Outgoing(key=None, value=b"v", partition=None, timestamp=0, headers=[])
 
 
@@ -47,6 +49,25 @@ async def test_what_is_on_the_way_when_the_time_is_over_fails_as_retriable() -> 
     await sender.stop(0.1)
     assert [outcome.error for outcome in await sending if isinstance(outcome, Failed)] == [DeliveryError.RETRIABLE] * 3
     assert not sender.is_alive
+
+
+async def test_records_that_wait_for_a_slow_broker_take_no_processor() -> None:
+    """The client's own thread looked for them without a rest, for as long as others were on the way."""
+    slow = {"bootstrap.servers": "", "test.mock.num.brokers": 1, "test.mock.broker.rtt": ROUND_TRIP_MS}
+    sender = RecordProducer(
+        {**slow, "enable.idempotence": True, "linger.ms": 1},
+        ProducerLimits(10_000, 10_000_000, 10.0, unknown_topic_seconds=10.0),
+    )
+    await sender.send("apples", [RECORD])  # it knows the topic now
+    used = time.process_time()
+    sent = []
+    for _ in range(200):
+        sent.append(asyncio.create_task(sender.send("apples", [RECORD] * 20)))
+        await asyncio.sleep(ROUND_TRIP_MS / 4000)  # so that some come while others are on the way
+    await asyncio.gather(*sent)
+    used = time.process_time() - used
+    await sender.stop(5)
+    assert used < 0.3, "two seconds long there was hardly anything to do"
 
 
 async def test_a_stopping_producer_takes_nothing_more() -> None:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from services.sidecar.jobs.commands import _pinned
+from services.sidecar.auditing.events import AuditRecord
+from services.sidecar.auditing.trail import AuditTrail
+from services.sidecar.jobs import commands
+from services.sidecar.jobs.commands import Commands, _pinned
+from services.sidecar.jobs.job import Job, JobSpec
+from tests.unit.sidecar.scripted_coordinator import (
+    COMMITTED,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    TOPIC,
+    Coordinator,
+    scripted_broker,
+)
+
+WITHIN_SECONDS = 60
 
 
 class Book:
@@ -59,3 +75,42 @@ def test_it_begins_again_while_kafka_does_not_say_where(book: Book) -> None:
     with pytest.raises(KafkaException):
         pinned(book)
     assert book.commits == []
+
+
+class Heard(AuditTrail):
+    """Remembers which records were heard as commands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[tuple[int | None, int | None]] = []
+        self.all_heard = asyncio.Event()
+
+    def record(self, records: Sequence[AuditRecord]) -> bool:
+        self.places += [(one.partition, one.offset) for one in records]
+        if len(self.places) == len(COMMITTED):
+            self.all_heard.set()
+        return True
+
+
+async def _start(spec: JobSpec, id_: str) -> Job:
+    raise AssertionError("neither record is a command")
+
+
+async def test_commands_are_heard_though_the_coordinator_loads_when_the_listener_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commands, "RETRY_SECONDS", 0.1)
+    heard = Heard()
+    async with scripted_broker() as broker:
+        coordinator = Coordinator(broker, [COORDINATOR_LOAD_IN_PROGRESS] * 3)
+        broker.scripts = coordinator.scripts()
+        listener = Commands({"bootstrap.servers": broker.address}, TOPIC, "group", "-replay", _start, heard)
+        listening = asyncio.create_task(listener.run())
+        try:
+            await asyncio.wait_for(heard.all_heard.wait(), WITHIN_SECONDS)
+        finally:
+            listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await listening
+    assert sorted(heard.places) == sorted(COMMITTED.items())
+    assert coordinator.errors == []

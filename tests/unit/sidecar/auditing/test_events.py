@@ -7,7 +7,7 @@ import pytest
 
 from services.sidecar.auditing import events
 from services.sidecar.auditing.events import AuditRecord, AuditStatus, AuditType, RecordIds, audit_record
-from services.sidecar.auditing.text import AuditText, correlation_key
+from services.sidecar.auditing.text import AuditText
 from services.sidecar.consuming.records import Commit, Consumed, Partition
 from services.sidecar.delivering.records import Outcome, RawRecord, Reason, Verdict
 from services.sidecar.producing.records import Delivered, DeliveryError, Failed, Headers, Outgoing
@@ -39,7 +39,7 @@ def test_a_produced_record() -> None:
         "auditStatus": "SUCCESS",
         "traceId": TRACE,
     }
-    assert correlation_key(record) == b"c-1"
+    assert TEXT.message(record)[0] == "c-1"
 
 
 def test_a_record_that_was_not_written_says_why() -> None:
@@ -53,7 +53,7 @@ def test_a_record_that_was_not_written_says_why() -> None:
         "auditStatus": "FAILURE",
         "stacktrace": "50003 Local: Message timed out",
     }
-    assert correlation_key(record) is None
+    assert TEXT.message(record)[0] is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_record_that_was_read_and_a_commit() -> None:
 
 
 def test_a_log_line_shows_nulls_and_ends() -> None:
-    line = TEXT.with_nulls(audit_record(AuditType.PRODUCER, "orders", None, None))
+    line = TEXT.line(audit_record(AuditType.PRODUCER, "orders", None, None))
     assert line.endswith(b"\n")
     assert orjson.loads(line)["correlationId"] is None
     assert "traceId" not in orjson.loads(line)  # ours, and there is none
@@ -109,15 +109,15 @@ def test_nothing_in_a_record_makes_audit_large() -> None:
     failure = Failed(DeliveryError.KAFKA, "x" * 10**6)
     (record,) = events.produced("orders", [Outgoing(b"k" * 10**6, b"", None, 0, headers)], [failure])
     assert events.size_of([record]) < 25_000
-    assert len(TEXT.with_nulls(record)) < 25_000
+    assert len(TEXT.line(record)) < 25_000
     read = Consumed("orders", 0, 5, 0, {"key": "k" * 10**6}, None, [], 10)
-    assert len(TEXT.with_nulls(events.given([read])[0])) < 25_000
+    assert len(TEXT.line(events.given([read])[0])) < 25_000
 
 
 def test_any_bytes_can_be_shown() -> None:
     record = audit_record(AuditType.PRODUCER, "t", 0, 0, key=b"\xff\x00", ids=RecordIds(b"\xfe", "\ud800", None))
-    assert orjson.loads(TEXT.without_nulls(record))["key"] == "\ufffd\x00"
-    assert orjson.loads(TEXT.with_nulls(record))["correlationId"] == "\ufffd"
+    assert orjson.loads(TEXT.message(record)[1])["key"] == "\ufffd\x00"
+    assert orjson.loads(TEXT.line(record))["correlationId"] == "\ufffd"
 
 
 @pytest.mark.parametrize(

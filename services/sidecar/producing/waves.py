@@ -1,0 +1,155 @@
+"""Gives a topic's batches to Kafka's client in waves: the next wave begins when the one before has arrived.
+
+Theory of operation
+1. An idempotent client sends no request to a partition while more than `SENT_AT_ONCE` records are on their way there
+   (librdkafka 2.16, `rd_kafka_toppar_producer_serve`). If records wait in it for longer than `linger.ms` meanwhile, its
+   thread looks again and again without a rest: a whole processor, for nothing, until Kafka has acknowledged.
+2. So records wait here instead. A batch is handed over at once if hardly anything of its topic is on the way, or if the
+   wave has begun less than `linger.ms` ago, so that no request has left. Else it waits, and all that wait
+   (`WAVE_RECORDS`, or one larger batch) are handed over together: one request for a partition.
+3. A topic's partitions may arrive at different speeds, or one of them never. A wave that takes longer than
+   `WAVE_SECONDS` keeps nobody waiting any more: the next one begins beside it.
+4. Batches of one topic are handed over in the order in which they came.
+
+Admission bounds and counts what waits here, with all else that is on its way.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from services.sidecar.producing.delivery import Batch
+from services.sidecar.producing.records import Outgoing
+
+SENT_AT_ONCE = 5
+"""Records that an idempotent client has on the way to a partition before further ones wait (librdkafka's bound)."""
+WAVE_RECORDS = 2_000
+"""Of one wave: they are handed over within about 5 ms."""
+WAVE_SECONDS = 0.05
+"""How long a wave keeps the next one waiting; some times the round trip to a broker."""
+SLICE_RECORDS = 500
+"""Records handed over before the event loop gets its turn: about 2 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Records of one request, for one topic, and where their outcomes go."""
+
+    topic: str
+    records: list[Outgoing]
+    batch: Batch
+
+
+HandOver = Callable[[Given, int, int], None]
+"""Gives records from the first number up to the second to the client."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    waiting: deque[Given] = field(default_factory=deque)
+    wave: deque[Given] = field(default_factory=deque)
+    """What is being handed over."""
+    begun: int = 0
+    """How many records of the first one of these have been."""
+    number: int = 0
+    """Of the wave."""
+    on_the_way: int = 0
+    """Records of the wave that have not arrived."""
+    leaves_at: float = 0.0
+    """When the client sends what it has of the wave, on the event loop's clock."""
+    overdue: asyncio.TimerHandle | None = None
+
+
+class Waves:
+    """Of one producer. All its methods belong to the event loop."""
+
+    def __init__(self, hand_over: HandOver, linger_seconds: float) -> None:
+        """`linger_seconds`: how long the client waits for more before it sends."""
+        self._hand_over = hand_over
+        self._linger = linger_seconds
+        self._loop = asyncio.get_running_loop()
+        self._topics: dict[str, _Topic] = {}
+
+    def add(self, given: Given) -> None:
+        """Hands the records over, now or in their turn."""
+        topic = self._topics.setdefault(given.topic, _Topic())
+        topic.waiting.append(given)
+        if topic.on_the_way <= SENT_AT_ONCE or self._loop.time() < topic.leaves_at:
+            self._fill(topic)
+        self._watch(topic)
+
+    def end(self) -> None:
+        """Hands over all that waits."""
+        for topic in list(self._topics.values()):
+            topic.wave += topic.waiting
+            topic.waiting.clear()
+            while topic.wave:
+                self._hand_over_slice(topic)
+
+    def _fill(self, topic: _Topic) -> None:
+        """The wave with what waits. Does nothing while it is being handed over: its end looks after what waits."""
+        if topic.wave:
+            return
+        if topic.on_the_way <= SENT_AT_ONCE:
+            topic.leaves_at = self._loop.time() + self._linger
+        while topic.waiting and _fits(topic):
+            given = topic.waiting.popleft()
+            topic.wave.append(given)
+            topic.on_the_way += len(given.records)
+            given.batch.done.add_done_callback(partial(self._arrived, given, topic, topic.number))
+        self._go_on(topic)
+
+    def _watch(self, topic: _Topic) -> None:
+        """Over what waits, and no longer."""
+        if topic.overdue is None and topic.waiting:
+            topic.overdue = self._loop.call_later(WAVE_SECONDS, self._is_overdue, topic)
+        elif topic.overdue is not None and not topic.waiting:
+            topic.overdue.cancel()
+            topic.overdue = None
+
+    def _go_on(self, topic: _Topic) -> None:
+        if topic.wave:
+            self._hand_over_slice(topic)
+        if topic.wave:
+            self._loop.call_soon(self._go_on, topic)  # other requests are served between two slices
+        elif topic.waiting and topic.on_the_way <= SENT_AT_ONCE:
+            self._fill(topic)
+            self._watch(topic)
+
+    def _hand_over_slice(self, topic: _Topic) -> None:
+        left = SLICE_RECORDS
+        while topic.wave and left:
+            given, start = topic.wave[0], topic.begun
+            stop = min(start + left, len(given.records))
+            if stop == len(given.records):
+                topic.wave.popleft()
+                topic.begun = 0
+            else:
+                topic.begun = stop
+            left -= stop - start
+            self._hand_over(given, start, stop)
+
+    def _arrived(self, given: Given, topic: _Topic, number: int, done: "asyncio.Future[object]") -> None:
+        if number != topic.number:  # of a wave that nobody waits for any more
+            return
+        topic.on_the_way -= len(given.records)
+        if topic.on_the_way > SENT_AT_ONCE:
+            return
+        if topic.waiting:
+            self._fill(topic)
+            self._watch(topic)
+        elif not topic.on_the_way:
+            self._topics.pop(given.topic, None)
+
+    def _is_overdue(self, topic: _Topic) -> None:
+        topic.overdue = None
+        topic.number += 1
+        topic.on_the_way = 0
+        self._fill(topic)
+        self._watch(topic)
+
+
+def _fits(topic: _Topic) -> bool:
+    return topic.on_the_way <= SENT_AT_ONCE or topic.on_the_way + len(topic.waiting[0].records) <= WAVE_RECORDS
