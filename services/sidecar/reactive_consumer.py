@@ -169,6 +169,7 @@ def reactive_options(settings: SidecarSettings) -> ReactiveOptions:
         commit_records=settings.reactive_commit_records,
         finish_seconds=settings.reactive_revoke_timeout_ms / 1000,
         exactly_once=settings.reactive_exactly_once,
+        backend_hosts=frozenset(host.lower() for host in settings.backend_hosts),
     )
 
 

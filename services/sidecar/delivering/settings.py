@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, PositiveInt, SecretStr, model_validator
 
+from mesh.settings import WordList
 from services.sidecar.delivering.policy import WhenExhausted
 from services.sidecar.delivering.routing import ContentRouting, Route
 
@@ -24,6 +25,9 @@ class BackendSettings(BaseModel):
     """A part of SidecarSettings."""
 
     backend_url: str = Field(default="http://localhost:8081", pattern=BACKEND_ADDRESS)
+    backend_hosts: WordList = ()
+    """Hosts to which an operator's order may send records, besides this machine and the host of backend_url: an order
+    must not send records, and the backend's token with them, anywhere."""
     backend_path: str = Field(default="/kafka/records", pattern=BACKEND_PATH)
     backend_health_path: str = Field(default="/health", pattern=BACKEND_PATH)
     """The backend beside this sidecar: who takes records, and what is asked when a call fails: as long as that answers,

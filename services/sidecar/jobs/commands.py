@@ -81,7 +81,11 @@ class Commands:
             client.subscribe([self._topic], on_assign=assigned)
             while True:
                 message = await loop.run_in_executor(thread, client.poll, POLL_SECONDS)
-                if message is None or message.error() is not None:
+                if message is None:
+                    continue
+                if (error := message.error()) is not None:
+                    if error.fatal():  # the client reads nothing any more
+                        raise KafkaException(error)
                     continue
                 await self._take(raw_record(message))
                 await loop.run_in_executor(thread, _commit, client, message)

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
+from mesh.settings import is_loopback
 from services.sidecar.consuming.records import InstanceId, InstanceOptions, Interest
 from services.sidecar.delivering.routing import Route
 from services.sidecar.reactive.lanes import BatchLimits
@@ -84,3 +86,18 @@ class ReactiveOptions:
     finish_seconds: float
     """What batches on their way may take when their partition is revoked."""
     exactly_once: bool = False
+    backend_hosts: frozenset[str] = frozenset()
+    """Where an order may have records sent besides this machine and the backend that the settings name."""
+
+    def allows_backend(self, url: str) -> bool:
+        """Whether an order may have records sent there."""
+        host = _host(url)
+        return is_loopback(host) or host in {_host(self.delivery.backend_url), *self.backend_hosts}
+
+
+def _host(url: str) -> str:
+    """In lower case; empty where there is none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""

@@ -332,6 +332,11 @@ class ReactiveConsumer:
     def _refuse(self, change: Change) -> None:
         if unknown := change.delivery.keys() - {each.name for each in fields(Delivery)}:
             raise invalid("/delivery", f"there is no {', '.join(sorted(unknown))}")
+        url = change.delivery.get("backend_url")
+        if url is not None and not self.options.allows_backend(url):
+            hosts = ", ".join(sorted(self.options.backend_hosts)) or "none"
+            way_out = f"name the host in backend_hosts of this sidecar (now {hosts})"
+            raise invalid("/delivery/backend_url", f"{url} is neither this machine nor backend_url's host; {way_out}")
         if self.options.exactly_once and change.delivery.get("order_by_key"):
             raise invalid("/delivery/order_by_key", "is not possible while reactive_exactly_once is on")
         try:

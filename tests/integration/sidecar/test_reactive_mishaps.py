@@ -45,6 +45,17 @@ def test_a_pattern_that_kafkas_client_does_not_take_changes_nothing(
         backend.wait_for_records(3)
 
 
+def test_an_order_to_send_records_elsewhere_changes_nothing(
+    kafka: Kafka, backend: Backend, orders: str, group: str
+) -> None:
+    with reading(kafka, backend, orders, group) as world:
+        with pytest.raises(Fault, match="backend_hosts"):
+            done(world, consumer(world).configure(Change(delivery={"backend_url": "http://elsewhere.example:80"})))
+        assert consumer(world).delivery.backend_url == backend.host_url
+        write(kafka, orders, 3)
+        backend.wait_for_records(3)
+
+
 def test_a_seek_behind_the_end_goes_on_at_the_end(kafka: Kafka, backend: Backend, orders: str, group: str) -> None:
     """Kafka's client would begin at the first record again, and give the backend everything."""
     with reading(kafka, backend, orders, group) as world:

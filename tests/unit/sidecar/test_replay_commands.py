@@ -114,3 +114,41 @@ async def test_commands_are_heard_though_the_coordinator_loads_when_the_listener
                 await listening
     assert sorted(heard.places) == sorted(COMMITTED.items())
     assert coordinator.errors == []
+
+
+class Fatal:
+    """What the client says last."""
+
+    @staticmethod
+    def error() -> KafkaError:
+        return KafkaError(KafkaError._FATAL, "fenced", fatal=True)
+
+
+async def test_a_listener_whose_client_has_ended_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "RETRY_SECONDS", 0)
+    begun_again = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Client:
+        made = 0
+
+        def __init__(self, properties: object) -> None:
+            Client.made += 1
+            if Client.made > 1:
+                loop.call_soon_threadsafe(begun_again.set)
+
+        def subscribe(self, topics: list[str], on_assign: object) -> None: ...
+
+        def poll(self, timeout: float) -> Fatal:
+            return Fatal()
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(commands, "Consumer", Client)
+    listening = asyncio.create_task(Commands({}, TOPIC, "group", "-replay", _start, Heard()).run())
+    try:
+        await asyncio.wait_for(begun_again.wait(), WITHIN_SECONDS)
+    finally:
+        listening.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await listening

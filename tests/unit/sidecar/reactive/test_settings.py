@@ -36,6 +36,24 @@ def test_a_batch_is_as_large_as_a_read_unless_it_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("http://localhost:9000", True),
+        ("http://127.0.0.2:9000", True),
+        ("http://[::1]:9000", True),
+        ("https://SHOP:9000", True),
+        ("http://shop-2", True),
+        ("http://elsewhere:8080", False),
+        ("http://shop.elsewhere:8080", False),
+        ("http://[", False),
+    ],
+)
+def test_an_order_sends_records_to_no_host_that_the_settings_do_not_name(url: str, allowed: bool) -> None:
+    options = reactive_options(read(backend_url="http://shop:8080", backend_hosts="Shop-2"))
+    assert options.allows_backend(url) is allowed
+
+
+@pytest.mark.parametrize(
     ("given", "reason"),
     [
         ({"reactive_topics": "apples", "reactive_topic_pattern": "p.*"}, "exclude each other"),

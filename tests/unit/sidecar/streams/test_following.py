@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from services.sidecar.streams import Topology, following
 from services.sidecar.streams.following import Follower, StorePlace
@@ -18,7 +20,8 @@ class Changelogs:
     """A consumer of a changelog that ends at `end`."""
 
     end = 5
-    surprise: Exception | None = RuntimeError("nobody thought of it")
+    surprise: Exception | None = None
+    complaint: KafkaError | None = None
 
     def __init__(self, properties: dict[str, Any]) -> None:
         pass
@@ -29,7 +32,7 @@ class Changelogs:
     def consume(self, most: int, timeout: float) -> list[object]:
         if self.surprise is not None:
             raise self.surprise
-        return []
+        return [] if self.complaint is None else [Complaint(self.complaint)]
 
     def incremental_assign(self, partitions: object) -> None: ...
 
@@ -40,19 +43,42 @@ class Changelogs:
     def close(self) -> None: ...
 
 
-def test_a_surprise_is_told_to_whoever_waits_and_the_next_order_is_carried_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Complaint:
+    """An error of the client that is about no topic."""
+
+    def __init__(self, error: KafkaError) -> None:
+        self._error = error
+
+    def error(self) -> KafkaError:
+        return self._error
+
+    def topic(self) -> None: ...
+
+    def partition(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reason"),
+    [
+        ("surprise", RuntimeError("nobody thought of it"), "nobody thought of it"),
+        ("complaint", KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), "(?i)group authorization failed"),
+    ],
+    ids=["a surprise", "an error about no topic"],
+)
+def test_what_goes_wrong_is_told_to_whoever_waits_and_the_next_order_is_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member: str, value: object, reason: str
 ) -> None:
     monkeypatch.setattr(following, "Consumer", Changelogs)
+    monkeypatch.setattr(Changelogs, member, value)
     topology = Topology("shop")
     topology.stream("orders").group().count(store="counts")
     follower = Follower(topology.plan("app"), {}, tmp_path, max_store_bytes=1 << 20, keep_ready=False)
     follower.start([PLACE])
     try:
         waiting = follower.ask_for(PLACE)
-        with pytest.raises(OSError, match="nobody thought of it"):
+        with pytest.raises(OSError, match=reason):
             waiting.result(WITHIN_SECONDS)
-        assert "nobody thought of it" in follower.status.failure
+        assert re.search(reason, follower.status.failure)
         monkeypatch.setattr(Changelogs, "end", 0)
         store = follower.ask_for(PLACE).result(WITHIN_SECONDS)
         assert store.checkpoint == 0
