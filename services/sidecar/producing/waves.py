@@ -27,8 +27,8 @@ SENT_AT_ONCE = 5
 """Records that an idempotent client has on the way to a partition before further ones wait (librdkafka's bound)."""
 WAVE_RECORDS = 2_000
 """Of one wave: they are handed over within about 5 ms."""
-WAVE_SECONDS = 0.05
-"""How long a wave keeps the next one waiting; some times the round trip to a broker."""
+WAVE_SECONDS = 0.25
+"""How long a wave keeps the next one waiting: longer than a busy broker takes, shorter than a broker's failover."""
 SLICE_RECORDS = 500
 """Records handed over before the event loop gets its turn: about 2 ms."""
 
