@@ -167,7 +167,8 @@ class SidecarSettings(
     delivery_timeout_ms: PositiveInt = 30_000
     unknown_topic_timeout_ms: PositiveInt = 1_000
     """How long a request waits for its topic to appear: a rule that adds it may be on its way."""
-    linger_ms: int = Field(default=1, ge=0)
+    linger_ms: int = Field(default=5, ge=0)
+    """How long records wait for more, if many are on the way; as in Java's client since Kafka 4.0 (KIP-1030)."""
     batch_bytes: PositiveInt = 1_000_000
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     """How batches go to Kafka: what may be in one, how long it waits for more records, how it is packed."""

@@ -5,7 +5,7 @@ Theory of operation
    (librdkafka 2.16, `rd_kafka_toppar_producer_serve`). If records wait in it for longer than `linger.ms` meanwhile, its
    thread looks again and again without a rest: a whole processor, for nothing, until Kafka has acknowledged.
 2. So records wait here instead. A batch is handed over at once if hardly anything of its topic is on the way, or if the
-   wave has begun less than `linger.ms` ago, so that no request has left. Else it waits, and all that wait
+   wave has begun less than half of `linger.ms` ago, so that no request has left. Else it waits, and all that wait
    (`WAVE_RECORDS`, or one larger batch) are handed over together: one request for a partition.
 3. A topic's partitions may arrive at different speeds, or one of them never. A wave that takes longer than
    `WAVE_SECONDS` keeps nobody waiting any more: the next one begins beside it.
@@ -57,8 +57,8 @@ class _Topic:
     """Of the wave."""
     on_the_way: int = 0
     """Records of the wave that have not arrived."""
-    leaves_at: float = 0.0
-    """When the client sends what it has of the wave, on the event loop's clock."""
+    open_until: float = 0.0
+    """Till then what comes joins the wave, on the event loop's clock: soon after, the client sends what it has."""
     overdue: asyncio.TimerHandle | None = None
 
 
@@ -76,7 +76,7 @@ class Waves:
         """Hands the records over, now or in their turn."""
         topic = self._topics.setdefault(given.topic, _Topic())
         topic.waiting.append(given)
-        if topic.on_the_way <= SENT_AT_ONCE or self._loop.time() < topic.leaves_at:
+        if topic.on_the_way <= SENT_AT_ONCE or self._loop.time() < topic.open_until:
             self._fill(topic)
         self._watch(topic)
 
@@ -93,7 +93,7 @@ class Waves:
         if topic.wave:
             return
         if topic.on_the_way <= SENT_AT_ONCE:
-            topic.leaves_at = self._loop.time() + self._linger
+            topic.open_until = self._loop.time() + self._linger / 2
         while topic.waiting and _fits(topic):
             given = topic.waiting.popleft()
             topic.wave.append(given)
