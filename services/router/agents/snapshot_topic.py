@@ -12,10 +12,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from services.router.agents.home import HomeAccess, reason_of
+from services.router.agents.home_consumer import close, home_consumer
 from services.router.agents.log_topic import SNAPSHOTS_CONFIG, EventLogError, ensure_topic
 from services.router.agents.snapshots import Found, Snapshot, SnapshotError, found_in, read
 
@@ -81,13 +82,7 @@ class SnapshotTopic:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[Any]:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=list(self._home.bootstrap),
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            request_timeout_ms=int(1000 * TIMEOUT),
-            **self._home.for_aiokafka(),
-        )
+        consumer = home_consumer(self._home, f"{self._topic}.reader")
         try:
             async with asyncio.timeout(TIMEOUT):
                 await consumer.start()
@@ -95,7 +90,7 @@ class SnapshotTopic:
         except (KafkaError, TimeoutError, OSError) as error:
             raise SnapshotTopicError(f"snapshots can't be read from {self._topic}: {reason_of(error)}") from error
         finally:
-            await consumer.stop()
+            await close(consumer)
 
     async def _found(self, consumer: Any) -> AsyncIterator[Found]:
         """Snapshots of the log, newest first."""
