@@ -53,6 +53,19 @@ record_rule_heartbeat = Gauge(
     "Since the worker last spoke of a rule; it does once a second.",
     ["rule"],
 )
+mesh_record_rules = Gauge(f"{_PREFIX}mesh_record_rules", "Rules of which some router has said how far they are.")
+mesh_record_rule_lag = Gauge(
+    f"{_PREFIX}mesh_record_rule_lag_records", "Lag of a rule, as the router that runs it said.", ["rule", "router"]
+)
+mesh_record_rule_problem = Gauge(
+    f"{_PREFIX}mesh_record_rule_problem", "1 while a rule does not go on, as its router said.", ["rule", "router"]
+)
+mesh_record_rule_age = Gauge(
+    f"{_PREFIX}mesh_record_rule_age_seconds", "Since the router of a rule said how far it is.", ["rule", "router"]
+)
+progress_applications_ended = Counter(
+    f"{_PREFIX}progress_applications_ended", "Lives of the Faust application that ended unasked."
+)
 
 
 @cache

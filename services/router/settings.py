@@ -75,6 +75,11 @@ class RouterSettings(ServiceSettings, service="router"):
         return f"{self.events_topic.removesuffix('.events')}.record-rules"
 
     @property
+    def record_rules_progress_topic(self) -> str:
+        """Where routers say how far their record rules are."""
+        return f"{self.record_rules_group}-progress"
+
+    @property
     def registry(self) -> RegistryAccess:
         """How to get to the schema registry."""
         return RegistryAccess(
@@ -83,5 +88,5 @@ class RouterSettings(ServiceSettings, service="router"):
 
     @property
     def app_id(self) -> str:
-        """Faust app id: one for each instance, because each reads the whole log."""
+        """Name of this router at the home cluster: of its clients and of its Faust application."""
         return f"kafka-mesh.{self.member_name.removeprefix('members/')}"

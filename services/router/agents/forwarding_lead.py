@@ -12,15 +12,17 @@ import contextvars
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import structlog
 
 from mesh.rpc import record_rules
 from services.router.agents.assignments import Assignments
+from services.router.agents.mesh_progress import MeshProgress, Word, words_of
 from services.router.agents.ownership import Ownership, Share
 from services.router.agents.progress import ProgressBoard
+from services.router.agents.progress_application import ProgressApplication
 from services.router.agents.rule_book import RuleBook
 from services.router.agents.worker import LONGEST_SILENCE, Worker
 from services.router.change import Change
@@ -49,7 +51,9 @@ class ForwardingLead:
         self._book = book
         self._told = told
         self._assignments = Assignments()
-        self._board = ProgressBoard(time.monotonic)
+        self._name = settings.member_name.removeprefix("members/")
+        self.mesh_progress = MeshProgress(self._name, lambda: book.latest.rules, time.monotonic)
+        self._board = ProgressBoard(time.monotonic, self.mesh_progress.of)
         self._worker = Worker(
             (*command, *settings.registry.arguments), self._worker_began, self._heard, self._worker_ended
         )
@@ -72,7 +76,7 @@ class ForwardingLead:
             ",".join(settings.home_bootstrap_servers),
             settings.home_properties,
             settings.record_rules_group,
-            settings.member_name.removeprefix("members/"),
+            self._name,
             take=partial(self._take_in_thread, loop),
             give_up=partial(self._give_up_in_thread, loop),
         )
@@ -80,20 +84,26 @@ class ForwardingLead:
             target=contextvars.copy_context().run, args=(ownership.run,), name="record rules", daemon=True
         )
         work = asyncio.create_task(self._worker.run(), name="worker of record rules")
+        telling = asyncio.create_task(ProgressApplication(settings, self.mesh_progress, self._words).run())
         thread.start()
         try:
             while True:
                 self._follow()
                 while not await self._woken():
                     self._look()
-                    if work.done():
-                        work.result()
+                    for task in (work, telling):
+                        if task.done():
+                            task.result()
         finally:
             self._is_stopping = True
+            telling.cancel()
             ownership.leave()
             await _joined(thread, LEAVE_WITHIN)
             work.cancel()
-            await asyncio.wait([work])
+            await asyncio.wait([work, telling])
+
+    def _words(self) -> Iterator[Word]:
+        return words_of(self._name, self._board.spoken(self._assignments.running))
 
     def _follow(self) -> None:
         """The log or the group says something else: the worker hears what that means."""
@@ -115,6 +125,7 @@ class ForwardingLead:
     def _look(self) -> None:
         if self._assignments.busy and self._worker.is_there and self._worker.silence > LONGEST_SILENCE:
             self._worker.kill(f"it said nothing for {LONGEST_SILENCE:g} s")
+        self.mesh_progress.measure()
         if self._board.look(self._assignments.running):
             self._told.note()
 

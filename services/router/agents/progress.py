@@ -1,4 +1,4 @@
-"""How far this router's record rules are: the last word of the worker about each, for control and for /metrics.
+"""How far this router's record rules are: the last word of the worker about each, for control, /metrics and routers.
 
 A view that is made again by the next words; nothing rests on it.
 """
@@ -20,8 +20,14 @@ MOST_IN_REPORT = 5000
 class ProgressBoard:
     """The last word about each rule. No I/O."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        known: Callable[[str], record_rules.RecordRuleProgress | None] = lambda _: None,
+    ) -> None:
+        """`known`: what the router that ran a rule before said of it last."""
         self._clock = clock
+        self._known = known
         self._last: dict[str, record_rules.RecordRuleProgress] = {}
         self._heard: dict[str, float] = {}
         self._problem = "the router's worker process starts"
@@ -51,8 +57,17 @@ class ProgressBoard:
         most = MOST_IN_REPORT // max(1, len(running))
         return [trimmed(self._last.get(rule_id) or self._unspoken(rule_id), most) for rule_id in sorted(running)]
 
+    def spoken(self, running: Set[str]) -> list[record_rules.RecordRuleProgress]:
+        """Of those of these rules that the worker has spoken of."""
+        return [self._last[rule_id] for rule_id in sorted(running & self._last.keys())]
+
     def _unspoken(self, rule_id: str) -> record_rules.RecordRuleProgress:
-        return record_rules.RecordRuleProgress(record_rule_id=rule_id, problem=self._problem)
+        """As far as the rule was, with the time of that word."""
+        progress = record_rules.RecordRuleProgress(record_rule_id=rule_id)
+        if (known := self._known(rule_id)) is not None:
+            progress.CopyFrom(known)
+        progress.problem = self._problem
+        return progress
 
     def look(self, running: Set[str]) -> bool:
         """Whether there is something new to tell since the last look; forgets what runs here no more."""

@@ -80,3 +80,4 @@ def mirrored_topic(log: PublishedLog, c1: KafkaCluster, c2: KafkaCluster, topic:
     with two_sides(c1, c2) as (source, target):
         yield Mirrored(log, source, target, topic)
         source.will_have(f"{log.topic}.record-rules-work")
+        source.will_have(f"{log.topic}.record-rules-progress")

@@ -62,6 +62,26 @@ def test_heartbeat_and_lag_of_a_mirror_are_measured(mirrored: Mirrored, start_ro
     wait_until(lambda: silence(mirrored, router) < SILENCE_S, "it speaks again", WITHIN_S)
 
 
+def test_every_router_measures_how_far_each_rule_is(mirrored: Mirrored, start_router: StartRouter) -> None:
+    routers = [start_router("r1"), start_router("r2")]
+    strict = mirror(mirrored.rule_id, mirrored.topic, source="real-c1", target="real-c2", filter="value.amount > 1")
+    mirrored.decide(record_rule_updated=events.RecordRuleUpdated(rule=strict))
+
+    def is_stuck() -> bool:
+        mirrored.c1.write(mirrored.topic, [(0, b"no JSON")])
+        return all(router.metric("mesh_record_rule_problem{") == 1 for router in routers)
+
+    wait_until(is_stuck, "both routers know that the rule is stuck", WITHIN_S)
+    lags = wait_until(lambda: lags_known(routers), "both routers know how far it is behind", WITHIN_S)
+    assert len(lags) == 1
+
+
+def lags_known(routers: list[ServiceProcess]) -> set[float]:
+    """What the routers say; nothing until they say the same, and the rule is behind."""
+    lags = {router.metric("mesh_record_rule_lag_records{") for router in routers}
+    return lags if len(lags) == 1 and lags != {0} else set()
+
+
 def measured(mirrored: Mirrored, router: ServiceProcess, *names: str) -> list[float]:
     return [router.metric(f'record_rule_{name}{{rule="{mirrored.rule_id}"}}') for name in names]
 

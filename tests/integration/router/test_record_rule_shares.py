@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from prometheus_client import REGISTRY
 
 from mesh.record_rules import RecordRule
 from mesh.rpc import record_rules
@@ -20,6 +21,7 @@ from services.router.change import Change
 from services.router.settings import RouterSettings
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import until
+from tests.integration.router.parts import create_topic
 
 WORKER = (sys.executable, "-m", "tests.unit.router.scripted_worker")
 WITHIN_S = 60.0
@@ -35,6 +37,11 @@ def page(*rule_ids: str, manner: str = "obeys") -> RulePage:
     return RulePage({rule_id: rule(rule_id) for rule_id in rule_ids}, {}, 1)
 
 
+def lives_ended() -> float:
+    """Of applications of progress in this process."""
+    return REGISTRY.get_sample_value("kafka_mesh_router_progress_applications_ended_total") or 0.0
+
+
 class Router:
     """What of a router leads record rules, with a worker that moves nothing."""
 
@@ -43,6 +50,12 @@ class Router:
         self.lead = ForwardingLead(settings.model_copy(update={"name": name}), self.book, Change(), WORKER)
         self.book.post(rules)
         self._task = asyncio.create_task(self.lead.run())
+
+    @property
+    def knows(self) -> dict[str, str]:
+        """Which router runs each rule, as the routers say on the topic of progress."""
+        said = {rule_id: self.lead.mesh_progress.of(rule_id) for rule_id in MANY}
+        return {rule_id: word.router for rule_id, word in said.items() if word is not None}
 
     @property
     def runs(self) -> set[str]:
@@ -59,7 +72,7 @@ async def settings(kafka_c1: KafkaCluster, unique_name: Callable[[str], str]) ->
     made = RouterSettings(home_bootstrap_servers=(kafka_c1.bootstrap,), events_topic=unique_name("shares"))
     yield made
     admin = AdminClient({"bootstrap.servers": kafka_c1.bootstrap})
-    for future in admin.delete_topics([f"{made.record_rules_group}-work"]).values():
+    for future in admin.delete_topics([f"{made.record_rules_group}-work", made.record_rules_progress_topic]).values():
         with contextlib.suppress(Exception):  # a test may have had no rule
             future.result(10)
 
@@ -78,6 +91,50 @@ async def test_each_rule_runs_on_one_of_two_routers_and_on_the_other_when_that_o
     await first.stop()
     await until(lambda: second.runs == set(MANY), "the other router runs all rules")
     await second.stop()
+
+
+async def test_each_router_tells_how_far_all_rules_are_and_who_runs_each(settings: RouterSettings) -> None:
+    def runners() -> dict[str, str]:
+        return {rule_id: f"members/{name}" for name, router in routers.items() for rule_id in router.runs}
+
+    routers = {"r1": Router("r1", settings, page(*MANY))}
+    await until(lambda: routers["r1"].runs == set(MANY), "the only router runs all rules")
+    routers["r2"] = Router("r2", settings, page(*MANY))
+    await until(
+        lambda: bool(routers["r2"].runs) and all(each.knows == runners() for each in routers.values()),
+        "both routers know who runs each rule",
+    )
+    assert set(runners()) == set(MANY)
+    await routers.pop("r1").stop()
+    await until(lambda: len(runners()) == len(MANY) and routers["r2"].knows == runners(), "the other one runs all")
+    routers["r3"] = Router("r3", settings, page(*MANY))
+    await until(lambda: len(routers["r3"].knows) == len(MANY), "a router that joins knows of all rules")
+    await asyncio.gather(*(router.stop() for router in routers.values()))
+
+
+async def test_a_router_that_may_not_say_how_far_its_rules_are_runs_them(
+    settings: RouterSettings, kafka_c1: KafkaCluster
+) -> None:
+    before = lives_ended()
+    create_topic(kafka_c1.bootstrap, settings.record_rules_progress_topic, partitions=2)  # nobody's topic of progress
+    router = Router("r1", settings, page(*MANY))
+    await until(lambda: router.runs == set(MANY), "the only router runs all rules")
+    await until(lambda: lives_ended() > before, "progress has found no topic")
+    assert router.knows == {}
+    await router.stop()
+
+
+async def test_the_application_of_progress_goes_on_when_the_home_cluster_is_back(
+    settings: RouterSettings, kafka_c1: KafkaCluster
+) -> None:
+    router = Router("r1", settings, page("rule-1"))
+    await until(lambda: bool(router.knows), "the router hears itself", WITHIN_S)
+    await asyncio.to_thread(kafka_c1.kill)
+    kafka_c1.launch()
+    await asyncio.to_thread(kafka_c1.wait_until_it_answers)
+    router.book.post(replace(page("rule-1", "rule-2"), position=2))
+    await until(lambda: len(router.knows) == 2, "the router hears itself again", 2 * WITHIN_S)
+    await router.stop()
 
 
 async def test_a_worker_that_does_not_end_a_rule_is_ended(
