@@ -9,8 +9,9 @@ Theory of operation
    a bound, and where what was read is at fault, at the first record: a snapshot might be.
 3. A reading keeps the secrets and certificates that it began with, for aiokafka does. When the cluster is silent, it is
    asked whether it would let in who has the present ones, and them alone: then the next reading begins, with these.
-4. A cluster that is silent for `LONGEST_SILENCE` makes the router *cut off* (`Readiness`): decisions may pass it by, so
-   its gateways are sent to another router. Where no other one is better, they come back and are served what is known.
+4. If the cluster is silent, or readings fail one after another, for `LONGEST_SILENCE`, the router is *cut off*
+   (`Readiness`): decisions may pass it by, so its gateways are sent to another router. Where no other one is better,
+   they come back and are served what is known.
 5. The bulletin keeps what was last posted meanwhile, so data planes notice nothing. It never goes back: a log that has
    become shorter is an error that is said until it has grown past what was known.
 """
@@ -70,6 +71,8 @@ class Follower:
         self._silent = False
         self._next_knock = 0.0
         self._next_sending_away = 0.0
+        self._failing_since: float | None = None
+        """When readings began to fail one after another; on the monotonic clock."""
         self._changed_at = 0
 
     async def run(self) -> None:
@@ -83,6 +86,7 @@ class Follower:
                 log.error("reading ended", reason=reason, error=type(error).__name__, next_try_s=pause)
                 metrics.readings_ended.labels(type(error).__name__).inc()
                 self._readiness.not_ready(reason)
+                self._look_for_failures(reason)
                 self._takes_snapshots = isinstance(error, HomeAccessError | EventLogError)
             if self._live is not None:
                 pause = FIRST_PAUSE
@@ -164,9 +168,18 @@ class Follower:
             self._readiness.in_touch()
         elif seconds > LONGEST_SILENCE and (not self._silent or time.monotonic() >= self._next_sending_away):
             self._silent = True
-            self._next_sending_away = time.monotonic() + SEND_AWAY_INTERVAL
             log.warning("home cluster does not answer; serving what is known", seconds=round(seconds, 1))
-            self._readiness.cut_off(f"the home cluster has not answered for {seconds:.0f} s")
+            self._send_away(f"the home cluster has not answered for {seconds:.0f} s")
+
+    def _look_for_failures(self, reason: str) -> None:
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if now - self._failing_since > LONGEST_SILENCE and now >= self._next_sending_away:
+            self._send_away(reason)
+
+    def _send_away(self, reason: str) -> None:
+        self._next_sending_away = time.monotonic() + SEND_AWAY_INTERVAL
+        self._readiness.cut_off(reason)
 
     def _look_at_chain(self, ledger: Ledger) -> None:
         if ledger.changed_at and ledger.changed_at != self._changed_at:
@@ -187,6 +200,9 @@ class Follower:
                 return
             self._live = ledger
             self._takes_snapshots = True
+            if self._failing_since is not None:
+                self._failing_since = None
+                self._readiness.in_touch()
             metrics.caught_up_after.set(time.monotonic() - self._began)
             self._readiness.ready()
         elif folded is not None and folded.moves:
