@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-OLDEST_MAJOR = 17  # what Kafka 4.3 brokers need
+OLDEST_MAJOR = 17  # what Kafka 4.4 brokers need
 VERSION_TIMEOUT_S = 20
 
 _VERSION = re.compile(r'version "(\d+)')

@@ -19,6 +19,7 @@ from tests.clients.load_python import AiokafkaLoad, KafkaPythonLoad, LibrdkafkaL
 from tests.clients.steered import SteeredClient
 
 CLIENTS: Mapping[str, Callable[[str], Client]] = {
+    "java-4.4": lambda bootstrap: JavaClient(bootstrap, "4.4.0"),
     "java-4.3": lambda bootstrap: JavaClient(bootstrap, "4.3.1"),
     "java-3.9": lambda bootstrap: JavaClient(bootstrap, "3.9.1"),
     "java-2.8": lambda bootstrap: JavaClient(bootstrap, "2.8.2"),
@@ -40,6 +41,7 @@ CLIENTS: Mapping[str, Callable[[str], Client]] = {
 }
 
 ADMINS: Mapping[str, Callable[[str], Admin]] = {
+    "java-4.4": lambda bootstrap: JavaAdmin(bootstrap, "4.4.0"),
     "java-4.3": lambda bootstrap: JavaAdmin(bootstrap, "4.3.1"),
     "java-3.9": lambda bootstrap: JavaAdmin(bootstrap, "3.9.1"),
     "java-2.8": lambda bootstrap: JavaAdmin(bootstrap, "2.8.2"),
@@ -71,7 +73,8 @@ def load(name: str, bootstrap: str) -> Load:
 
 
 TITLES: Mapping[str, str] = {
-    "java-4.3": "kafka-clients (Java) 4.3.1",
+    "java-4.4": "kafka-clients (Java) 4.4.0",
+    "java-4.3": "kafka-clients 4.3.1",
     "java-3.9": "kafka-clients 3.9.1",
     "java-2.8": "kafka-clients 2.8.2",
     "java-1.1": "kafka-clients 1.1.1",
@@ -89,8 +92,8 @@ TITLES: Mapping[str, str] = {
     "sarama-0.8.2": "sarama, told Kafka 0.8.2.0",
     "kafka-go": "segmentio/kafka-go",
     "kafkajs": "KafkaJS",
-    "console-tools": "Kafka's command-line tools 4.3.1",
-    "streams": "Kafka Streams 4.3.1",
-    "mirror-maker": "Connect and MirrorMaker 2, 4.3.1",
+    "console-tools": "Kafka's command-line tools 4.4.0",
+    "streams": "Kafka Streams 4.4.0",
+    "mirror-maker": "Connect and MirrorMaker 2, 4.4.0",
 }
 """The clients as people call them, in the order of the README's table."""

@@ -17,7 +17,7 @@ from tests.clients.load import Running
 from tests.clients.registry import load as load_of
 from tests.clients.upstream import Upstream
 
-JAVA, LIBRDKAFKA = "java-4.3", "confluent"
+JAVA, LIBRDKAFKA = "java-4.4", "confluent"
 RECORDS_PER_SECOND = 200  # of each producer: several batches in flight at any moment, yet easy on two cores
 RECORDS_OF_PROGRESS = 100  # of each producer: half a second, longer than a switch
 

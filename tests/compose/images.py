@@ -24,7 +24,7 @@ def build_missing(environment: dict[str, str]) -> None:
     for name, tag in (("python", "local/python:3.13"), ("postgres", "local/postgres:17")):
         _build(name, tag, environment)
     with _kafka_jars() as jars:
-        _build("kafka", "local/kafka:4.3.1", environment, "--build-context", f"jars={jars}")
+        _build("kafka", "local/kafka:4.4.0", environment, "--build-context", f"jars={jars}")
 
 
 def _exists(image: str, environment: dict[str, str]) -> bool:

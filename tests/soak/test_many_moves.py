@@ -17,7 +17,7 @@ from tests.clients.world import World, addresses
 
 MOVES = 80  # 40 visits to each cluster
 MOVES_OF_PRODUCERS = int(os.environ.get("MESH_MOVES", "1000"))
-PRODUCERS = ("java-4.3", "confluent", "franz-go", "sarama")
+PRODUCERS = ("java-4.4", "confluent", "franz-go", "sarama")
 RECORDS_BETWEEN_MOVES = 20  # of each producer: a tenth of a second, with several batches on their way
 PARTITIONS = 6
 

@@ -7,8 +7,9 @@ from services.gateway.wire.apis import ApiKey
 _WITH_ZOOKEEPER = "between brokers; gone with ZooKeeper"
 _BETWEEN_BROKERS = "between the brokers of one cluster"
 _WITH_CONTROLLERS = "between the brokers and controllers of one cluster"
-_ABOUT_CONTROLLERS = (
-    "about the controllers of one cluster, which clients of the mesh do not see: ask the cluster itself"
+_CHANGES_A_QUORUM = (
+    "changes which controllers a cluster has, by ids that only its own files tell; clients send it to any node: ask "
+    "the cluster itself"
 )
 _LOGIN = "clients do not log in to the gateway (it may ask for their certificates); it logs in to the clusters itself"
 
@@ -22,7 +23,6 @@ LEFT_OUT: Mapping[int, str] = {
     ApiKey.VOTE: _WITH_CONTROLLERS,
     ApiKey.BEGIN_QUORUM_EPOCH: _WITH_CONTROLLERS,
     ApiKey.END_QUORUM_EPOCH: _WITH_CONTROLLERS,
-    ApiKey.DESCRIBE_QUORUM: _ABOUT_CONTROLLERS,
     ApiKey.ALTER_PARTITION: _WITH_CONTROLLERS,
     ApiKey.ENVELOPE: _WITH_CONTROLLERS,
     ApiKey.FETCH_SNAPSHOT: _WITH_CONTROLLERS,
@@ -31,8 +31,8 @@ LEFT_OUT: Mapping[int, str] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: _WITH_CONTROLLERS,
     ApiKey.CONTROLLER_REGISTRATION: _WITH_CONTROLLERS,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: _WITH_CONTROLLERS,
-    ApiKey.ADD_RAFT_VOTER: _ABOUT_CONTROLLERS,
-    ApiKey.REMOVE_RAFT_VOTER: _ABOUT_CONTROLLERS,
+    ApiKey.ADD_RAFT_VOTER: _CHANGES_A_QUORUM,
+    ApiKey.REMOVE_RAFT_VOTER: _CHANGES_A_QUORUM,
     ApiKey.UPDATE_RAFT_VOTER: _WITH_CONTROLLERS,
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _BETWEEN_BROKERS,
     ApiKey.READ_SHARE_GROUP_STATE: _BETWEEN_BROKERS,

@@ -15,7 +15,7 @@ from typing import Final
 
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import MeshView
-from services.gateway.requests.verdicts import Verdict
+from services.gateway.requests.verdicts import Verdict, refusal
 from services.gateway.wire.errors import ErrorCode
 
 PER_CLUSTER: Final = 1_000_000
@@ -30,6 +30,27 @@ def place_of(number: int, mesh: MeshView) -> Place | None:
     """The real broker that an operator means, whether it is there now or not."""
     ordinal, broker_id = divmod(number, PER_CLUSTER)
     return next((Place(c.name, broker_id) for c in mesh.table.clusters.values() if c.ordinal == ordinal), None)
+
+
+def place_named(name: str, mesh: MeshView) -> Place | None:
+    """As `place_of`, for a name: the number in digits, or `cluster/broker`."""
+    if name.isdecimal():
+        return place_of(int(name), mesh)
+    cluster, _, broker = name.rpartition("/")
+    return Place(cluster, int(broker)) if cluster in mesh.table.clusters and broker.isdecimal() else None
+
+
+def nodes_listed(mesh: MeshView) -> str:
+    """The virtual nodes with the clusters that they stand for, for people: `101 = c1, 102 = c2`."""
+    shown = ((node.node_id, ", ".join(mesh.nodes.clusters_of(node.node_id))) for node in mesh.nodes.all)
+    return ", ".join(f"{node_id} = {clusters}" for node_id, clusters in shown)
+
+
+def strange(number: int | str, mesh: MeshView) -> str:
+    """The sentence for what is neither a node of the mesh nor the number of a real broker."""
+    return (
+        f"node {number} is not of this mesh: {nodes_listed(mesh)} (single brokers: {listed(mesh.table.clusters, mesh)})"
+    )
 
 
 def listed(clusters: Iterable[str], mesh: MeshView) -> str:
@@ -57,12 +78,12 @@ def own_ids(numbers: Sequence[int], partition: int, owner: str, mesh: MeshView) 
         elif number != mesh.nodes.of_cluster(owner):
             right = f"its brokers: {listed([owner], mesh)}; node {mesh.nodes.of_cluster(owner)} stands for any of them"
             text = f"{number} is no broker of cluster {owner}, the topic's owner ({right})"
-            return Verdict(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            return refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         elif not free:
             text = (
                 f"cluster {owner} has no broker left for partition {partition} (its brokers: {listed([owner], mesh)})"
             )
-            return Verdict(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            return refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         else:
             ids.append(free.popleft())
     return ids

@@ -4,7 +4,8 @@ from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from services.gateway.requests.plan import Unreachable
-from services.gateway.wire.errors import ErrorCode, error_name
+from services.gateway.wire.error_words import worded, words_of
+from services.gateway.wire.errors import ErrorCode
 
 
 class Verdict(NamedTuple):
@@ -12,25 +13,30 @@ class Verdict(NamedTuple):
     text: str | None = None
 
 
+def refusal(code: int, sentence: str) -> Verdict:
+    """The gateway's own: the sentence stands behind Kafka's words for the code."""
+    return Verdict(code, worded(code, sentence))
+
+
 DONE = Verdict(ErrorCode.NONE)
-LEFT_OUT = Verdict(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer left it out")
-NO_CLUSTER = Verdict(ErrorCode.INVALID_REQUEST, "the mesh has no cluster yet")
+LEFT_OUT = refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer left it out")
+NO_CLUSTER = refusal(ErrorCode.INVALID_REQUEST, "the mesh has no cluster yet")
 
 
 def silence(outcome: Unreachable) -> Verdict:
     """Of a cluster that gave no answer."""
     if outcome.unsupported:
-        return Verdict(
+        return refusal(
             ErrorCode.UNSUPPORTED_VERSION, f"cluster {outcome.cluster} can't be asked this: {outcome.reason}"
         )
-    return Verdict(ErrorCode.REQUEST_TIMED_OUT, f"cluster {outcome.cluster} can't be reached: {outcome.reason}")
+    return refusal(ErrorCode.REQUEST_TIMED_OUT, f"cluster {outcome.cluster} can't be reached: {outcome.reason}")
 
 
 def joined(
     verdicts: Mapping[str, Verdict], unless_unanimous: Container[int] = (), *, name_one: bool = False
 ) -> Verdict:
     """One verdict out of those of several clusters: the first error, and a sentence that names who failed and who
-    has done it; of a single one what it said itself, behind its name with `name_one`. Codes in `unless_unanimous`
+    has done it; of a single one what it said itself, and its name with `name_one`. Codes in `unless_unanimous`
     are no errors unless no cluster says anything else."""
     if not verdicts:
         return NO_CLUSTER
@@ -44,5 +50,5 @@ def joined(
     if len(verdicts) == 1 and not name_one:
         return first
     done = [name for name, verdict in verdicts.items() if not verdict.code]
-    text = "; ".join(f"{name}: {verdict.text or error_name(verdict.code)}" for name, verdict in serious.items())
-    return Verdict(first.code, f"{text} (done on {', '.join(done)})" if done else text)
+    text = "; ".join(f"{verdict.text or words_of(verdict.code)} (on {name})" for name, verdict in serious.items())
+    return Verdict(first.code, f"{text}; done on {', '.join(done)}" if done else text)

@@ -15,7 +15,7 @@ from tests.clients.processes import run
 from tests.fixtures.toolchains import need
 
 PROJECT = Path(__file__).parent
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 LOG_WARNINGS = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 JVM_SAYS_NOTHING = "-Xlog:disable"  # on stdout, of classes that it does not archive
 
@@ -30,6 +30,8 @@ class Tool(StrEnum):
     CONFIGS = "kafka.admin.ConfigCommand"
     BROKER_API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
     CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+    CONSOLE_SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+    METADATA_QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
     CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
     VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
     VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"

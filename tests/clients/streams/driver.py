@@ -16,7 +16,7 @@ from tests.clients.processes import JsonLines
 from tests.fixtures.toolchains import need
 
 PROJECT = Path(__file__).parent
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 
 
 def class_path() -> str:

@@ -11,7 +11,7 @@ from tests.clients import maven
 from tests.fixtures.toolchains import need
 
 PROJECT = Path(__file__).parent / "members"
-KAFKA = "4.3.1"
+KAFKA = "4.4.0"
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 PATIENCE_S = 120.0
 

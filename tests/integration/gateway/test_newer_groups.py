@@ -129,7 +129,7 @@ def test_a_consumer_group_over_two_clusters_is_told_why_not(
     member = run_member("consumer", gateway.address, group, [apples, bananas], 1, group_protocol="consumer")
     [(kind, text)] = member.faults
     assert kind == "InvalidRequestException"
-    assert text.startswith(sentence)
+    assert text.startswith(f"Invalid request: {sentence}")
 
 
 def test_a_consumer_group_over_two_clusters_with_shadow_topics_reads_and_resumes(
@@ -235,6 +235,35 @@ async def test_a_share_consumer_acknowledges_on_another_connection_than_it_fetch
     assert await asyncio.to_thread(share_lag, ConsoleTools(gateway.address), group, apples) == 0
 
 
+def test_settings_from_before_a_groups_first_member_hold_on_the_cluster_of_its_topics(
+    rules: Rules,
+    start_gateway: StartGateway,
+    create_topic: CreateTopic,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    apples: str,
+    bananas: str,
+    group: str,
+) -> None:
+    """By Kafka's own tools. The mesh's home is c1."""
+    owners = {apples: kafka_c1, bananas: kafka_c2}
+    for topic, owner in owners.items():
+        create_topic(owner, topic)
+    rules.to("c1", [apples])
+    gateway = start_gateway(rules.to("c2", [bananas]))
+    tools = ConsoleTools(gateway.address)
+    for topic in owners:
+        expected = produce_to(gateway.address, 0, topic)
+        name = f"{group}-{topic}"
+        change = ("--alter", "--entity-type", "groups", "--entity-name", name)
+        asyncio.run(tools.run(Tool.CONFIGS, *change, "--add-config", "share.auto.offset.reset=earliest"))
+        described = ("--describe", "--entity-type", "groups", "--entity-name", name)
+        assert "share.auto.offset.reset=earliest" in asyncio.run(tools.run(Tool.CONFIGS, *described))
+        wanted = ("--topic", topic, "--group", name, "--max-messages", str(COUNT), "--timeout-ms", "60000")
+        printed = asyncio.run(tools.run(Tool.CONSOLE_SHARE_CONSUMER, *wanted))
+        assert set(printed.split("\n")) - {""} == expected
+
+
 def test_a_share_group_gives_records_out_and_again(
     rules: Rules,
     start_gateway: StartGateway,
@@ -253,7 +282,7 @@ def test_a_share_group_gives_records_out_and_again(
         wait_for_coordinator(cluster, group)
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[earliest])
-    # the group does not exist yet: its settings go where it would be born, the mesh's home
+    # the group does not exist yet
     admin = AdminClient({"bootstrap.servers": gateway.address})
     admin.incremental_alter_configs([resource])[resource].result(20)
     values = sorted(records(0, apples) | {"again 1", "again 2"})

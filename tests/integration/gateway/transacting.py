@@ -119,7 +119,7 @@ class JavaTransactions:
     """One JVM with any number of producers."""
 
     def __init__(self) -> None:
-        command = java.command("4.3.1", "")[:-2]
+        command = java.command("4.4.0", "")[:-2]
         self._program = subprocess.Popen(
             [*command, "mesh.clients.Transact"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )

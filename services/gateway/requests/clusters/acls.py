@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from services.gateway.requests.clusters.everywhere import ask_each
 from services.gateway.requests.plan import AnyBroker, Call, Command, Lane, MeshView, Plan, Request, Unreachable
-from services.gateway.requests.verdicts import LEFT_OUT, NO_CLUSTER, Verdict, joined, silence
+from services.gateway.requests.verdicts import LEFT_OUT, NO_CLUSTER, Verdict, joined, refusal, silence
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_acls import (
@@ -140,7 +140,7 @@ def _nowhere(creation: AclCreation, mesh: MeshView) -> Verdict:
     if not mesh.table.clusters:
         return NO_CLUSTER
     text = f"no forwarding rule matches topic {creation.resource_name!r} (rules of revision {mesh.table.revision})"
-    return Verdict(ErrorCode.INVALID_REQUEST, text)
+    return refusal(ErrorCode.INVALID_REQUEST, text)
 
 
 def _is_shown(right: Right, cluster: str, mesh: MeshView) -> bool:

@@ -18,7 +18,7 @@ import structlog
 
 from services.gateway.requests.clusters.everywhere import ask_everywhere
 from services.gateway.requests.plan import MeshView, Plan, Request, Unreachable
-from services.gateway.requests.verdicts import Verdict, joined, silence
+from services.gateway.requests.verdicts import Verdict, joined, refusal, silence
 from services.gateway.wire.apis import api_name
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.create_delegation_token import (
@@ -89,10 +89,10 @@ def _refusal(message: CreateDelegationTokenRequest, mesh: MeshView) -> Verdict |
     if len(clusters) != 1:
         which = f"the mesh has several ({', '.join(clusters)})" if clusters else "the mesh has none yet"
         text = f"a token is good for one cluster, and {which}: make it on the cluster that it is for"
-        return Verdict(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, text)
+        return refusal(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, text)
     if not message.owner_principal_name:
         text = "a token without a named owner would be the gateway's own: name the owner (version 3)"
-        return Verdict(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, text)
+        return refusal(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, text)
     return None
 
 

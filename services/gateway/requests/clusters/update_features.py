@@ -35,7 +35,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     refused = {cluster: verdict for cluster, verdict in _verdicts(outcomes).items() if verdict.code}
     if refused:
         verdict = joined(refused, name_one=len(outcomes) > 1)
-        return _answer(message, Verdict(verdict.code, f"nothing is changed: {verdict.text}"))
+        return _answer(message, Verdict(verdict.code, f"{verdict.text}; nothing is changed"))
     if message.validate_only:
         return _answer(message, joined(_verdicts(outcomes)))
     outcomes = yield from ask_everywhere(mesh, message, version, UpdateFeaturesResponse, Controller())

@@ -6,6 +6,7 @@ Theory of operation
 2. Who might know of members is asked first: the group's home, and every cluster that describes no such group, because
    DescribeGroups is silent about groups of the newer kinds (KIP-848, share groups). Those have nothing to lose.
 3. While a cluster is silent nothing is deleted: the members may be there. Clients try again.
+4. From version 3 on a result has room for a sentence: the first one that a cluster has said about the error.
 """
 
 from collections.abc import Generator, Iterable
@@ -31,8 +32,9 @@ from services.gateway.requests.plan import (
     Plan,
     Request,
     Unreachable,
-    ask_all,
 )
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, refusal
+from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -41,6 +43,7 @@ from services.gateway.wire.messages.delete_groups import (
 )
 from services.gateway.wire.messages.describe_groups import DescribedGroup
 
+NOT_FOUND = Verdict(ErrorCode.GROUP_ID_NOT_FOUND)
 DONE = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
@@ -53,23 +56,23 @@ class _Deletion:
     """Clusters that may refuse."""
     copies: list[str] = field(default_factory=list)
     """Clusters that hold what is left without the group: asked when none of `first` has refused."""
-    codes: list[int] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
 
     @property
     def refused(self) -> bool:
-        return any(code not in DONE for code in self.codes)
+        return any(verdict.code not in DONE for verdict in self.verdicts)
 
     def result(self) -> DeletableGroupResult:
         """Members before any other trouble; not found only if nobody knew the group."""
-        codes = set(self.codes)
-        troubles = [code for code in self.codes if code not in DONE]
-        if ErrorCode.NON_EMPTY_GROUP in codes:
-            code: int = ErrorCode.NON_EMPTY_GROUP
+        by_code = {verdict.code: verdict for verdict in reversed(self.verdicts)}
+        troubles = [verdict for verdict in self.verdicts if verdict.code not in DONE]
+        if ErrorCode.NON_EMPTY_GROUP in by_code:
+            code, text = by_code[ErrorCode.NON_EMPTY_GROUP]
         elif troubles:
-            code = troubles[0]
+            code, text = troubles[0]
         else:
-            code = ErrorCode.NONE if ErrorCode.NONE in codes else ErrorCode.GROUP_ID_NOT_FOUND
-        return DeletableGroupResult(group_id=self.group_id, error_code=code)
+            code, text = by_code.get(ErrorCode.NONE) or by_code.get(ErrorCode.GROUP_ID_NOT_FOUND) or NOT_FOUND
+        return DeletableGroupResult(self.group_id, code, text)
 
 
 def handle(request: Request, mesh: MeshView) -> Plan:
@@ -78,8 +81,8 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     for group_id in dict.fromkeys(message.groups_names):
         deletions.append((yield from _planned(group_id, mesh)))
         mesh.memory.group_homes.drop(group_id)
-    yield from _delete([(each, each.first) for each in deletions], request.version)
-    yield from _delete([(each, each.copies) for each in deletions if not each.refused], request.version)
+    yield from _delete([(each, each.first) for each in deletions], request.version, mesh)
+    yield from _delete([(each, each.copies) for each in deletions if not each.refused], request.version, mesh)
     return DeleteGroupsResponse(results=[each.result() for each in deletions])
 
 
@@ -87,20 +90,28 @@ def _planned(group_id: str, mesh: MeshView) -> Generator[Command, Any, _Deletion
     """Which clusters to ask, and when; with a code from the start if none is to be asked."""
     clusters = list(mesh.table.clusters)
     if not clusters:
-        return _Deletion(group_id, codes=[ErrorCode.COORDINATOR_NOT_AVAILABLE])
+        return _Deletion(
+            group_id, verdicts=[refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the mesh has no cluster yet")]
+        )
     if len(clusters) == 1:
         return _Deletion(group_id, first=clusters)
     found = yield from describe_everywhere(group_id, mesh)
     code = hindrance(found)
     if code is not None:
-        return _Deletion(group_id, codes=[code])
+        silent = [
+            name for name, group in found.items() if isinstance(group, Unreachable) or group.error_code not in DONE
+        ]
+        text = f"the group may have members on a cluster that does not tell now: {', '.join(silent)}"
+        return _Deletion(group_id, verdicts=[refusal(code, text)])
     home, _ = strongest(found.items())
     claims = {name: claim_of(group if isinstance(group, DescribedGroup) else None)[0] for name, group in found.items()}
     first = [name for name, claim in claims.items() if claim < SIMPLE or (name == home and claim >= REAL)]
     return _Deletion(group_id, first=first, copies=[name for name in clusters if name not in first])
 
 
-def _delete(wanted: Iterable[tuple[_Deletion, list[str]]], version: int) -> Generator[Command, Any, None]:
+def _delete(
+    wanted: Iterable[tuple[_Deletion, list[str]]], version: int, mesh: MeshView
+) -> Generator[Command, Any, None]:
     places = [(deletion, cluster) for deletion, clusters in wanted for cluster in clusters]
     calls = [
         Call(
@@ -108,13 +119,14 @@ def _delete(wanted: Iterable[tuple[_Deletion, list[str]]], version: int) -> Gene
         )
         for each, cluster in places
     ]
-    outcomes = yield from ask_all(calls, DeleteGroupsResponse)
+    outcomes = yield from ask_fitting(mesh, calls, DeleteGroupsResponse)
     for (each, cluster), outcome in zip(places, outcomes, strict=True):
         if isinstance(outcome, Unreachable):
-            code: int = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            verdict = refusal(code, f"cluster {cluster}: {outcome.reason}")
         else:
-            told = {result.group_id: result.error_code for result in outcome.results}
-            code = told.get(each.group_id, ErrorCode.UNKNOWN_SERVER_ERROR)
-        if code in COORDINATOR_MOVED:
+            told = {result.group_id: Verdict(result.error_code, result.error_message) for result in outcome.results}
+            verdict = told.get(each.group_id, LEFT_OUT)
+        if verdict.code in COORDINATOR_MOVED:
             yield Forget(cluster, Coordinator(each.group_id))
-        each.codes.append(for_clients(code))
+        each.verdicts.append(Verdict(for_clients(verdict.code), verdict.text))

@@ -15,6 +15,7 @@ from services.gateway.requests.groups.group_kinds import (
     KINDS,
     SHARE,
     STREAMS,
+    STREAMS_WITH_TOPOLOGY,
     D,
     Description,
     GroupKind,
@@ -23,6 +24,7 @@ from services.gateway.requests.groups.group_kinds import (
 )
 from services.gateway.requests.groups.group_topic_ids import show_topic_ids
 from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
     ConsumerGroupDescribeRequest,
@@ -74,7 +76,8 @@ def handle_share_groups(request: Request, mesh: MeshView) -> Plan:
 
 def handle_streams_groups(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(StreamsGroupDescribeRequest)
-    groups = yield from _described(STREAMS, message.group_ids, message.include_authorized_operations, mesh)
+    kind = STREAMS_WITH_TOPOLOGY if message.include_topology_description else STREAMS
+    groups = yield from _described(kind, message.group_ids, message.include_authorized_operations, mesh)
     return StreamsGroupDescribeResponse(groups=groups)
 
 
@@ -95,9 +98,8 @@ def _described(
         other = yield from _of_another_kind(kind, [g for g in told if _is_uncertain(told[g])], mesh)
         for group_id in ids:
             if group_id in other:
-                groups.append(
-                    _failed(kind, group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is no {kind.name} group")
-                )
+                code = ErrorCode.GROUP_ID_NOT_FOUND
+                groups.append(_failed(kind, group_id, code, worded(code, f"{group_id} is no {kind.name} group")))
             else:
                 groups.append(_at_home(kind, group_id, told[group_id], mesh))
     return groups
@@ -134,7 +136,8 @@ def _at_home(kind: GroupKind[D], group_id: str, told: Mapping[str, D | Unreachab
     silent = [outcome for outcome in told.values() if isinstance(outcome, Unreachable)]
     if silent or not mesh.table.clusters:
         reason = "; ".join(f"cluster {outcome.cluster}: {outcome.reason}" for outcome in silent) or "no cluster yet"
-        return _failed(kind, group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return _failed(kind, group_id, code, worded(code, reason))
     for outcome in told.values():
         if not isinstance(outcome, Unreachable) and _is_refusal(outcome):
             return outcome

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.plan import Call, Command, Coordinator, Forget, Lane, MeshView, Unreachable
 from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -50,4 +51,9 @@ def unreached(message: HeartbeatRequest, answer: type[R], outcome: Unreachable) 
 
 
 def refused(message: HeartbeatRequest, answer: type[R], code: ErrorCode, text: str) -> R:
-    return answer(error_code=code, error_message=text, member_id=message.member_id, member_epoch=message.member_epoch)
+    return answer(
+        error_code=code,
+        error_message=worded(code, text),
+        member_id=message.member_id,
+        member_epoch=message.member_epoch,
+    )

@@ -113,6 +113,12 @@ def find_home(
     return near or _mesh_home(mesh)
 
 
+def lives(group_id: str, mesh: MeshView) -> bool:
+    """Whether the group has its home for good: by a rule, or by its members, as far as `find_home` has just seen."""
+    ruled = mesh.table.group_rule(group_id) is not None
+    return ruled or mesh.memory.group_homes.get(group_id, mesh.now) is not None
+
+
 def owners(topics: Iterable[str], mesh: MeshView) -> Mapping[str, list[str]]:
     """Topics by the cluster that owns them; those that no rule matches are left out."""
     found: dict[str, list[str]] = {}

@@ -5,7 +5,7 @@ of the other kinds: a cluster that describes no such group may still have one by
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from services.gateway.requests.plan import Call, Command, Coordinator, Forget, MeshView, Unreachable, ask_all
@@ -97,11 +97,19 @@ SHARE = GroupKind(
 STREAMS = GroupKind(
     "streams",
     ApiKey.STREAMS_GROUP_DESCRIBE,
-    0,
+    1,
     lambda ids, operations: StreamsGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations),
     StreamsGroupDescribeResponse,
     streams_group_describe.DescribedGroup,
 )
+STREAMS_WITH_TOPOLOGY = replace(
+    STREAMS,
+    version=1,
+    question=lambda ids, operations: StreamsGroupDescribeRequest(
+        group_ids=ids, include_authorized_operations=operations, include_topology_description=True
+    ),
+)
+"""With what its application told of its topology (KIP-1331)."""
 KINDS: Sequence[GroupKind[Any]] = (CLASSIC, CONSUMER, SHARE, STREAMS)
 
 
@@ -115,13 +123,10 @@ class Question(Generic[D]):
     authorized_operations: bool = False
 
     def call(self, mesh: MeshView) -> Call:
-        return Call(
-            self.cluster,
-            self.kind.question([self.group_id], self.authorized_operations),
-            highest_version(mesh, self.cluster, self.kind.api_key, self.kind.version),
-            Coordinator(self.group_id),
-            timeout_s=LOOKUP_TIMEOUT_S,
-        )
+        version = highest_version(mesh, self.cluster, self.kind.api_key, self.kind.version)
+        kind = STREAMS if self.kind is STREAMS_WITH_TOPOLOGY and version < self.kind.version else self.kind
+        message = kind.question([self.group_id], self.authorized_operations)
+        return Call(self.cluster, message, version, Coordinator(self.group_id), timeout_s=LOOKUP_TIMEOUT_S)
 
 
 def questions(

@@ -14,6 +14,7 @@ from services.gateway.requests.groups.share_sessions import (
 )
 from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.share_acknowledge import (
     AcknowledgePartition,
@@ -33,8 +34,9 @@ Given = dict[Slot, AcknowledgePartition]
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(ShareAcknowledgeRequest)
     if message.share_session_epoch == INITIAL_EPOCH:
-        text = f"an acknowledgement goes on with a share session: epoch {INITIAL_EPOCH} begins one"
-        return ShareAcknowledgeResponse(error_code=ErrorCode.INVALID_SHARE_SESSION_EPOCH, error_message=text)
+        code = ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        text = worded(code, f"an acknowledgement goes on with a share session: epoch {INITIAL_EPOCH} begins one")
+        return ShareAcknowledgeResponse(error_code=code, error_message=text)
     member = (message.group_id or "", message.member_id or "")
     session = yield from opened(member, message.share_session_epoch, mesh)
     if isinstance(session, Refused):

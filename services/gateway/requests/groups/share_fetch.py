@@ -39,6 +39,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.traffic.calls import begun
 from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.share_fetch import (
     AcknowledgementBatch,
@@ -159,7 +160,7 @@ class _Fetch:
                     leaders[wanted.item] = place.broker_id
                 else:
                     text = f"topic {wanted.topic} lives on cluster {place.cluster}, the share group on {cluster}"
-                    self.results.put(wanted.item, _failed(wanted.partition, ELSEWHERE, text))
+                    self.results.put(wanted.item, _failed(wanted.partition, ELSEWHERE, worded(ELSEWHERE, text)))
         return leaders
 
     def _shares(self, todo: Sequence[Errand]) -> list[int]:

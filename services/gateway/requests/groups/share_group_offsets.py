@@ -21,6 +21,7 @@ from services.gateway.requests.plan import (
     Unreachable,
 )
 from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -106,7 +107,7 @@ def _call(home: str, message: Struct, group_id: str, request: Request) -> Call:
 
 def _failure(outcome: Unreachable) -> tuple[ErrorCode, str]:
     code = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return code, f"cluster {outcome.cluster}: {outcome.reason}" if outcome.cluster else outcome.reason
+    return code, worded(code, f"cluster {outcome.cluster}: {outcome.reason}" if outcome.cluster else outcome.reason)
 
 
 def _undescribed(

@@ -14,10 +14,11 @@ from services.gateway.requests.groups.share_sessions import (
 )
 from services.gateway.requests.plan import Command, Gather, MeshView
 from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 
 GONE = ErrorCode.INVALID_RECORD_STATE
-GONE_TEXT = "the broker that gave these records is not reached any more: it gives them to another member"
+GONE_TEXT = worded(GONE, "the broker that gave these records is not reached any more: it gives them to another member")
 ELSEWHERE = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 """Share consumers tell their application."""
 BUSY_PAUSE_S = 0.01
@@ -30,6 +31,10 @@ class Refused(NamedTuple):
     code: int
     text: str
 
+    @classmethod
+    def because(cls, code: int, sentence: str) -> "Refused":
+        return cls(code, worded(code, sentence))
+
 
 def opened(member: Member, epoch: int, mesh: MeshView) -> Generator[Command, Any, ShareSession | Refused]:
     """The session that a request of this member and epoch belongs to, once the session's earlier requests are done."""
@@ -38,11 +43,11 @@ def opened(member: Member, epoch: int, mesh: MeshView) -> Generator[Command, Any
         home = yield from find_home(member[0], mesh)
         if home is None:
             text = "no cluster knows yet where the group lives"
-            return Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+            return Refused.because(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         begun = sessions.begin(member, home)
         if begun is None:
             text = f"this gateway keeps {sessions.capacity} share sessions, and all of them are in use"
-            return Refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED, text)
+            return Refused.because(ErrorCode.SHARE_SESSION_LIMIT_REACHED, text)
         mine = mesh.session.share_sessions
         for other in [other for other, session in mine.items() if sessions.get(other) is not session]:
             del mine[other]
@@ -52,13 +57,13 @@ def opened(member: Member, epoch: int, mesh: MeshView) -> Generator[Command, Any
     found = sessions.get(member)
     if found is None:
         text = f"this gateway has no share session of group {member[0]}, member {member[1]}"
-        return Refused(ErrorCode.SHARE_SESSION_NOT_FOUND, text)
+        return Refused.because(ErrorCode.SHARE_SESSION_NOT_FOUND, text)
     if epoch == FINAL_EPOCH:
         sessions.end(member, found)
     elif epoch == found.epoch:
         found.goes_on()
     else:
-        return Refused(ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"epoch {epoch} where {found.epoch} is expected")
+        return Refused.because(ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"epoch {epoch} where {found.epoch} is expected")
     while found.busy:
         yield Gather((), lambda _: False, BUSY_PAUSE_S)
     return found

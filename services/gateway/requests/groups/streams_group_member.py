@@ -10,15 +10,34 @@ from typing import Any
 
 from services.gateway.requests.groups.group_heartbeat import beat, homeless, refused
 from services.gateway.requests.groups.group_home import find_home
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
 from services.gateway.requests.groups.group_subscription import foreign_topics, matching_topics
-from services.gateway.requests.plan import Command, MeshView, Plan, Request
+from services.gateway.requests.plan import (
+    Call,
+    Command,
+    Coordinator,
+    Forget,
+    Lane,
+    MeshView,
+    Plan,
+    Request,
+    Unreachable,
+)
+from services.gateway.requests.versions import ask_fitting
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     Subtopology,
 )
+from services.gateway.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 
+LONG_LAG_SINCE = 1
+"""First version with a long for the acceptable recovery lag; a home that is older fills the field before it."""
 WAY_OUT = (
     "a streams group (group.protocol=streams) reads topics of one cluster; over several, use group.protocol=classic"
 )
@@ -37,7 +56,33 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     refusal = foreign_topics(group_id, topics, home, WAY_OUT, mesh) or _unruled(group_id, internal, home, mesh)
     if refusal is not None:
         return refused(message, StreamsGroupHeartbeatResponse, ErrorCode.STREAMS_INVALID_TOPOLOGY, refusal)
-    return (yield from beat(message, home, request.version, StreamsGroupHeartbeatResponse, mesh))
+    answer = yield from beat(message, home, request.version, StreamsGroupHeartbeatResponse, mesh)
+    if request.version >= LONG_LAG_SINCE and answer.acceptable_recovery_lag_legacy:
+        answer.acceptable_recovery_lag = answer.acceptable_recovery_lag_legacy
+        answer.acceptable_recovery_lag_legacy = 0
+    return answer
+
+
+def handle_description(request: Request, mesh: MeshView) -> Plan:
+    """StreamsGroupTopologyDescriptionUpdate (KIP-1331): where the group lives, by the names of topics there."""
+    message = request.decode(StreamsGroupTopologyDescriptionUpdateRequest)
+    home = yield from find_home(message.group_id, mesh)
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if home is None:
+        return _undescribed(code, "no cluster knows yet where the group lives")
+    coordinator = Coordinator(message.group_id)
+    call = Call(home, message, request.version, coordinator, Lane.CLIENT)
+    [outcome] = yield from ask_fitting(mesh, [call], StreamsGroupTopologyDescriptionUpdateResponse)
+    if isinstance(outcome, Unreachable):
+        yield Forget(home, coordinator)
+        return _undescribed(ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else code, outcome.reason)
+    if outcome.error_code in COORDINATOR_MOVED:
+        yield Forget(home, coordinator)
+    return outcome
+
+
+def _undescribed(code: ErrorCode, text: str) -> StreamsGroupTopologyDescriptionUpdateResponse:
+    return StreamsGroupTopologyDescriptionUpdateResponse(error_code=code, error_message=worded(code, text))
 
 
 def _source_topics(subtopologies: Iterable[Subtopology], mesh: MeshView) -> Generator[Command, Any, list[str]]:

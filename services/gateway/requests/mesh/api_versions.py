@@ -1,6 +1,12 @@
-"""ApiVersions: what this mesh can do, and the one moment in which a client says what it is."""
+"""ApiVersions: what this mesh can do, and the one moment in which a client says what it is, and whom it means to reach.
+
+From version 5 on a client names the cluster and the node of its connection (KIP-1242). Those are the mesh's id and a
+virtual node; no cluster is ever told them. A client whose node is gone, or has another address, gets
+REBOOTSTRAP_REQUIRED: it forgets all nodes, and begins again at its bootstrap address.
+"""
 
 from services.gateway.requests.clusters.features import finalized_features, supported_features
+from services.gateway.requests.nodes import FIRST_CLUSTER_NODE_ID, NODE_OF_AN_EMPTY_MESH
 from services.gateway.requests.plan import MeshView, Plan, Request, Versioned
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -14,6 +20,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if message.client_software_name:
         mesh.session.software_name = message.client_software_name
         mesh.session.software_version = message.client_software_version
+    if message.cluster_id is not None:
+        if _is_misled(message, mesh):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+        mesh.session.asked_node = message.node_id
     clusters = [mesh.clusters[name] for name in mesh.table.clusters]
     return ApiVersionsResponse(
         api_keys=[ApiVersion(key, low, high) for key, (low, high) in sorted(mesh.served.items())],
@@ -21,6 +31,18 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         finalized_features_epoch=mesh.table.revision + sum(cluster.features_epoch for cluster in clusters),
         finalized_features=finalized_features(clusters),
     )
+
+
+def _is_misled(message: ApiVersionsRequest, mesh: MeshView) -> bool:
+    """Whether the connection was meant for another cluster, or for a node that is not at its address.
+
+    Which nodes the client was shown depends on what it says of itself, and a rule may have changed that since: every
+    node of a cluster is right, whether this client is shown the node now or not.
+    """
+    nodes = {FIRST_CLUSTER_NODE_ID + cluster.ordinal for cluster in mesh.table.clusters.values()}
+    address = mesh.session.asked_node
+    elsewhere = address is not None and address != message.node_id
+    return message.cluster_id != mesh.mesh_id or elsewhere or message.node_id not in (nodes or {NODE_OF_AN_EMPTY_MESH})
 
 
 def unsupported_version(mesh: MeshView) -> Versioned:

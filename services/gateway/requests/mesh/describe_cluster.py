@@ -1,6 +1,7 @@
 """DescribeCluster: the mesh as one cluster, with its virtual nodes and its own id."""
 
 from services.gateway.requests.plan import MeshView, Plan, Request
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -18,7 +19,10 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if message.endpoint_type != BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="this is an endpoint of brokers; the mesh has no controller endpoint",
+            error_message=worded(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                "this is an endpoint of brokers; the mesh has no controller endpoint",
+            ),
             endpoint_type=BROKERS,
         )
     return DescribeClusterResponse(

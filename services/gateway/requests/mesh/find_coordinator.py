@@ -5,6 +5,7 @@ where to send its requests, and that is here.
 """
 
 from services.gateway.requests.plan import MeshView, Plan, Request
+from services.gateway.requests.verdicts import DONE, Verdict, refusal
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.find_coordinator import (
     Coordinator,
@@ -21,7 +22,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(FindCoordinatorRequest)
     node = mesh.nodes.all[0]
     error, reason = _refusal(message.key_type, mesh)
-    if error is not ErrorCode.NONE:
+    if error:
         node_id, host, port = -1, "", -1
     else:
         node_id, host, port = node.node_id, node.host, node.port
@@ -35,9 +36,9 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     )
 
 
-def _refusal(key_type: int, mesh: MeshView) -> tuple[ErrorCode, str | None]:
+def _refusal(key_type: int, mesh: MeshView) -> Verdict:
     if key_type not in (GROUP, TRANSACTION):
-        return ErrorCode.INVALID_REQUEST, f"coordinators of key type {key_type} are not served by this gateway"
+        return refusal(ErrorCode.INVALID_REQUEST, f"coordinators of key type {key_type} are not served by this gateway")
     if not mesh.table.clusters:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster is registered with the mesh yet"
-    return ErrorCode.NONE, None
+        return refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster is registered with the mesh yet")
+    return DONE

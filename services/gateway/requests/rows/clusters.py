@@ -4,8 +4,9 @@ from services.gateway.requests.clusters import (
     acls,
     client_quotas,
     delegation_tokens,
+    describe_quorum,
     scram_users,
-    unregister_broker,
+    unregister,
     update_features,
 )
 from services.gateway.requests.handler import Handler, Reach
@@ -107,9 +108,25 @@ ROWS = (
     Handler(
         ApiKey.UNREGISTER_BROKER,
         VersionRange(0, 0),
-        unregister_broker.handle,
+        unregister.handle_broker,
         split="the cluster that the real broker's number tells",
         merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.UNREGISTER_CONTROLLER,
+        VersionRange(0, 0),
+        unregister.handle_controller,
+        split="the cluster that the controller's number tells",
+        merge="",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.DESCRIBE_QUORUM,
+        VersionRange(0, 2),
+        describe_quorum.handle,
+        split="the cluster of the node that is asked; refused if no node is told and there are several clusters",
+        merge="real controllers and brokers by their numbers",
         reach=Reach.ONE_OWNER,
     ),
 )

@@ -85,10 +85,11 @@ ROWS = (
     ),
     Handler(
         ApiKey.DELETE_GROUPS,
-        VersionRange(0, 2),
+        VersionRange(0, 3),
         delete_groups.handle,
         split="every cluster: the group's home first, copies that only hold offsets when it has agreed",
         merge="group: NON_EMPTY_GROUP wins; not found only if nobody knew it",
+        reach=Reach.ONE_OWNER,
     ),
     Handler(
         ApiKey.OFFSET_DELETE,
@@ -148,7 +149,7 @@ ROWS = (
     ),
     Handler(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
-        VersionRange(0, 0),
+        VersionRange(0, 1),
         streams_group_member.handle,
         split="the group's home cluster; refused if a topic, internal ones included, lives elsewhere",
         merge="",
@@ -156,10 +157,18 @@ ROWS = (
     ),
     Handler(
         ApiKey.STREAMS_GROUP_DESCRIBE,
-        VersionRange(0, 0),
+        VersionRange(0, 1),
         describe_groups.handle_streams_groups,
         split="every cluster",
         merge="group: the cluster where it lives",
+        reach=Reach.ONE_OWNER,
+    ),
+    Handler(
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+        VersionRange(0, 0),
+        streams_group_member.handle_description,
+        split="the group's home cluster",
+        merge="",
         reach=Reach.ONE_OWNER,
     ),
     Handler(

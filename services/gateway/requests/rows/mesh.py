@@ -31,7 +31,7 @@ ROWS = (
     ),
     Handler(
         ApiKey.API_VERSIONS,
-        VersionRange(0, 4),
+        VersionRange(0, 5),
         api_versions.handle,
         split="answered by the gateway",
         merge="what all reachable clusters speak, cut down to this table",

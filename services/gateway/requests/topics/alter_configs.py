@@ -4,14 +4,19 @@ The placement is that of DescribeConfigs itself, so what was written is what is 
 brokers reaches no other. What stands for several is changed on each of them: a virtual node for all brokers of its
 cluster, subscriptions to clients' metrics for all clusters. Where nobody can tell which cluster is meant, the change is
 refused: the defaults of all brokers, and the single node of clients that know only one, with several clusters.
+The settings of a group go to every cluster, because the group may not live anywhere yet, and an empty group may go to
+another cluster with its next member. If the group has members, its home alone decides whether the change is made.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import structlog
+
 from services.gateway.requests import real_brokers
-from services.gateway.requests.plan import Broker, Call, Command, Lane, MeshView, Plan, Request, Unreachable
+from services.gateway.requests.groups.group_home import find_home, lives
+from services.gateway.requests.plan import AnyBroker, Broker, Call, Command, Lane, MeshView, Plan, Request, Unreachable
 from services.gateway.requests.topics.describe_configs import (
     KeptAt,
     Resource,
@@ -19,7 +24,7 @@ from services.gateway.requests.topics.describe_configs import (
     places_of,
     upstream_name,
 )
-from services.gateway.requests.verdicts import LEFT_OUT, Verdict, joined, silence
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, joined, refusal, silence
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_configs as whole
@@ -27,6 +32,11 @@ from services.gateway.wire.messages import incremental_alter_configs as incremen
 from services.gateway.wire.schema import Struct
 
 R = TypeVar("R", whole.AlterConfigsResource, incremental.AlterConfigsResource)
+LACKS_THE_SETTING = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION})
+"""What a cluster says that is too old for a setting: no group that needs the setting can live there."""
+
+log = structlog.get_logger(__name__)
+
 A = TypeVar("A", whole.AlterConfigsResponse, incremental.IncrementalAlterConfigsResponse)
 
 
@@ -95,7 +105,10 @@ def _alter(
             }
         for index, resource in part:
             verdicts[index][_name_of(place)] = told.get((resource.resource_type, resource.resource_name), otherwise)
-    return [joined(each) for each in verdicts]
+    return [
+        _of_group(resource.resource_name, each, mesh) if resource.resource_type == Resource.GROUP else joined(each)
+        for resource, each in zip(resources, verdicts, strict=True)
+    ]
 
 
 def _places(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, Sequence[KeptAt] | Verdict]:
@@ -107,8 +120,22 @@ def _places(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, Seq
                 f"{what}, and the mesh has several ({', '.join(mesh.table.clusters)}): name a real broker "
                 f"({real_brokers.listed(mesh.table.clusters, mesh)}), or make the change on the cluster itself"
             )
-            return Verdict(ErrorCode.INVALID_REQUEST, text)
+            return refusal(ErrorCode.INVALID_REQUEST, text)
+    if kind == Resource.GROUP and mesh.table.clusters:
+        home = yield from find_home(name, mesh)
+        homes = [] if home is None else [home]
+        return [(cluster, AnyBroker()) for cluster in dict.fromkeys([*homes, *mesh.table.clusters])]
     return (yield from places_of(kind, name, mesh))
+
+
+def _of_group(group_id: str, verdicts: Mapping[str, Verdict], mesh: MeshView) -> Verdict:
+    """`verdicts`: that of the group's home first."""
+    home = next(iter(verdicts))
+    if not lives(group_id, mesh):
+        return joined(verdicts, LACKS_THE_SETTING)
+    if any(verdict.code for cluster, verdict in verdicts.items() if cluster != home):
+        log.info("settings of a group are on its home alone", group=group_id, home=home, reason=joined(verdicts).text)
+    return verdicts[home]
 
 
 def _name_of(place: KeptAt) -> str:

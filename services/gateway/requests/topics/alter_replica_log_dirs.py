@@ -11,7 +11,7 @@ import structlog
 
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Broker, Call, Lane, MeshView, Plan, Request, Unreachable
-from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, refusal, silence
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_replica_log_dirs import (
@@ -70,13 +70,13 @@ def _place_of(shown: str, mesh: MeshView) -> tuple[Place | None, str]:
 def _refusal(shown: str, place: Place | None, topic: AlterReplicaLogDirTopic, mesh: MeshView) -> Verdict | None:
     owner = mesh.table.cluster_of(topic.name)
     if owner is None:
-        return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no forwarding rule matches topic {topic.name!r}")
+        return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no forwarding rule matches topic {topic.name!r}")
     if place is None:
         text = f"{shown!r} is no directory of the mesh: they are called `cluster/broker:path`, as DescribeLogDirs lists"
-        return Verdict(ErrorCode.LOG_DIR_NOT_FOUND, text)
+        return refusal(ErrorCode.LOG_DIR_NOT_FOUND, text)
     if owner != place.cluster:
         text = f"topic {topic.name!r} lives on cluster {owner}, and {shown!r} is a directory of cluster {place.cluster}"
-        return Verdict(ErrorCode.REPLICA_NOT_AVAILABLE, text)
+        return refusal(ErrorCode.REPLICA_NOT_AVAILABLE, text)
     return None
 
 

@@ -15,7 +15,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     admin_timeout_s,
 )
-from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, refusal, silence
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_partitions import (
@@ -66,7 +66,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def _refusal(topic: CreatePartitionsTopic, owner: str | None, mesh: MeshView) -> Verdict | None:
     if owner is None:
         text = f"no forwarding rule matches topic {topic.name!r} (rules of revision {mesh.table.revision})"
-        return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     for index, assignment in enumerate(topic.assignments or ()):
         ids = real_brokers.own_ids(assignment.broker_ids, index, owner, mesh)
         if isinstance(ids, Verdict):

@@ -7,7 +7,7 @@ from mesh.topics import is_topic_name
 from services.gateway.requests import real_brokers
 from services.gateway.requests.plan import Call, Controller, Lane, MeshView, Plan, Request, Unreachable, admin_timeout_s
 from services.gateway.requests.topic_ids import mesh_topic_id
-from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, refusal, silence
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.create_topics import (
@@ -58,12 +58,12 @@ def handle(request: Request, mesh: MeshView) -> Plan:
 def _refusal(topic: CreatableTopic, owner: str | None, mesh: MeshView) -> Verdict | None:
     if not is_topic_name(topic.name):
         text = f"{topic.name!r} is no topic name: up to 249 of a-z, A-Z, 0-9, '.', '_' and '-'"
-        return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+        return refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     if owner is None:
         text = (
             f"no forwarding rule matches topic {topic.name!r} (rules of revision {mesh.table.revision}): add one first"
         )
-        return Verdict(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+        return refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     for assignment in topic.assignments:
         ids = real_brokers.own_ids(assignment.broker_ids, assignment.partition_index, owner, mesh)
         if isinstance(ids, Verdict):

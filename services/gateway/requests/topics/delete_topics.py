@@ -20,6 +20,7 @@ from services.gateway.requests.topic_ids import mesh_topic_id, topic_names
 from services.gateway.requests.verdicts import LEFT_OUT, silence
 from services.gateway.requests.versions import highest_version
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -90,5 +91,5 @@ def _delete(
 def _unknown(state: DeleteTopicState) -> DeletableTopicResult:
     by_id = state.topic_id != NO_UUID
     code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    text = "no cluster of the mesh owns such a topic"
+    text = worded(code, "no cluster of the mesh owns such a topic")
     return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code, error_message=text)

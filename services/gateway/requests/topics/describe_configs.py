@@ -26,7 +26,7 @@ from services.gateway.requests.plan import (
     Unreachable,
     refresh,
 )
-from services.gateway.requests.verdicts import LEFT_OUT, NO_CLUSTER, Verdict, silence
+from services.gateway.requests.verdicts import LEFT_OUT, NO_CLUSTER, Verdict, refusal, silence
 from services.gateway.requests.versions import ask_fitting
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.describe_configs import (
@@ -82,7 +82,7 @@ def places_of(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, S
         case Resource.TOPIC:
             owner = mesh.table.cluster_of(name)
             if owner is None:
-                return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no forwarding rule matches topic {name!r}")
+                return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no forwarding rule matches topic {name!r}")
             return [(owner, AnyBroker())]
         case Resource.BROKER | Resource.BROKER_LOGGER:
             return (yield from _brokers(name, mesh))
@@ -92,10 +92,10 @@ def places_of(kind: int, name: str, mesh: MeshView) -> Generator[Command, Any, S
         case Resource.GROUP:
             home = yield from find_home(name, mesh)
             if home is None:
-                return Verdict(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows where the group lives, for now")
+                return refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no cluster knows where the group lives, for now")
             return [(home, AnyBroker())]
         case other:
-            return Verdict(ErrorCode.INVALID_REQUEST, f"resources of type {other} are not served by the mesh")
+            return refusal(ErrorCode.INVALID_REQUEST, f"resources of type {other} are not served by the mesh")
 
 
 def upstream_name(name: str, target: Target) -> str:
@@ -117,20 +117,17 @@ def _brokers(name: str, mesh: MeshView) -> Generator[Command, Any, Sequence[Kept
     yield from _know_brokers(cluster, mesh)
     brokers = sorted(mesh.clusters[cluster].brokers)
     if not brokers:
-        return Verdict(ErrorCode.REQUEST_TIMED_OUT, f"no broker of cluster {cluster} is known yet")
+        return refusal(ErrorCode.REQUEST_TIMED_OUT, f"no broker of cluster {cluster} is known yet")
     return [(cluster, Broker(broker)) for broker in (brokers if name else brokers[:1])]
 
 
 def _real_broker(name: str, mesh: MeshView) -> Generator[Command, Any, Sequence[KeptAt] | Verdict]:
-    place = real_brokers.place_of(int(name), mesh) if name.isdecimal() else None
+    place = real_brokers.place_named(name, mesh)
     if place is not None:
         yield from _know_brokers(place.cluster, mesh)
         if place.broker_id in mesh.clusters[place.cluster].brokers:
             return [(place.cluster, Broker(place.broker_id))]
-    nodes = ", ".join(str(node.node_id) for node in mesh.nodes.all)
-    brokers = real_brokers.listed(mesh.table.clusters, mesh)
-    text = f"{name!r} is no broker of the mesh (its nodes: {nodes}; real brokers: {brokers})"
-    return Verdict(ErrorCode.INVALID_REQUEST, text)
+    return refusal(ErrorCode.INVALID_REQUEST, real_brokers.strange(name, mesh))
 
 
 def _know_brokers(cluster: str, mesh: MeshView) -> Generator[Command, Any, None]:

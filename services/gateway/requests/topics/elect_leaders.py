@@ -21,7 +21,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.topic_ids import HIGHEST_METADATA
 from services.gateway.requests.topic_names import is_internal
-from services.gateway.requests.verdicts import LEFT_OUT, Verdict, silence
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, refusal, silence
 from services.gateway.requests.versions import ask_fitting, highest_version
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
@@ -51,7 +51,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         if owner is None:
             text = f"no forwarding rule matches topic {topic.topic!r}"
             verdicts |= {
-                (topic.topic, p): Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text) for p in topic.partitions
+                (topic.topic, p): refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text) for p in topic.partitions
             }
         else:
             parts.setdefault(owner, []).append(topic)
@@ -112,7 +112,7 @@ def _verdicts(
     if isinstance(outcome, Unreachable):
         otherwise = silence(outcome)
     elif outcome.error_code:
-        otherwise = Verdict(outcome.error_code, f"cluster {cluster} refuses the election")
+        otherwise = refusal(outcome.error_code, f"cluster {cluster} refuses the election")
     else:
         otherwise = LEFT_OUT
     verdicts = {(topic.topic, partition): otherwise for topic in topics for partition in topic.partitions}

@@ -15,7 +15,7 @@ from services.gateway.requests.clusters.everywhere import ask_each
 from services.gateway.requests.placement import Place
 from services.gateway.requests.plan import Controller, MeshView, Plan, Request, Unreachable, admin_timeout_s
 from services.gateway.requests.topic_names import is_internal
-from services.gateway.requests.verdicts import LEFT_OUT, Verdict, joined, silence
+from services.gateway.requests.verdicts import LEFT_OUT, Verdict, joined, refusal, silence
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -102,7 +102,7 @@ def _as_the_owner_names_it(
     topic: str, partition: ReassignablePartition, owner: str | None, mesh: MeshView
 ) -> ReassignablePartition | Verdict:
     if owner is None:
-        return Verdict(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no forwarding rule matches topic {topic!r}")
+        return refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no forwarding rule matches topic {topic!r}")
     if partition.replicas is None:
         return partition
     ids = real_brokers.own_ids(partition.replicas, partition.partition_index, owner, mesh)

@@ -63,7 +63,7 @@ def _refusal(
     if foreign:
         tell_refused("TxnOffsetCommit", message.transactional_id, home, foreign)
         return FOREIGN_OFFSETS
-    if message.generation_id < 0 and not message.member_id:
+    if message.generation_id_or_member_epoch < 0 and not message.member_id:
         return None
     group_home = yield from find_home(message.group_id, mesh)
     if group_home is None:
@@ -85,7 +85,8 @@ def _answer(message: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommi
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
-                topic.name, [TxnOffsetCommitResponsePartition(p.partition_index, error) for p in topic.partitions]
+                topic.name,
+                partitions=[TxnOffsetCommitResponsePartition(p.partition_index, error) for p in topic.partitions],
             )
             for topic in message.topics
         ]

@@ -58,6 +58,7 @@ from services.gateway.wire.messages.describe_delegation_token import (
 from services.gateway.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from services.gateway.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from services.gateway.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from services.gateway.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from services.gateway.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -130,9 +131,17 @@ from services.gateway.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
+from services.gateway.wire.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
 from services.gateway.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from services.gateway.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from services.gateway.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from services.gateway.wire.messages.unregister_controller import (
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
 from services.gateway.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from services.gateway.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -193,6 +202,8 @@ __all__ = [
     "DescribeLogDirsResponse",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
+    "DescribeQuorumRequest",
+    "DescribeQuorumResponse",
     "DescribeShareGroupOffsetsRequest",
     "DescribeShareGroupOffsetsResponse",
     "DescribeTopicPartitionsRequest",
@@ -265,12 +276,16 @@ __all__ = [
     "StreamsGroupDescribeResponse",
     "StreamsGroupHeartbeatRequest",
     "StreamsGroupHeartbeatResponse",
+    "StreamsGroupTopologyDescriptionUpdateRequest",
+    "StreamsGroupTopologyDescriptionUpdateResponse",
     "SyncGroupRequest",
     "SyncGroupResponse",
     "TxnOffsetCommitRequest",
     "TxnOffsetCommitResponse",
     "UnregisterBrokerRequest",
     "UnregisterBrokerResponse",
+    "UnregisterControllerRequest",
+    "UnregisterControllerResponse",
     "UpdateFeaturesRequest",
     "UpdateFeaturesResponse",
     "WriteTxnMarkersRequest",

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from services.gateway.wire.schema import Kind, Struct, array, boolean, int16, int32, int64, message, string
 
 
-@message(api_key=18, kind=Kind.REQUEST, versions=(0, 4), flexible=3)
+@message(api_key=18, kind=Kind.REQUEST, versions=(0, 5), flexible=3)
 @dataclass(slots=True)
 class ApiVersionsRequest(Struct):
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)
+    cluster_id: str | None = string(since=5, nullable_since=5, default=None, ignorable=True)
+    """The cluster and the node that the client means to reach (KIP-1242)."""
+    node_id: int = int32(since=5, default=-1, ignorable=True)
 
 
 @dataclass(slots=True)
@@ -33,7 +36,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = int16(since=3)
 
 
-@message(api_key=18, kind=Kind.RESPONSE, versions=(0, 4), flexible=3)
+@message(api_key=18, kind=Kind.RESPONSE, versions=(0, 5), flexible=3)
 @dataclass(slots=True)
 class ApiVersionsResponse(Struct):
     error_code: int = int16()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from services.gateway.wire.schema import Kind, Struct, array, int16, int32, message, string, strings
 
 
-@message(api_key=42, kind=Kind.REQUEST, versions=(0, 2), flexible=2)
+@message(api_key=42, kind=Kind.REQUEST, versions=(0, 3), flexible=2)
 @dataclass(slots=True)
 class DeleteGroupsRequest(Struct):
     groups_names: list[str] = strings()
@@ -15,9 +15,10 @@ class DeleteGroupsRequest(Struct):
 class DeletableGroupResult(Struct):
     group_id: str = string()
     error_code: int = int16()
+    error_message: str | None = string(since=3, nullable_since=3, default=None, ignorable=True)
 
 
-@message(api_key=42, kind=Kind.RESPONSE, versions=(0, 2), flexible=2)
+@message(api_key=42, kind=Kind.RESPONSE, versions=(0, 3), flexible=2)
 @dataclass(slots=True)
 class DeleteGroupsResponse(Struct):
     throttle_time_ms: int = int32()

@@ -7,6 +7,7 @@ from services.gateway.wire.schema import (
     Struct,
     array,
     boolean,
+    int8,
     int16,
     int32,
     int32s,
@@ -21,11 +22,12 @@ from services.gateway.wire.schema import (
 )
 
 
-@message(api_key=89, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
+@message(api_key=89, kind=Kind.REQUEST, versions=(0, 1), flexible=0)
 @dataclass(slots=True)
 class StreamsGroupDescribeRequest(Struct):
     group_ids: list[str] = strings()
     include_authorized_operations: bool = boolean()
+    include_topology_description: bool = boolean(since=1)
 
 
 @dataclass(slots=True)
@@ -103,6 +105,34 @@ class Member(Struct):
 
 
 @dataclass(slots=True)
+class TopologyDescriptionNode(Struct):
+    name: str = string(since=1)
+    node_type: int = int8(since=1)
+    source_topics: list[str] = topic_names(since=1)
+    sink_topic: str | None = topic_name(since=1, nullable_since=1, default=None)
+    stores: list[str] = strings(since=1)
+    successors: list[str] = strings(since=1)
+
+
+@dataclass(slots=True)
+class TopologyDescriptionSubtopology(Struct):
+    subtopology_id: str = string(since=1)
+    nodes: list[TopologyDescriptionNode] = array(TopologyDescriptionNode, since=1)
+
+
+@dataclass(slots=True)
+class TopologyDescriptionGlobalStore(Struct):
+    source: TopologyDescriptionNode = struct(TopologyDescriptionNode, since=1)
+    processor: TopologyDescriptionNode = struct(TopologyDescriptionNode, since=1)
+
+
+@dataclass(slots=True)
+class TopologyDescription(Struct):
+    subtopologies: list[TopologyDescriptionSubtopology] = array(TopologyDescriptionSubtopology, since=1)
+    global_stores: list[TopologyDescriptionGlobalStore] = array(TopologyDescriptionGlobalStore, since=1)
+
+
+@dataclass(slots=True)
 class DescribedGroup(Struct):
     error_code: int = int16()
     error_message: str | None = string(nullable_since=0, default=None)
@@ -113,9 +143,13 @@ class DescribedGroup(Struct):
     topology: Topology | None = struct(Topology, nullable_since=0)
     members: list[Member] = array(Member)
     authorized_operations: int = int32(default=-0x8000_0000)
+    topology_description: TopologyDescription | None = struct(TopologyDescription, since=1, nullable_since=1)
+    topology_description_status: int = int8(since=1)
+    """0: not asked for; 1: not stored; 2: the broker could not fetch it; 3: there."""
+    assignor_name: str | None = string(since=1, nullable_since=1, default=None, ignorable=True)
 
 
-@message(api_key=89, kind=Kind.RESPONSE, versions=(0, 0), flexible=0)
+@message(api_key=89, kind=Kind.RESPONSE, versions=(0, 1), flexible=0)
 @dataclass(slots=True)
 class StreamsGroupDescribeResponse(Struct):
     throttle_time_ms: int = int32()

@@ -80,7 +80,7 @@ class TaskOffset(Struct):
     offset: int = int64()
 
 
-@message(api_key=88, kind=Kind.REQUEST, versions=(0, 0), flexible=0)
+@message(api_key=88, kind=Kind.REQUEST, versions=(0, 1), flexible=0)
 @dataclass(slots=True)
 class StreamsGroupHeartbeatRequest(Struct):
     group_id: str = string()
@@ -121,7 +121,7 @@ class EndpointToPartitions(Struct):
     standby_partitions: list[TopicPartition] = array(TopicPartition)
 
 
-@message(api_key=88, kind=Kind.RESPONSE, versions=(0, 0), flexible=0)
+@message(api_key=88, kind=Kind.RESPONSE, versions=(0, 1), flexible=0)
 @dataclass(slots=True)
 class StreamsGroupHeartbeatResponse(Struct):
     throttle_time_ms: int = int32()
@@ -130,12 +130,14 @@ class StreamsGroupHeartbeatResponse(Struct):
     member_id: str = string()
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()
-    acceptable_recovery_lag: int = int32()
+    acceptable_recovery_lag_legacy: int = int32(until=0)
     task_offset_interval_ms: int = int32()
+    acceptable_recovery_lag: int = int64(since=1, default=-1, ignorable=True)
     status: list[Status] | None = array(Status, nullable_since=0)
     active_tasks: list[TaskIds] | None = array(TaskIds, nullable_since=0, default=None)
     standby_tasks: list[TaskIds] | None = array(TaskIds, nullable_since=0, default=None)
     warmup_tasks: list[TaskIds] | None = array(TaskIds, nullable_since=0, default=None)
+    topology_description_required: bool = boolean(since=1)
     endpoint_information_epoch: int = int32()
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = array(
         EndpointToPartitions, nullable_since=0, default=None

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, topic_name
+from services.gateway.wire.schema import Kind, Struct, array, int16, int32, int64, message, string, topic_name, uuid
 
 
 @dataclass(slots=True)
@@ -15,18 +15,19 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @dataclass(slots=True)
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str = topic_name()
+    name: str = topic_name(until=5, ignorable=True)
+    topic_id: bytes = uuid(since=6, ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-@message(api_key=28, kind=Kind.REQUEST, versions=(0, 5), flexible=3)
+@message(api_key=28, kind=Kind.REQUEST, versions=(0, 6), flexible=3)
 @dataclass(slots=True)
 class TxnOffsetCommitRequest(Struct):
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32(since=3, default=-1)
+    generation_id_or_member_epoch: int = int32(since=3, default=-1)
     member_id: str = string(since=3)
     group_instance_id: str | None = string(since=3, nullable_since=3, default=None)
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
@@ -40,11 +41,12 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 @dataclass(slots=True)
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str = topic_name()
+    name: str = topic_name(until=5, ignorable=True)
+    topic_id: bytes = uuid(since=6, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-@message(api_key=28, kind=Kind.RESPONSE, versions=(0, 5), flexible=3)
+@message(api_key=28, kind=Kind.RESPONSE, versions=(0, 6), flexible=3)
 @dataclass(slots=True)
 class TxnOffsetCommitResponse(Struct):
     throttle_time_ms: int = int32()

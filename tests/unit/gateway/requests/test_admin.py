@@ -196,7 +196,7 @@ def test_a_broker_that_the_mesh_does_not_show_is_refused_with_those_it_does(worl
     request = DescribeConfigsRequest(resources=[config(4, "1")])
     [result] = Playbook(describe_configs.handle, request, 4, world.view()).answer.results
     assert result.error_code == ErrorCode.INVALID_REQUEST
-    assert "101, 102" in str(result.error_message)
+    assert "101 = c1, 102 = c2" in str(result.error_message)
 
 
 def test_the_mesh_is_one_cluster_with_an_id_of_its_own(world: World) -> None:

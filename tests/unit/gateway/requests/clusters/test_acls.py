@@ -155,7 +155,7 @@ class TestGranting:
             CreateAclsResponse(results=[GRANTED, GRANTED]),
             CreateAclsResponse(results=[GRANTED, refused]),
         )
-        named = AclCreationResult(ErrorCode.INVALID_REQUEST, "c2: bad")
+        named = AclCreationResult(ErrorCode.INVALID_REQUEST, "bad (on c2)")
         assert book.answer.results == [GRANTED, GRANTED, named]
 
     def test_a_topic_without_a_rule_is_refused_by_name(self, world: World) -> None:
@@ -169,7 +169,7 @@ class TestGranting:
         book.answered(CreateAclsResponse(results=[GRANTED]), CreateAclsResponse(results=[disabled]))
         [result] = book.answer.results
         assert result.error_code == ErrorCode.SECURITY_DISABLED
-        assert result.error_message == f"c2: {OFF} (done on c1)"
+        assert result.error_message == f"{OFF} (on c2); done on c1"
 
     def test_a_cluster_that_does_not_answer_fails_its_items_alone(self, world: World) -> None:
         wanted = granting((TOPIC, "apples", LITERAL), (TOPIC, "bananas", LITERAL))
@@ -216,7 +216,7 @@ class TestDeleting:
         book.answered(DeleteAclsResponse(filter_results=[DELETED]), Unreachable("c2", "gone"))
         [[right]] = [result.matching_acls for result in book.answer.filter_results]
         assert right.error_code == ErrorCode.REQUEST_TIMED_OUT
-        assert right.error_message == "c2: cluster c2 can't be reached: gone (done on c1)"
+        assert right.error_message == "The request timed out: cluster c2 can't be reached: gone (on c2); done on c1"
 
     def test_a_cluster_that_does_not_say_what_it_has_is_named_and_the_others_delete(self, world: World) -> None:
         book = Playbook(acls.handle_delete, DeleteAclsRequest([self.FILTER]), 3, world.view())

@@ -91,7 +91,7 @@ def test_what_failed_on_one_cluster_says_where(world: World) -> None:
     book.answered(altered(0, 0), altered(0, ErrorCode.INVALID_REQUEST))
     of_bob, of_eve = book.answer.entries
     assert (of_bob.error_code, of_eve.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_REQUEST)
-    assert of_eve.error_message == "c2: INVALID_REQUEST (done on c1)"
+    assert of_eve.error_message == "Invalid request (on c2); done on c1"
 
 
 def test_what_a_cluster_leaves_out_or_does_not_answer_is_an_error(world: World) -> None:

@@ -5,6 +5,7 @@ from structlog.testing import capture_logs
 
 from services.gateway.requests.clusters import scram_users
 from services.gateway.requests.plan import Controller, Unreachable
+from services.gateway.wire.error_words import words_of
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -93,7 +94,10 @@ def test_users_are_changed_on_every_cluster_by_its_controller(world: World) -> N
     told = {r.user: (r.error_code, r.error_message) for r in book.answer.results}
     assert told == {
         "eve": (0, None),
-        "bob": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "c2: UNACCEPTABLE_CREDENTIAL (done on c1)"),
+        "bob": (
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"{words_of(ErrorCode.UNACCEPTABLE_CREDENTIAL)} (on c2); done on c1",
+        ),
     }
 
 

@@ -60,14 +60,14 @@ def test_nothing_is_changed_if_one_refuses(world: World, version: int) -> None:
     book = asking(world, version, raising())
     book.answered(YES, UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message="too new"))
     assert book.answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert book.answer.error_message == "nothing is changed: c2: too new"
+    assert book.answer.error_message == "too new (on c2); nothing is changed"
 
 
 def test_a_refusal_of_a_single_feature_counts_too(world: World) -> None:
     result = UpdatableFeatureResult(FEATURE, ErrorCode.INVALID_UPDATE_VERSION, "too new")
     book = asking(world, 1, raising())
     book.answered(YES, UpdateFeaturesResponse(error_message=None, results=[result]))
-    assert f"c2: {FEATURE}: too new" in book.answer.error_message
+    assert f"{FEATURE}: too new (on c2)" in book.answer.error_message
 
 
 def test_a_question_changes_nothing(world: World) -> None:
@@ -82,7 +82,7 @@ def test_a_cluster_that_fails_in_the_middle_is_named(world: World) -> None:
     book.answered(YES, Unreachable("c2", "gone"))
     book.all_unreachable()
     assert book.answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert book.answer.error_message == "c2: cluster c2 can't be reached: gone (done on c1)"
+    assert book.answer.error_message == "The request timed out: cluster c2 can't be reached: gone (on c2); done on c1"
 
 
 def test_the_oldest_way_to_allow_a_downgrade_is_understood(world: World) -> None:

@@ -14,6 +14,7 @@ from services.gateway.requests.memory import Session
 from services.gateway.requests.plan import Call, Forget, Refresh, Unreachable
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.error_words import worded
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
     ConsumerGroupDescribeRequest,
@@ -186,9 +187,10 @@ def test_a_subscription_that_spans_clusters_is_refused_by_their_names(
         assert book.gathers().wait_s == consumer_group_member.RETRY_PAUSE_S
         book.answered()
     assert book.answer.error_code == code
-    assert book.answer.error_message == (
+    assert book.answer.error_message == worded(
+        code,
         "group g lives on cluster c1, but subscribes to topics of other clusters (cluster c2: bananas): "
-        "use group.protocol=classic, or a rule about the group with shadow_topics"
+        "use group.protocol=classic, or a rule about the group with shadow_topics",
     )
 
 
@@ -393,4 +395,5 @@ def test_a_classic_group_is_no_consumer_group_even_while_a_cluster_is_silent(wor
     look_up(book, {("c2", ApiKey.CONSUMER_GROUP_DESCRIBE): Unreachable("c2", "down")})
     look_up(book, c1=MEMBERS)
     [group] = book.answer.groups
-    assert (group.error_code, group.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, f"g is no {CONSUMER.name} group")
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+    assert (group.error_code, group.error_message) == (code, worded(code, f"g is no {CONSUMER.name} group"))

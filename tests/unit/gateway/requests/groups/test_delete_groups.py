@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from services.gateway.requests.groups import delete_groups
+from services.gateway.requests.knowledge import VersionRange
 from services.gateway.requests.plan import Coordinator, Forget, Lane, Unreachable
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -44,7 +46,7 @@ def clusters_asked(book: Playbook) -> list[str]:
     return [call.cluster for call in book.asked()]
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_copies_go_when_the_home_has_agreed(world: World, version: int) -> None:
     book = deleting(world, "g", version=version)
     book.answered(described(SIMPLE), described(EMPTY), described(DEAD))
@@ -73,6 +75,26 @@ def test_a_group_that_only_its_own_cluster_can_describe_keeps_its_foreign_offset
     assert clusters_asked(book) == ["c2", "c3"]
     book.answered(deleted(ErrorCode.GROUP_ID_NOT_FOUND), deleted(ErrorCode.NON_EMPTY_GROUP))
     assert errors_of(book) == {"g": ErrorCode.NON_EMPTY_GROUP}
+
+
+def test_what_a_broker_says_of_its_refusal_reaches_clients_that_have_room_for_it(world: World) -> None:
+    book = deleting(world, "g", version=3)
+    book.answered(described(SIMPLE), described(MEMBERS), described(EMPTY))
+    told = DeletableGroupResult("g", ErrorCode.GROUP_DELETION_FAILED, "the plugin failed")
+    book.answered(DeleteGroupsResponse(results=[told]))
+    assert book.answer.results == [told]
+
+
+def test_an_older_cluster_is_asked_in_its_version_and_one_that_is_silent_is_named(world: World) -> None:
+    world.clusters["c2"].versions[ApiKey.DELETE_GROUPS] = VersionRange(0, 2)
+    book = deleting(world, "g", version=3)
+    book.answered(described(SIMPLE), described(MEMBERS), described(EMPTY))
+    [call] = book.asked()
+    assert call.version == 2
+    book.answered(Unreachable("c2", "connection refused"))
+    [result] = book.answer.results
+    assert result.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert result.error_message == "The coordinator is not available: cluster c2: connection refused"
 
 
 def test_offsets_that_tools_committed_go_too(world: World) -> None:

@@ -1,11 +1,14 @@
 """What clients are told that the mesh can do."""
 
+import pytest
+
 from services.gateway.requests.handler import Reach
 from services.gateway.requests.knowledge import ClusterKnowledge, VersionRange
 from services.gateway.requests.mesh import api_versions
 from services.gateway.requests.table import HANDLERS, served_ranges
 from services.gateway.requests.transactions import init_producer_id
 from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse, InitProducerIdRequest
 from tests.unit.gateway.requests.playbook import Playbook, World
 
@@ -15,6 +18,43 @@ def test_says_what_is_served_and_notes_the_software() -> None:
     book = Playbook(api_versions.handle, ApiVersionsRequest("apache-kafka-java", "4.3.1"), 3, world.view())
     assert {v.api_key for v in book.answer.api_keys} == set(HANDLERS)
     assert (world.session.software_name, world.session.software_version) == ("apache-kafka-java", "4.3.1")
+
+
+def greeted(cluster_id: str | None, node_id: int, address: int | None = None) -> tuple[int, int | None]:
+    """The answer's error, and the node that the connection counts as one to."""
+    world = World({"c1": [], "c2": []}, by_node_id=True)
+    world.session.asked_node = address
+    message = ApiVersionsRequest("apache-kafka-java", "4.4.0", cluster_id, node_id)
+    return Playbook(api_versions.handle, message, 5, world.view()).answer.error_code, world.session.asked_node
+
+
+def test_a_connection_that_reaches_whom_it_was_meant_for_counts_as_one_to_that_node() -> None:
+    assert greeted("mesh-id", 102) == (0, 102)
+    assert greeted("mesh-id", 102, address=102) == (0, 102)
+    assert greeted(None, -1) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "address"),
+    [
+        ("real-id-of-c1", 101, None),
+        ("mesh-id", 1, None),
+        ("mesh-id", 103, None),
+        ("mesh-id", 101, 102),
+        ("", 101, None),
+    ],
+)
+def test_a_client_that_was_meant_for_another_cluster_or_node_begins_again(
+    cluster_id: str, node_id: int, address: int | None
+) -> None:
+    """KIP-1242, checked with the mesh's own ids: those of the clusters behind it count for nothing."""
+    assert greeted(cluster_id, node_id, address) == (ErrorCode.REBOOTSTRAP_REQUIRED, address)
+
+
+def test_a_mesh_without_clusters_has_one_node() -> None:
+    for node, error in ((101, 0), (102, ErrorCode.REBOOTSTRAP_REQUIRED)):
+        book = Playbook(api_versions.handle, ApiVersionsRequest("", "", "mesh-id", node), 5, World({}).view())
+        assert book.answer.error_code == error
 
 
 def test_ranges_are_what_all_known_clusters_speak() -> None:
@@ -64,7 +104,7 @@ def test_an_unknown_version_is_answered_in_version_0_with_error_35() -> None:
     assert answer.version == 0
     assert isinstance(answer.message, ApiVersionsResponse)
     assert answer.message.error_code == 35
-    assert [(v.api_key, v.min_version, v.max_version) for v in answer.message.api_keys] == [(ApiKey.API_VERSIONS, 0, 4)]
+    assert [(v.api_key, v.min_version, v.max_version) for v in answer.message.api_keys] == [(ApiKey.API_VERSIONS, 0, 5)]
 
 
 def test_producer_ids_are_minted_above_what_brokers_hand_out() -> None:

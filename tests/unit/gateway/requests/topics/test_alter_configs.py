@@ -14,7 +14,7 @@ from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import alter_configs as whole
 from services.gateway.wire.messages import incremental_alter_configs as incremental
 from services.gateway.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from tests.unit.gateway.requests.lookups import EMPTY, look_up
+from tests.unit.gateway.requests.lookups import EMPTY, MEMBERS, look_up
 from tests.unit.gateway.requests.playbook import Playbook, World
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP, UNKNOWN = 2, 4, 8, 16, 32, 64
@@ -110,16 +110,17 @@ def test_a_virtual_broker_is_all_brokers_of_its_cluster_and_no_other(api: Api, w
     book.answered(api.changed((BROKER, "2")), api.changed((BROKER, "7"), error=ErrorCode.INVALID_CONFIG))
     [result] = book.answer.responses
     assert (result.resource_name, result.error_code) == ("102", ErrorCode.INVALID_CONFIG)
-    assert result.error_message == "c2/7: INVALID_CONFIG (done on c2/2)"
+    assert result.error_message == "Configuration is invalid (on c2/7); done on c2/2"
 
 
-def test_a_real_broker_has_a_number_of_its_own(api: Api, world: World) -> None:
+@pytest.mark.parametrize("name", ["2000007", "c2/7"])
+def test_a_real_broker_has_a_number_of_its_own(api: Api, world: World, name: str) -> None:
     world.clusters["c2"].brokers[7] = BrokerAddress(7, "c2", 9093, None)
-    book = api.book(world, (BROKER, "2000007"))
+    book = api.book(world, (BROKER, name))
     [call] = book.asked()
     assert (call.cluster, call.target, call.message) == ("c2", Broker(7), api.change((BROKER, "7")))
     book.answered(api.changed((BROKER, "7")))
-    assert errors_of(book.answer) == [((BROKER, "2000007"), ErrorCode.NONE)]
+    assert errors_of(book.answer) == [((BROKER, name), ErrorCode.NONE)]
 
 
 def test_the_single_node_of_several_clusters_is_changed_nowhere(api: Api) -> None:
@@ -133,14 +134,14 @@ def test_subscriptions_to_metrics_are_the_same_on_all_clusters(api: Api, world: 
     assert [(call.cluster, call.target) for call in book.asked()] == [("c1", AnyBroker()), ("c2", AnyBroker())]
     book.answered(api.changed((METRICS, "m")), Unreachable("c2", "down"))
     [result] = book.answer.responses
-    assert result.error_message == "c2: cluster c2 can't be reached: down (done on c1)"
+    assert result.error_message == "The request timed out: cluster c2 can't be reached: down (on c2); done on c1"
 
 
-@pytest.mark.parametrize("name", ["1", "99", "103", "c1", "1000002", "3000001"])
+@pytest.mark.parametrize("name", ["1", "99", "103", "c1", "c1/2", "c3/1", "c1/", "1000002", "3000001"])
 def test_a_broker_that_the_mesh_does_not_show_is_changed_nowhere(api: Api, world: World, name: str) -> None:
     [result] = api.book(world, (BROKER, name)).answer.responses
     assert result.error_code == ErrorCode.INVALID_REQUEST
-    assert "its nodes: 101, 102" in str(result.error_message)
+    assert f"node {name} is not of this mesh: 101 = c1, 102 = c2" in str(result.error_message)
 
 
 def test_the_defaults_of_all_brokers_are_refused_where_there_are_several_clusters(api: Api, world: World) -> None:
@@ -157,13 +158,41 @@ def test_the_defaults_of_the_only_clusters_brokers_are_changed(api: Api) -> None
     assert errors_of(book.answer) == [((BROKER, ""), ErrorCode.NONE)]
 
 
-def test_a_group_is_changed_where_it_lives(api: Api, world: World) -> None:
+def changing_a_group(api: Api, world: World, **found: Any) -> Playbook:
     book = api.book(world, (GROUP, "g"))
-    look_up(book, c2=EMPTY)
-    [call] = book.asked()
-    assert (call.cluster, call.target) == ("c2", AnyBroker())
-    book.answered(api.changed((GROUP, "g")))
+    look_up(book, **found)
+    return book
+
+
+@pytest.mark.parametrize("found", [{}, {"c1": EMPTY}])
+def test_a_group_without_members_is_changed_wherever_its_next_member_may_find_it(
+    api: Api, world: World, found: dict[str, Any]
+) -> None:
+    book = changing_a_group(api, world, **found)
+    assert [(call.cluster, call.target) for call in book.asked()] == [("c1", AnyBroker()), ("c2", AnyBroker())]
+    book.answered(api.changed((GROUP, "g")), Unreachable("c2", "down"))
+    [result] = book.answer.responses
+    assert (result.error_code, "done on c1" in result.error_message) == (ErrorCode.REQUEST_TIMED_OUT, True)
+
+
+def test_a_cluster_that_is_too_old_for_a_groups_setting_is_no_hindrance(api: Api, world: World) -> None:
+    refused = api.changed((GROUP, "g"), error=ErrorCode.INVALID_CONFIG)
+    book = changing_a_group(api, world)
+    book.answered(api.changed((GROUP, "g")), refused)
     assert errors_of(book.answer) == [((GROUP, "g"), ErrorCode.NONE)]
+    book = changing_a_group(api, world)
+    book.answered(refused, refused)
+    assert errors_of(book.answer) == [((GROUP, "g"), ErrorCode.INVALID_CONFIG)]
+
+
+def test_the_home_of_a_groups_members_decides_whether_it_is_changed(api: Api, world: World) -> None:
+    book = changing_a_group(api, world, c2=MEMBERS)
+    assert [call.cluster for call in book.asked()] == ["c2", "c1"]
+    book.answered(api.changed((GROUP, "g")), Unreachable("c1", "down"))
+    assert errors_of(book.answer) == [((GROUP, "g"), ErrorCode.NONE)]
+    book = changing_a_group(api, World({"c1": ["apples"], "c2": ["bananas"]}), c2=MEMBERS)
+    book.answered(api.changed((GROUP, "g"), error=ErrorCode.INVALID_CONFIG), api.changed((GROUP, "g")))
+    assert errors_of(book.answer) == [((GROUP, "g"), ErrorCode.INVALID_CONFIG)]
 
 
 def test_what_has_no_place_is_refused_and_the_rest_is_changed(api: Api, world: World) -> None:

@@ -68,7 +68,7 @@ def added(*topics: str) -> AddPartitionsToTxnRequest:
 
 def committed(*topics: str, generation: int = -1, member: str = "") -> TxnOffsetCommitRequest:
     partition = TxnOffsetCommitRequestPartition(0, 5)
-    wanted = [TxnOffsetCommitRequestTopic(topic, [partition]) for topic in topics]
+    wanted = [TxnOffsetCommitRequestTopic(topic, partitions=[partition]) for topic in topics]
     return TxnOffsetCommitRequest("tx", "pickers", 7, 0, generation, member, None, wanted)
 
 
@@ -162,7 +162,7 @@ def test_offsets_without_a_member_need_their_topics_at_home() -> None:
     (call,) = book.asked()
     assert (call.cluster, call.target) == ("c1", Coordinator("pickers"))
     stored = TxnOffsetCommitResponse(
-        topics=[TxnOffsetCommitResponseTopic("apples", [TxnOffsetCommitResponsePartition(0, 0)])]
+        topics=[TxnOffsetCommitResponseTopic("apples", partitions=[TxnOffsetCommitResponsePartition(0, 0)])]
     )
     book.answered(stored)
     assert book.answer == stored
