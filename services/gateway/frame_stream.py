@@ -257,11 +257,8 @@ class FrameStream(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         connection = transport.get_extra_info("socket")
         self._direct = transport.get_extra_info("sslcontext") is None
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in KEEPALIVE.items():
-            if hasattr(socket, option):  # else the system's own times hold
-                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        if connection.family != socket.AF_UNIX:
+            _keep_alive(connection)
         self._fd = connection.fileno()
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.made()
@@ -346,6 +343,14 @@ class FrameStream(asyncio.BufferedProtocol):
 
     def lost(self, reason: str) -> None:
         """The connection is gone; called once."""
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        if hasattr(socket, option):  # else the system's own times hold
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def flush_all() -> None:

@@ -28,6 +28,7 @@ from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.passing import Passed, Source
 from services.gateway.downstream.reading import Reading
 from services.gateway.downstream.server_tls import subject_of
+from services.gateway.downstream.siblings import Introduction, SiblingWay
 from services.gateway.downstream.slots import Slot, Slots, answered_requests, bytes_out, count_request
 from services.gateway.downstream.straight import StraightProduce, StraightWay
 from services.gateway.downstream.straight_fetch import FetchWay, StraightFetch
@@ -72,6 +73,7 @@ class ClientConnection(FrameStream):
         "_fetches",
         "_follower",
         "_held",
+        "_introduction",
         "_lanes",
         "_mesh",
         "_now",
@@ -83,6 +85,7 @@ class ClientConnection(FrameStream):
         "_roads",
         "_serial",
         "_serial_running",
+        "_sharing",
         "_slots",
         "_straight",
         "_untaken",
@@ -97,7 +100,9 @@ class ClientConnection(FrameStream):
         connections: "set[ClientConnection]",
         advertised: Advertised,
         asked_node: AskedNode = lambda _: None,
+        introduction: Introduction | None = None,
     ) -> None:
+        """`introduction`: who the client is, where another worker has its connection."""
         super().__init__(mesh.limits.max_frame_bytes)
         self.session = Session()
         self._roads, self._wide_roads = self.session.roads, self.session.wide_roads
@@ -106,6 +111,8 @@ class ClientConnection(FrameStream):
         self._connections = connections
         self._advertised = advertised
         self._asked_node = asked_node
+        self._introduction = introduction
+        self._sharing = SiblingWay(self, mesh)
         self._lanes = Lanes(on_congestion=self._upstream_congestion, on_unheard=self._unheard)
         self._straight = StraightWay(self, mesh, self.session, self._follower, self._lanes)
         self._wide = WideWay(self, mesh, self.session, self._follower, self._lanes)
@@ -140,6 +147,8 @@ class ClientConnection(FrameStream):
         if self._transport is not None:
             self.session.asked_node = self._asked_node(self._transport)
             self.session.certificate_subject = subject_of(self._transport)
+        if self._introduction is not None:
+            self._introduction.apply(self.session)
         self._connections.add(self)
         metrics.client_connections.inc()
 
@@ -233,7 +242,7 @@ class ClientConnection(FrameStream):
         if header.api_key == ApiKey.API_VERSIONS:
             slot = Slot(header, None, None, 0)
             self._queue.append(slot)
-            self._answered(slot, unsupported_version(self.view(header)))
+            self.slot_answered(slot, unsupported_version(self.view(header)))
             return
         log.warning(
             "closing a connection: request not served",
@@ -290,6 +299,8 @@ class ClientConnection(FrameStream):
 
     def _start(self, slot: Slot) -> None:
         assert slot.handler is not None and slot.request is not None
+        if self._sharing.takes(slot):
+            return
         followed = self._follower.view(slot.header.client_id)
         view = self._mesh.view(self.session, self._advertised, followed)
         if slot.produces and self._mesh.hold is not None and self._mesh.hold.refuses:
@@ -301,7 +312,7 @@ class ClientConnection(FrameStream):
             self._mesh.conversions,
             self._lanes,
             slot.header.client_id,
-            lambda _, answer: self._answered(slot, answer),
+            lambda _, answer: self.slot_answered(slot, answer),
             followed.names,
         )
         if slot.produces:
@@ -315,7 +326,7 @@ class ClientConnection(FrameStream):
 
     # --- answers -------------------------------------------------------------------------------------------------
 
-    def _answered(self, slot: Slot, answer: Answer) -> None:
+    def slot_answered(self, slot: Slot, answer: Answer) -> None:
         if slot.produces:
             self._mesh.produce_ended(slot)
         self._mesh.budget.add(-slot.held_bytes)
@@ -457,6 +468,7 @@ class ClientConnection(FrameStream):
         self._connections.discard(self)
         metrics.client_connections.dec()
         self._serial.clear()
+        self._sharing.close()
         end_sessions(self.session.share_sessions, self._mesh.memory.share_sessions)
         self._mesh.budget.add(-self._slots.abandon())
         self._close_lanes_when_done()

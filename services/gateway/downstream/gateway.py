@@ -21,6 +21,7 @@ from services.gateway.downstream.handed import Handed
 from services.gateway.downstream.listening import Listening, places
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.server_tls import ServerTls
+from services.gateway.downstream.siblings import Introduction, Siblings
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.traffic.clients import ClientTraffic
@@ -45,8 +46,14 @@ has no router serves under the table on disk.
 class Gateway:
     """`start`, then `stop`."""
 
-    def __init__(self, settings: GatewaySettings, lifecycle: Lifecycle, door: socket.socket | None = None) -> None:
-        """`door`: where clients come from, if another process listens."""
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        lifecycle: Lifecycle,
+        door: socket.socket | None = None,
+        siblings: Siblings | None = None,
+    ) -> None:
+        """`door`: where clients come from, if another process listens; `siblings`: the other workers then."""
         self._settings = settings
         self._lifecycle = lifecycle
         self._door = door
@@ -67,6 +74,7 @@ class Gateway:
                 audit=None if self._audit is None else self._audit.clients,
             ),
         )
+        self.mesh.siblings = siblings
         self._exposed = TelemetryCollector(telemetry)
         self.connections: set[ClientConnection] = set()
         self.handed: Handed | None = None
@@ -121,11 +129,18 @@ class Gateway:
             self._tasks.append(loop.create_task(tls.follow_files(), name="certificates"))
         for listening in self._listening:
             await listening.serve(partial(ClientConnection, self.mesh, self.connections))
+        if self.mesh.siblings is not None:
+            self.mesh.siblings.serve(self._met)
         REGISTRY.register(self._exposed)
         self._traffic.start()
         if self._audit is not None:
             self._audit.start()
         self._lifecycle.ready()
+
+    def _met(self, introduction: Introduction) -> ClientConnection:
+        """A link of another worker, for a client that it has."""
+        advertised = self._settings.listeners[0].advertised
+        return ClientConnection(self.mesh, self.connections, advertised, introduction=introduction)
 
     async def stop(self) -> None:
         """No new clients; what has begun is answered, within the bound; then everything is closed."""
@@ -133,6 +148,8 @@ class Gateway:
             REGISTRY.unregister(self._exposed)
         for listening in self._listening:
             listening.close()
+        if self.mesh.siblings is not None:
+            self.mesh.siblings.close()
         for connection in list(self.connections):
             connection.drain("the gateway stops")
         try:

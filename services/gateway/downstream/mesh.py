@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -18,6 +19,9 @@ from services.gateway.requests.nodes import Advertised
 from services.gateway.requests.plan import MeshView
 from services.gateway.requests.topic_ids import known_name
 from services.gateway.upstream.clusters import Clusters
+
+if TYPE_CHECKING:
+    from services.gateway.downstream.siblings import Siblings
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +47,8 @@ class Mesh:
     conversions: Conversions = field(default_factory=Conversions)
     tables: Tables = field(default_factory=Tables)
     memory: Memory = field(default_factory=Memory)
+    siblings: "Siblings | None" = None
+    """The other workers of this gateway; None: it has none."""
     hold: Hold | None = None
     producing: dict[object, Started] = field(default_factory=dict)
     """Produce requests that have started and are not answered."""

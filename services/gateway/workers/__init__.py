@@ -4,6 +4,7 @@ Theory of operation
 1. A worker is a gateway of its own: `NAME-1`, `NAME-2` and so on are members of the mesh, each with its own watch on a
    router, its own holds and acknowledgements, its own connections to clusters. What is true for two gateways behind one
    address is true for two workers; nothing is shared but the folder of the last table, where the youngest one counts.
+   One thing is kept by one worker for all: the share session of a member (`downstream.siblings`).
 2. The supervisor listens. It hands each connection that it has accepted to the worker with the least load (`balance`),
    over a socket between the two, the `door`. SO_REUSEPORT would leave that to a hash of the client's address: with two
    workers that puts two busy connections on one of them half of the time, and of eight in the middle five (measured).

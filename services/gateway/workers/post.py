@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from services.gateway.settings import GatewaySettings
@@ -23,8 +23,12 @@ Hear = Callable[[Word], None]
 class Post:
     """One of the workers. `run` starts a process and waits for its end; it may be run again then."""
 
-    def __init__(self, number: int, settings: GatewaySettings) -> None:
+    def __init__(
+        self, number: int, settings: GatewaySettings, inbox: socket.socket, doors: Sequence[socket.socket]
+    ) -> None:
+        """`inbox`: where it gets links of other workers; `doors`: to the inboxes of all. They outlive its process."""
         self.number = number
+        self._inboxes = [inbox, *doors]
         self.load = Load(number)
         self.door: socket.socket | None = None
         self._line: socket.socket | None = None
@@ -42,7 +46,8 @@ class Post:
         loop = asyncio.get_running_loop()
         try:
             with its_door, its_line:
-                process = await _started(self.number, its_door.fileno(), its_line.fileno())
+                descriptors = [each.fileno() for each in (its_door, its_line, *self._inboxes)]
+                process = await _started(self.number, descriptors)
             self.load = Load(self.number)
             self.door, self._line, self._process, self._worked = door, line, process, None
             loop.add_reader(line.fileno(), _Hearing(line, hear).take)
@@ -116,11 +121,11 @@ class _Hearing:
             self._hear(Word.read(line))
 
 
-async def _started(number: int, door: int, line: int) -> Process:
+async def _started(number: int, descriptors: Sequence[int]) -> Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", PROGRAM, str(number), str(door), str(line)),
+        *(sys.executable, "-P", "-m", PROGRAM, str(number), *map(str, descriptors)),
         stdin=PIPE,
-        pass_fds=(door, line),
+        pass_fds=descriptors,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         start_new_session=True,
     )

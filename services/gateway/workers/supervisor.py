@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from mesh.lifecycle import Lifecycle
 from mesh.telemetry import serve_management
+from services.gateway.downstream.siblings import INBOX_KIND
 from services.gateway.serving import stop_bound_s
 from services.gateway.settings import GatewaySettings
 from services.gateway.workers import metrics
@@ -53,7 +54,9 @@ class Supervisor:
         self._settings = settings
         self._lifecycle = lifecycle
         numbers = range(1, settings.workers + 1)
-        self.posts = [Post(number, settings) for number in numbers]
+        self._inboxes = [socket.socketpair(socket.AF_UNIX, INBOX_KIND) for _ in numbers]
+        doors = [door for door, _ in self._inboxes]
+        self.posts = [Post(n, settings, inbox, doors) for n, (_, inbox) in zip(numbers, self._inboxes, strict=True)]
         self._supervision = Supervision(numbers)
         self._reception = Reception(settings.listeners, self._doors)
         self._tasks: list[asyncio.Task[None]] = []
@@ -90,6 +93,8 @@ class Supervisor:
                 log.error("a worker does not end, and is killed", worker=post.number)
                 post.kill()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for each in (end for pair in self._inboxes for end in pair):
+            each.close()
 
     async def _keep(self, post: Post) -> None:
         """A worker, as often as it is started."""

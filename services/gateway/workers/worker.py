@@ -1,4 +1,4 @@
-"""One worker: `python -m services.gateway.workers.worker NUMBER DOOR LINE`, the last two descriptors of sockets.
+"""One worker: `python -m services.gateway.workers.worker NUMBER DOOR LINE INBOX DOORS...`, descriptors of sockets.
 
 Its settings come on standard input, as a pickle: secrets are in no argument, and all workers have what the supervisor
 has checked. The only one who starts it is the supervisor.
@@ -14,20 +14,22 @@ from mesh.lifecycle import Lifecycle, run
 from mesh.telemetry import configure_logging
 from services.gateway import open_files
 from services.gateway.downstream.gateway import Gateway
+from services.gateway.downstream.siblings import Siblings
 from services.gateway.serving import serve, stop_bound_s
 from services.gateway.settings import GatewaySettings
 from services.gateway.workers.line import Line
 
 
 def main() -> None:
-    number, door, line = sys.argv[1], *(_own(int(descriptor)) for descriptor in sys.argv[2:4])
+    number, sockets = sys.argv[1], [_own(int(descriptor)) for descriptor in sys.argv[2:]]
+    door, line, inbox, *doors = sockets
     settings: GatewaySettings = pickle.load(sys.stdin.buffer)
     configure_logging("gateway", level=settings.log_level)
     structlog.contextvars.bind_contextvars(worker=number)
     open_files.raise_limit()
 
     async def work(lifecycle: Lifecycle) -> None:
-        gateway = Gateway(settings, lifecycle, door)
+        gateway = Gateway(settings, lifecycle, door, Siblings(int(number), inbox, doors))
 
         def tally() -> tuple[int, int]:
             handed = gateway.handed

@@ -27,7 +27,7 @@ class Tool(StrEnum):
     CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
     STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
-    CONFIGS = "kafka.admin.ConfigCommand"
+    CONFIGS = "org.apache.kafka.tools.ConfigCommand"
     BROKER_API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
     CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
     CONSOLE_SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import closing
-from uuid import uuid4
 
 from confluent_kafka import Consumer, ConsumerGroupType, KafkaError, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -18,33 +17,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from mesh.routing import ExactName, ForwardingRule, Subject
 from services.gateway.requests.groups.shadow_topics import MARK
-from services.gateway.wire.errors import ErrorCode
-from services.gateway.wire.messages import (
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-)
-from services.gateway.wire.messages.share_acknowledge import (
-    AcknowledgementBatch,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-)
-from services.gateway.wire.messages.share_fetch import AcquiredRecords, FetchPartition, FetchTopic
-from services.gateway.wire.messages.share_group_heartbeat import TopicPartitions
 from tests.clients.console.driver import ConsoleTools, Tool
 from tests.fixtures.clusters import KafkaCluster
 from tests.integration.gateway.conftest import CreateTopic, DeleteTopic, StartGateway
 from tests.integration.gateway.member import run_member
 from tests.integration.gateway.records import produce, read
 from tests.integration.gateway.running import Rules
+from tests.integration.gateway.sharing import ShareMember
 from tests.integration.gateway.talking import comes_true, talking_to
 
 COUNT = 100
-ACCEPTED = 1
-"""A type of acknowledgement."""
 
 
 def librdkafka(bootstrap: str, group: str) -> Consumer:
@@ -200,38 +182,13 @@ async def test_a_share_consumer_acknowledges_on_another_connection_than_it_fetch
     """franz-go does so: it has a connection for what waits, and others for what does not."""
     create_topic(kafka_c1, apples)
     gateway = start_gateway(rules.to("c1", [apples]))
-    member_id = str(uuid4())
+    member = ShareMember(group, apples)
     async with talking_to(gateway.address) as fetching, talking_to(gateway.address) as acknowledging:
-        heartbeat = ShareGroupHeartbeatRequest(group, member_id, 0, None, [apples])
-
-        async def assigned() -> list[TopicPartitions]:
-            answer = await acknowledging.ask(heartbeat, 1, ShareGroupHeartbeatResponse)
-            heartbeat.member_epoch = answer.member_epoch
-            return answer.assignment.topic_partitions if answer.assignment else []
-
-        [given] = await comes_true(assigned, bool, "the member has partitions")
-        wanted = [FetchTopic(given.topic_id, [FetchPartition(index) for index in given.partitions])]
-        fetch = ShareFetchRequest(group, member_id, 0, 500, 1, 1 << 20, 500, 500, topics=wanted)
-
-        async def acquired() -> list[tuple[int, AcquiredRecords]]:
-            answer = await fetching.ask(fetch, 1, ShareFetchResponse)
-            assert answer.error_code == ErrorCode.NONE
-            fetch.share_session_epoch, fetch.topics = fetch.share_session_epoch + 1, []
-            return [(p.partition_index, r) for t in answer.responses for p in t.partitions for r in p.acquired_records]
-
-        assert await acquired() == []  # the group begins at the end, from here on
+        await member.join(acknowledging)
+        assert await member.acquire(fetching) == []  # the group begins at the end, from here on
         produce(gateway.address, apples, ["one"])
-        [(partition, records)] = await comes_true(acquired, bool, "the record comes")
-        batch = AcknowledgementBatch(records.first_offset, records.last_offset, [ACCEPTED])
-        accept = ShareAcknowledgeRequest(
-            group,
-            member_id,
-            fetch.share_session_epoch,
-            topics=[AcknowledgeTopic(given.topic_id, [AcknowledgePartition(partition, [batch])])],
-        )
-        answer = await acknowledging.ask(accept, 1, ShareAcknowledgeResponse)
-        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
-        assert [p.error_code for topic in answer.responses for p in topic.partitions] == [ErrorCode.NONE]
+        [acquired] = await comes_true(lambda: member.acquire(fetching), bool, "the record comes")
+        await member.accept(acknowledging, acquired)
     assert await asyncio.to_thread(share_lag, ConsoleTools(gateway.address), group, apples) == 0
 
 

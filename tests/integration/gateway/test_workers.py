@@ -5,7 +5,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
 from functools import partial
+from itertools import cycle
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -17,8 +19,9 @@ from tests.fixtures.waiting import until, wait_until
 from tests.integration.gateway.conftest import CreateTopic
 from tests.integration.gateway.records import produce, read_all
 from tests.integration.gateway.running import Rules
+from tests.integration.gateway.sharing import Acquired, ShareMember
 from tests.integration.gateway.stored import assert_stored_once
-from tests.integration.gateway.talking import talking_to
+from tests.integration.gateway.talking import comes_true, talking_to
 from tests.integration.gateway.test_fetching import Reader, count
 from tests.integration.gateway.test_groups_over_clusters import Member, poll_until
 from tests.integration.gateway.test_moves import SteadyProducer, wait_for_progress
@@ -182,6 +185,50 @@ async def test_a_client_that_comes_back_to_the_other_worker_begins_its_sessions_
         share = ShareFetchRequest(group_id="g", member_id="m", share_session_epoch=1, max_wait_ms=1, min_bytes=1)
         answer = await elsewhere.ask(share, 1, ShareFetchResponse)
         assert answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_a_share_session_goes_on_at_whichever_worker_its_member_asks(
+    workers: RunningWorkers, orchard: str, group: str
+) -> None:
+    """franz-go has five connections, and each may be with another worker. Of several groups each worker owns some."""
+    async with AsyncExitStack() as stack:
+        connections = [await stack.enter_async_context(talking_to(workers.address)) for _ in range(4)]
+        turns = cycle(connections)
+
+        async def acquire_in_turns(member: ShareMember) -> list[Acquired]:
+            return await member.acquire(next(turns))
+
+        members = [ShareMember(f"{group}-{number}", orchard) for number in range(6)]
+        for member in members:
+            await member.join(next(turns))
+            assert await member.acquire(connections[0]) == []  # the session begins on this one, and ends with it
+        produce(workers.address, orchard, ["record-1"])
+        for member in members:
+            [acquired] = await comes_true(partial(acquire_in_turns, member), bool, "the record comes")
+            await member.accept(next(turns), acquired)
+            assert await member.acquire(next(turns)) == []
+    asked = workers.metric("kafka_mesh_gateway_requests_total", api="ShareAcknowledge", outcome="answered")
+    assert min(asked["1"], asked["2"]) > 0
+
+
+async def test_a_member_whose_owner_is_killed_begins_a_new_share_session(
+    workers: RunningWorkers, orchard: str, group: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        connections = [await stack.enter_async_context(talking_to(workers.address)) for _ in range(4)]
+        member = ShareMember(group, orchard)
+        await member.join(connections[0])
+        assert await member.acquire(connections[0]) == []
+        owner = 1 + crc32(f"{group}\0{member.member_id}".encode()) % 2
+        before = workers.pids()
+        os.kill(before[owner], signal.SIGKILL)
+        wait_until(lambda: workers.pids().get(owner, before[owner]) != before[owner], "the owner is there again")
+        workers.wait_until_ready()
+    async with talking_to(workers.address) as again:
+        answer = await member.fetch(again)
+        assert answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        member.begin_again()
+        await comes_true(lambda: member.fetch(again), lambda told: told.error_code == ErrorCode.NONE, "it goes on")
 
 
 def test_no_worker_outlives_its_supervisor(router: Router, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ from services.gateway.wire.messages import (
 NOT_FOUND_SINCE = 6
 """First version of DescribeGroups with an error for a group that does not exist, beside the state Dead, and with room
 for a sentence."""
+TOPOLOGIES_SINCE = 1
+"""First version of StreamsGroupDescribe with room for what an application told of its topology."""
 AT_ONCE = 100
 """Groups that are asked for side by side."""
 
@@ -78,6 +80,9 @@ def handle_streams_groups(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(StreamsGroupDescribeRequest)
     kind = STREAMS_WITH_TOPOLOGY if message.include_topology_description else STREAMS
     groups = yield from _described(kind, message.group_ids, message.include_authorized_operations, mesh)
+    if request.version < TOPOLOGIES_SINCE:
+        for group in groups:
+            group.topology_description, group.topology_description_status = None, 0
     return StreamsGroupDescribeResponse(groups=groups)
 
 

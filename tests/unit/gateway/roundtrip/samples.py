@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from services.gateway.requests.nodes import FIRST_CLUSTER_NODE_ID
 from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.wire.compression import Codec
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.legacy.conversion import Readable, Stored, batches_of, message_sets_of
 from services.gateway.wire.legacy.message_sets import write_message
 from services.gateway.wire.legacy.record import Record
-from services.gateway.wire.messages import fetch, produce
+from services.gateway.wire.messages import UnregisterControllerRequest, describe_quorum, fetch, produce
 from services.gateway.wire.schema import FieldSpec, Struct, Type, fields_of, spec_of
 from tests.unit.gateway.scripted_broker import BROKER_ID
 
@@ -125,6 +126,8 @@ OF_CLASS: Final[Mapping[tuple[str, str], Sequence[Any]]] = {
     ("AlterReplicaLogDir", "path"): ("c1/1:/a", "c1/1:/b"),
     ("AclDescription", "host"): ("*", "10.0.0.1"),
     ("DeleteAclsMatchingAcl", "host"): ("*", "10.0.0.1"),
+    ("ApiVersionsRequest", "cluster_id"): (MESH_ID,),
+    ("ApiVersionsRequest", "node_id"): (FIRST_CLUSTER_NODE_ID + ORDINAL,),
     ("PushTelemetryRequest", "metrics"): (b"",),
     ("PushTelemetryRequest", "compression_type"): (Codec.NONE,),
 }
@@ -155,6 +158,15 @@ REAL_BROKERS: Final[frozenset[str]] = frozenset(
     {"broker_id", "broker_ids", "replicas"} | {"adding_replicas", "removing_replicas"}
 )
 """Where administrators name brokers: by the cluster's numbers there, by the mesh's here."""
+OF_A_QUORUM: Final[frozenset[tuple[type[Struct], str]]] = frozenset(
+    {
+        (describe_quorum.PartitionData, "leader_id"),
+        (describe_quorum.ReplicaState, "replica_id"),
+        (describe_quorum.Node, "node_id"),
+        (UnregisterControllerRequest, "controller_id"),
+    }
+)
+"""The same, of controllers."""
 
 
 def sample(cls: type[M], version: int, side: Side, mood: Mood = Mood.WILLING) -> M:
@@ -197,7 +209,7 @@ class _Maker:
         if name.endswith("error_code"):
             fails = self.mood is Mood.REFUSING or (self.mood is Mood.MIXED and nth)
             return FAILURE if fails else ErrorCode.NONE
-        if name in REAL_BROKERS:
+        if name in REAL_BROKERS or (cls, name) in OF_A_QUORUM:
             return BROKER_ID + (ORDINAL * 1_000_000 if self.side is Side.CLIENT else 0)
         if name == "records":
             return self._records(cls, path)

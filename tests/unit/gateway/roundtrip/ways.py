@@ -241,6 +241,7 @@ WAYS: Final[Mapping[int, Way]] = {
         answer_anew=".",
     ),
     ApiKey.CREATE_PARTITIONS: Way(answer=(UNHURRIED,), question_anew=".", answer_anew="."),
+    ApiKey.DESCRIBE_QUORUM: Way(alone=True),
     ApiKey.CREATE_DELEGATION_TOKEN: Way(alone=True, refused_until=2),
     ApiKey.RENEW_DELEGATION_TOKEN: Way(everywhere=True),
     ApiKey.EXPIRE_DELEGATION_TOKEN: Way(everywhere=True),
@@ -293,6 +294,7 @@ WAYS: Final[Mapping[int, Way]] = {
     ApiKey.DESCRIBE_CLUSTER: Way(own=True),
     ApiKey.DESCRIBE_PRODUCERS: Way(answer=(UNHURRIED,), question_anew=". topics", answer_anew=". topics"),
     ApiKey.UNREGISTER_BROKER: Way(question_anew="."),
+    ApiKey.UNREGISTER_CONTROLLER: Way(question_anew="."),
     ApiKey.DESCRIBE_TRANSACTIONS: Way(
         answer=(
             UNHURRIED,

@@ -1,5 +1,7 @@
 """A broker or a controller that is gone leaves its own cluster, and no other one where its id is in use."""
 
+from typing import Any
+
 import pytest
 
 from services.gateway.requests.clusters import unregister
@@ -18,7 +20,7 @@ BROKER, CONTROLLER = (
     (unregister.handle_controller, UnregisterControllerRequest, UnregisterControllerResponse),
 )
 BOTH = pytest.mark.parametrize(("handle", "request_of", "response_of"), [BROKER, CONTROLLER])
-UNKNOWN = {UnregisterBrokerRequest: ErrorCode.BROKER_ID_NOT_REGISTERED}
+UNKNOWN: dict[type, int] = {UnregisterBrokerRequest: ErrorCode.BROKER_ID_NOT_REGISTERED}
 
 
 def asking(handle: Handle, message: Struct) -> Playbook:
@@ -26,7 +28,7 @@ def asking(handle: Handle, message: Struct) -> Playbook:
 
 
 @BOTH
-def test_the_number_tells_the_cluster(handle: Handle, request_of: type, response_of: type) -> None:
+def test_the_number_tells_the_cluster(handle: Handle, request_of: type, response_of: Any) -> None:
     book = asking(handle, request_of(2000001))
     [call] = book.asked()
     assert (call.cluster, call.message) == ("c2", request_of(1))
@@ -38,7 +40,7 @@ def test_the_number_tells_the_cluster(handle: Handle, request_of: type, response
 @BOTH
 @pytest.mark.parametrize("number", [1, 101, 3000001])
 def test_what_is_no_number_of_a_real_one_reaches_nobody(
-    handle: Handle, request_of: type, response_of: type, number: int
+    handle: Handle, request_of: type, response_of: Any, number: int
 ) -> None:
     answer = asking(handle, request_of(number)).answer
     assert isinstance(answer, response_of)
@@ -48,7 +50,7 @@ def test_what_is_no_number_of_a_real_one_reaches_nobody(
 
 
 @BOTH
-def test_a_cluster_that_does_not_answer_is_named(handle: Handle, request_of: type, response_of: type) -> None:
+def test_a_cluster_that_does_not_answer_is_named(handle: Handle, request_of: type, response_of: Any) -> None:
     book = asking(handle, request_of(1000001))
     book.answered(Unreachable("c1", "down"))
     assert isinstance(book.answer, response_of)

@@ -134,5 +134,6 @@ def test_who_asks_for_topologies_gets_them_from_clusters_that_keep_them(world: W
     world.clusters["c1"].versions[ApiKey.STREAMS_GROUP_DESCRIBE] = VersionRange(0, 0)
     message = StreamsGroupDescribeRequest(["g"], include_topology_description=True)
     book = Playbook(describe_groups.handle_streams_groups, message, 1, world.view())
-    asked = {call.cluster: (call.version, call.message.include_topology_description) for call in book.asked()}
-    assert asked == {"c1": (0, False), "c2": (1, True)}
+    for call, (cluster, version) in zip(book.asked(), [("c1", 0), ("c2", 1)], strict=True):
+        wanted = StreamsGroupDescribeRequest(["g"], include_topology_description=version == 1)
+        assert (call.cluster, call.version, call.message) == (cluster, version, wanted)
