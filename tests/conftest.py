@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.fixtures.logging",
     "tests.fixtures.meshes",
     "tests.fixtures.names",
+    "tests.fixtures.earlier_kafka",
     "tests.fixtures.older_kafka",
     "tests.fixtures.own_meshes",
     "tests.fixtures.router_pairs",

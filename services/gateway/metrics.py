@@ -67,6 +67,10 @@ fetch_sessions_made_way = Counter(
     "kafka_mesh_gateway_fetch_sessions_made_way",
     "Fetch sessions that were ended for others, because there are too many: their clients ask in full again.",
 )
+share_session_links = Gauge(
+    "kafka_mesh_gateway_share_session_links",
+    "Links of clients' connections to the workers that own their share sessions.",
+)
 remembered = Gauge(
     "kafka_mesh_gateway_remembered",
     "Entries of what the gateway remembers over requests (the fields of `Memory`), those out of date included.",

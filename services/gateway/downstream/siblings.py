@@ -21,6 +21,7 @@ from zlib import crc32
 
 import structlog
 
+from services.gateway import metrics
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.slots import Slot
 from services.gateway.requests.groups.share_sessions import Member
@@ -189,9 +190,14 @@ class SiblingWay:
         """The client is gone."""
         for task in self._tasks:
             task.cancel()
-        for _, writer in self._links.values():
-            writer.close()
-        self._links.clear()
+        for owner in list(self._links):
+            self._cut(owner)
+
+    def _cut(self, owner: int) -> None:
+        link = self._links.pop(owner, None)
+        if link is not None:
+            link[1].close()
+            metrics.share_session_links.dec()
 
     async def _carry(self, siblings: Siblings, slot: Slot, request: Request, owner: int, within_s: float) -> None:
         answer: Answer
@@ -201,8 +207,7 @@ class SiblingWay:
             answer = RawResponse(memoryview(frame), 0, request.version)
         except (OSError, EOFError, TimeoutError) as error:
             log.warning("the worker that keeps a share session does not answer", owner=owner, reason=repr(error))
-            if (link := self._links.pop(owner, None)) is not None:
-                link[1].close()
+            self._cut(owner)
             answer = _gone(request.api_key)
         self._client.slot_answered(slot, answer)
 
@@ -212,6 +217,7 @@ class SiblingWay:
         if link is None:
             ours = siblings.link(owner, Introduction.of(self._client.session))
             link = self._links[owner] = await asyncio.open_unix_connection(sock=ours)
+            metrics.share_session_links.inc()
         reader, writer = link
         writer.write(frame)
         await writer.drain()

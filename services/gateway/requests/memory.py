@@ -193,7 +193,11 @@ class OnItsWay(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """One client connection, as handlers see it."""
+    """One client connection, as handlers see it.
+
+    What a broker keeps by a session's id, a member or a producer, wherever their next request comes from, is no part of
+    it: that is in `Memory`.
+    """
 
     peer: str = ""
     """Address and port of the client, for log lines."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
 import subprocess
 from collections.abc import Callable
@@ -15,9 +17,13 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 
 from mesh.routing import ForwardingRule, NamePrefix, NodeView, Subject
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.clients import maven
-from tests.clients.console.driver import KAFKA_VERSION, PROJECT, Tool
+from tests.clients.console.driver import KAFKA_VERSION, PROJECT, ConsoleTools, Tool
 from tests.clients.java.driver import JVM_OPTIONS
+from tests.clients.topic_under_load import TopicUnderLoad
+from tests.clients.upstream import Upstream
 from tests.fixtures.certificates import Authority
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.ports import free_block
@@ -25,6 +31,7 @@ from tests.fixtures.toolchains import need
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.records import produce, read_all
 from tests.integration.gateway.running import Rules
+from tests.integration.gateway.talking import talking_to
 
 VALUES = [f"value {n}" for n in range(20)]
 DOMAIN = "kafka.example.com"
@@ -73,6 +80,51 @@ def test_a_port_for_each_node(
     assert clusters_with_log_dirs(admin, 101) == {"c1"}
     assert clusters_with_log_dirs(admin, 102) == {"c2"}
     admin.close()
+
+
+async def greeted(port: int, node: int, cluster_id: str = "kafka-mesh") -> int:
+    """The error that a client hears which means to reach this node there (KIP-1242)."""
+    async with talking_to(f"127.0.0.1:{port}") as client:
+        return (await client.ask(ApiVersionsRequest("test", "1", cluster_id, node), 5, ApiVersionsResponse)).error_code
+
+
+@pytest.mark.parametrize("client", ["java-4.4", "confluent"])
+async def test_nodes_that_exchange_their_addresses_cost_running_clients_no_record(
+    client: str,
+    rules: Rules,
+    topics: tuple[str, str],
+    start_gateway: StartGateway,
+    kafka_c2: KafkaCluster,
+    group: str,
+) -> None:
+    """Java says whom it means to reach, is told that it has not, and begins again at its bootstrap address. librdkafka
+    does not say it, and so does not hear that code, after which it keeps leaders that are no more."""
+    table = rules.to("c2", topics[1:])
+    shared, one, other = range(first := free_block(3), first + 3)
+    place = f"127.0.0.1:{shared}"
+    gateway = start_gateway(table, listen=place, node_ports=(f"101={one} 102={other}",))
+    assert [await greeted(one, 101), await greeted(other, 102), await greeted(shared, 102)] == [0, 0, 0]
+    load = await TopicUnderLoad.start_of(place, topics[1], group, [client])
+    try:
+        load.expect_lost_connections()
+        await asyncio.to_thread(gateway.close)
+        await asyncio.to_thread(start_gateway, table, listen=place, node_ports=(f"101={other} 102={one}",))
+        wrong = [await greeted(one, 101), await greeted(other, 102), await greeted(shared, 101, "another-cluster")]
+        assert wrong == [ErrorCode.REBOOTSTRAP_REQUIRED] * 3
+        await load.progress()
+        await load.check([Upstream("c2", kafka_c2.bootstrap)])
+    finally:
+        await load.stop()
+
+
+def test_the_quorum_of_a_node_is_told_with_numbers_that_tell_its_cluster(
+    rules: Rules, topics: tuple[str, str], start_gateway: StartGateway
+) -> None:
+    """By Kafka's own tool, which chooses the node."""
+    first = free_block(3)
+    gateway = start_gateway(rules.to("c1", topics[:1]), node_ports=(f"101={first} 102={first + 1}",))
+    printed = asyncio.run(ConsoleTools(gateway.address).run(Tool.METADATA_QUORUM, "describe", "--status"))
+    assert re.search(r"LeaderId:\s+(1000001|2000001)\b", printed), printed
 
 
 async def test_a_host_for_each_node_on_one_tls_port(
