@@ -50,5 +50,10 @@ def joined(
     if len(verdicts) == 1 and not name_one:
         return first
     done = [name for name, verdict in verdicts.items() if not verdict.code]
-    text = "; ".join(f"{verdict.text or words_of(verdict.code)} (on {name})" for name, verdict in serious.items())
+    text = "; ".join(f"{_without_stop(verdict)} (on {name})" for name, verdict in serious.items())
     return Verdict(first.code, f"{text}; done on {', '.join(done)}" if done else text)
+
+
+def _without_stop(verdict: Verdict) -> str:
+    """More follows the sentence."""
+    return (verdict.text or words_of(verdict.code)).rstrip(".")
