@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -82,6 +83,7 @@ class Mesh:
             served=self.clusters.served,
             mesh_id=self.mesh_id,
             now=asyncio.get_running_loop().time(),
+            time_ms=time.time_ns() // 1_000_000,
             random_bits=secrets.randbits,
             poll_bytes=self.clusters.answer_room.poll_bytes,
         )

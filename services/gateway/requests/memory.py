@@ -24,7 +24,8 @@ from services.gateway.requests.records.roads import Roads
 from services.gateway.requests.records.wide_roads import WideRoads
 from services.gateway.requests.telemetry.clients import Telemetry
 from services.gateway.requests.traffic.clients import ClientTraffic
-from services.gateway.requests.transactions.state import SPANNING_REMEMBERED, SPANNING_SECONDS, Spanning
+from services.gateway.requests.transactions.decision_log import TransactionLog
+from services.gateway.requests.transactions.state import PRODUCER_SECONDS, PRODUCERS_REMEMBERED, Producer
 from services.gateway.requests.uses import Uses
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ READ_REPLICA_SECONDS = 300.0
 TOPIC_NAMES_REMEMBERED = 200_000
 """Topics whose name one gateway finds by their id: about 50 MB."""
 NAMINGS_REMEMBERED = 10_000
+TRANSACTION_LOGS_REMEMBERED = 1_000
+"""One for each cluster that is a home of transactional ids; what each keeps has to be carried out yet."""
 STRANGE_TOPIC_IDS_REMEMBERED = 10_000
 STRANGE_TOPIC_ID_SECONDS = 2.0
 """So long clusters are not asked again for an id that none of them knew: clients try unknown ids again and again."""
@@ -137,10 +140,14 @@ class Memory:
     refusals: Refusals = field(default_factory=Refusals)
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     share_sessions: ShareSessions = field(default_factory=ShareSessions)
-    spanning: BoundedCache[str, Spanning] = field(
-        default_factory=lambda: BoundedCache(SPANNING_REMEMBERED, SPANNING_SECONDS)
+    producers: BoundedCache[str, Producer] = field(
+        default_factory=lambda: BoundedCache(PRODUCERS_REMEMBERED, PRODUCER_SECONDS)
     )
-    """Transactional id -> its producer, where transactions span clusters."""
+    """Transactional id -> its producer, in a mesh of several clusters."""
+    transaction_logs: BoundedCache[str, TransactionLog] = field(
+        default_factory=lambda: BoundedCache(TRANSACTION_LOGS_REMEMBERED, math.inf)
+    )
+    """Cluster -> what was read of its log of transactions."""
     topic_names: BoundedCache[bytes, str] = field(
         default_factory=lambda: BoundedCache(TOPIC_NAMES_REMEMBERED, math.inf)
     )
@@ -166,15 +173,16 @@ class Memory:
         return {
             "doubts": self.doubts,
             "group_homes": self.group_homes,
+            "producers": self.producers,
             "refusals": self.refusals,
             "refused_groups": self.refused_groups,
             "seams": self.seams,
             "share_sessions": self.share_sessions,
             "shadows_seen_to": self.shadows_seen_to,
-            "spanning": self.spanning,
             "strange_topic_ids": self.strange_topic_ids,
             "topic_names": self.topic_names,
             "topics_looked_through": self.topics_looked_through,
+            "transaction_logs": self.transaction_logs,
         }
 
 

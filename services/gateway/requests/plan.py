@@ -85,6 +85,8 @@ class MeshView:
     """The mesh's own Kafka cluster id."""
     now: float
     """Monotonic seconds when the request was started."""
+    time_ms: int
+    """The time of day then, in ms since 1970."""
     random_bits: Callable[[int], int]
     poll_bytes: int
     """Most that a Fetch should ask for whose answer has to be gathered."""

@@ -5,7 +5,7 @@ inwards. What is known of a cluster is known by its own names; clients who know 
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mesh.routing import RoutingTable
 from services.gateway.requests.knowledge import BrokerAddress, ClusterKnowledge, TopicKnowledge, VersionRange
@@ -17,9 +17,13 @@ V = TypeVar("V")
 _numbers = itertools.count(1)
 
 
+TRANSACTIONS_TOPIC: Final = "mesh.transactions"
+"""Of the mesh itself, on the home of each transactional id (`transactions.registry`)."""
+
+
 def is_internal(topic: str) -> bool:
-    """Whether the topic is its cluster's own business: it is left out where all topics are listed."""
-    return topic.startswith("__")
+    """Whether the topic is its cluster's own business, or the gateways': it is left out where all topics are listed."""
+    return topic.startswith("__") or topic == TRANSACTIONS_TOPIC
 
 
 class TopicNames:

@@ -45,11 +45,11 @@ class Rules:
         revision = self.table.revision + 1
         return self.put(*(ForwardingRule(f"r-{revision}-{topic}", ExactName(topic), cluster) for topic in topics))
 
-    def transactions(self, prefix: str, cluster: str, *, span_clusters: bool = False) -> RoutingTable:
+    def transactions(self, prefix: str, cluster: str) -> RoutingTable:
         """The next revision, in which transactional ids that begin so live on `cluster`."""
         match = NamePrefix(prefix, Subject.TRANSACTIONAL_ID)
         name = f"t-{self.table.revision + 1}-{prefix}"
-        return self.put(ForwardingRule(name, match, cluster, span_clusters=span_clusters))
+        return self.put(ForwardingRule(name, match, cluster))
 
     def put(self, *rules: ForwardingRule) -> RoutingTable:
         """The next revision, with these rules in the place of those with the same match, or behind all others."""

@@ -182,13 +182,13 @@ def _at_home(commit: _Commit, home: str, mesh: MeshView) -> Generator[Command, A
     """Commits the part that lives where the group lives; returns the error that bars all other parts too, if any."""
     part = commit.parts.get(home)
     if part is None:
-        return (yield from _heartbeat(commit.message, home, mesh))
+        return (yield from member_fault(commit.message, home, mesh))
     yield from _send(commit, {home: _own(commit, part)}, mesh, unreachable=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     codes = {commit.errors[topic.name, p.partition_index] for topic in part for p in topic.partitions}
     return next((code for code in codes if code in GROUP_ERRORS), None)
 
 
-def _heartbeat(message: OffsetCommitRequest, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
+def member_fault(message: OffsetCommitRequest, home: str, mesh: MeshView) -> Generator[Command, Any, int | None]:
     """Asks the coordinator whether the member is who it says; returns the error that bars the commit, if any."""
     coordinator = Coordinator(message.group_id)
     heartbeat = HeartbeatRequest(

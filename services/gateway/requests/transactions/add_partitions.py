@@ -1,8 +1,7 @@
-"""AddPartitionsToTxn: a transaction is about to write to these partitions.
+"""AddPartitionsToTxn: a transaction is about to write to these partitions; each cluster gets those that live on it.
 
-All or nothing, as on a broker: if one of them lives elsewhere, none is added, and the others say that they were not
-tried. Where the transaction may span clusters, each gets the partitions that live on it. Brokers send versions 4 and 5
-among themselves; clients stay below.
+If one of them lives on a cluster that takes no part in transactions of others, none is added, as on a broker, and the
+others say that they were not tried. Brokers send versions 4 and 5 among themselves; clients stay below.
 """
 
 from collections.abc import Generator, Iterable
@@ -19,7 +18,7 @@ from services.gateway.requests.transactions.home import (
     tell_refused,
     transaction_home,
 )
-from services.gateway.requests.transactions.spanning import identity_on
+from services.gateway.requests.transactions.parts import FENCED, FENCED_SOON, forget_part, part_on
 from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_partitions_to_txn import (
@@ -42,7 +41,7 @@ def handle(request: Request, mesh: MeshView) -> Plan:
     if home is None:
         return _answer(message, _failed(topics, ErrorCode.COORDINATOR_NOT_AVAILABLE))
     foreign = foreign_topics((topic.name for topic in topics), home, mesh)
-    closed = closed_topics(transactional_id, foreign, mesh)
+    closed = closed_topics(foreign, home, mesh)
     if closed:
         tell_refused("AddPartitionsToTxn", transactional_id, home, closed)
         return _answer(
@@ -69,13 +68,11 @@ def _add(
 ) -> Generator[Command, Any, list[AddPartitionsToTxnTopicResult]]:
     """These topics to the transaction on their cluster, under the producer's identity there."""
     transactional_id = message.v3_and_below_transactional_id
-    identity = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
-    if cluster != home:
-        found = yield from identity_on(cluster, transactional_id, identity, home, mesh)
-        if isinstance(found, ErrorCode):
-            old = version < FENCED_SINCE and found is ErrorCode.PRODUCER_FENCED
-            return _failed(topics, ErrorCode.INVALID_PRODUCER_EPOCH if old else found)
-        identity = found
+    presented = Identity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
+    identity = yield from part_on(cluster, transactional_id, presented, home, mesh, registers=True)
+    if isinstance(identity, ErrorCode):
+        old = version < FENCED_SINCE and identity is ErrorCode.PRODUCER_FENCED
+        return _failed(topics, ErrorCode.INVALID_PRODUCER_EPOCH if old else identity)
     part = replace(
         message,
         v3_and_below_producer_id=identity.producer_id,
@@ -89,6 +86,9 @@ def _add(
     results = outcome.results_by_topic_v3_and_below
     if any(p.partition_error_code in COORDINATOR_MOVED for topic in results for p in topic.results_by_partition):
         yield Forget(cluster, coordinator)
+    if cluster != home and any(p.partition_error_code in FENCED for t in results for p in t.results_by_partition):
+        forget_part(cluster, transactional_id, mesh)  # home has just taken the producer for the rightful one
+        return _failed(topics, FENCED_SOON)
     return results
 
 

@@ -1,32 +1,32 @@
 """InitProducerId with a transactional id: the coordinator at its home gives the producer's identity.
 
 Theory of operation
-1. A transactional id is one producer, wherever it has been before. A transaction that it has left open on another
-   cluster (its home has moved, or it spans clusters) is aborted, and its producer there fenced, by an InitProducerId.
-2. A producer that names its old identity, to go on after an error (KIP-360), has it checked where it comes from: the
+1. A transactional id is one producer, wherever it has been before. On every cluster that knows it the producer before
+   is fenced by an InitProducerId too. What that one had decided is committed first (`decisions`); what else it left
+   open is aborted.
+2. A cluster that can't be asked keeps nobody from beginning: a note in the log at home says that the producer has to be
+   fenced there before its first record (`parts`).
+3. A producer that names its old identity, to go on after an error (KIP-360), has it checked where it comes from: a
    new home has never heard of it and would take a producer that was replaced for the rightful one.
-3. Home first, the others after: who comes to a cluster later than this asks at home, and finds itself replaced.
+4. Home first, the others after: who comes to a cluster later than this asks at home, and finds itself replaced. And by
+   then home has committed or aborted what was open, so nothing is decided any more that is not in the log.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from services.gateway.requests.plan import Command, MeshView, Unreachable
-from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
-from services.gateway.requests.transactions.home import spans_clusters, transaction_home
-from services.gateway.requests.transactions.state import Identity, Spanning
+from services.gateway.requests.transactions.decisions import end_note, read_log, write_note
+from services.gateway.requests.transactions.home import takes_part, transaction_home
+from services.gateway.requests.transactions.parts import FENCED_SOON, init_producer, take_over
+from services.gateway.requests.transactions.state import Identity, Producer
 from services.gateway.requests.transactions.survey import OPEN, survey
 from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-INIT_VERSION = 4
-"""Of InitProducerId on our own account: the last version with the errors of the first protocol."""
-FENCED_SOON = ErrorCode.CONCURRENT_TRANSACTIONS
-"""The answer while a coordinator still aborts what was open: clients ask again."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,53 +44,57 @@ def begin(
             return moved
         message = moved
     outcome = yield from init_producer(home, transactional_id, message, version, mesh)
-    if outcome.error_code:
+    if outcome.error_code or not elsewhere:
         return outcome
-    fenced = yield from _fence(message, transactional_id, version, elsewhere, mesh)
-    if isinstance(fenced, ErrorCode):
-        return _failed(fenced)
-    if spans_clusters(transactional_id, mesh):
-        at_home = Identity(outcome.producer_id, outcome.producer_epoch)
-        identities = {cluster: identity for cluster, identity in fenced.items() if identity is not None}
-        # what could not be fenced may still be open, and is not this producer's: its first commit is refused
-        beginning = {home: at_home} | identities if len(identities) == len(fenced) else None
-        mesh.memory.spanning.put(transactional_id, Spanning(home, at_home, beginning), mesh.now)
-    else:
-        mesh.memory.spanning.drop(transactional_id)
+    fenced: dict[str, Identity] = {}
+    left = yield from survey(transactional_id, elsewhere, mesh)
+    for cluster, state in left.items():
+        identity = yield from _fence(cluster, state, transactional_id, message.transaction_timeout_ms, mesh)
+        if identity is FENCED_SOON:
+            return _failed(FENCED_SOON)
+        if isinstance(identity, Identity):
+            fenced[cluster] = identity
+    if left and takes_part(home, mesh):  # the transactions of an older one reach no other cluster
+        error = yield from _note(transactional_id, left.keys() - fenced.keys(), fenced, home, mesh)
+        if error:
+            return _failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    at_home = Identity(outcome.producer_id, outcome.producer_epoch)
+    mesh.memory.producers.put(transactional_id, Producer(home, at_home, fenced), mesh.now)
     return outcome
 
 
 def _fence(
-    message: InitProducerIdRequest, transactional_id: str, version: int, clusters: Sequence[str], mesh: MeshView
-) -> Generator[Command, Any, dict[str, Identity | None] | ErrorCode]:
-    """Where the producer has been: its new identity by cluster, None where it could not be fenced. Where its
-    transactions do not span clusters, only those count that have something open."""
-    spans = spans_clusters(transactional_id, mesh)
-    plain = replace(message, producer_id=-1, producer_epoch=-1)
-    fenced: dict[str, Identity | None] = {}
-    left = yield from survey(transactional_id, clusters, mesh)
-    for cluster, state in left.items():
-        if isinstance(state, Unreachable):
-            fenced[cluster] = None
-            _tell_unfenced(transactional_id, cluster, state.reason)
-        elif spans or state.transaction_state in OPEN:
-            outcome = yield from init_producer(cluster, transactional_id, plain, version, mesh)
-            if outcome.error_code == FENCED_SOON:
-                return FENCED_SOON
-            if outcome.error_code:
-                fenced[cluster] = None
-                _tell_unfenced(transactional_id, cluster, error_name(outcome.error_code))
-            else:
-                fenced[cluster] = Identity(outcome.producer_id, outcome.producer_epoch)
-    return fenced
+    cluster: str, state: TransactionState | Unreachable, transactional_id: str, timeout_ms: int, mesh: MeshView
+) -> Generator[Command, Any, Identity | ErrorCode]:
+    """The producer's new identity there."""
+    if isinstance(state, Unreachable):
+        _tell_unfenced(transactional_id, cluster, state.reason)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    decided_on = mesh.table.clusters if state.transaction_state in OPEN else ()
+    found = yield from take_over(cluster, transactional_id, timeout_ms, decided_on, mesh)
+    if isinstance(found, ErrorCode) and found is not FENCED_SOON:
+        _tell_unfenced(transactional_id, cluster, error_name(found))
+    return found
 
 
-def init_producer(
-    cluster: str, transactional_id: str, message: InitProducerIdRequest, version: int, mesh: MeshView
-) -> Generator[Command, Any, InitProducerIdResponse]:
-    coordinator = coordinator_of(transactional_id)
-    outcome = yield from ask_coordinator(cluster, coordinator, message, version, InitProducerIdResponse, mesh)
-    return _failed(outcome) if isinstance(outcome, ErrorCode) else outcome
+def _note(
+    transactional_id: str, unfenced: Iterable[str], fenced: Iterable[str], home: str, mesh: MeshView
+) -> Generator[Command, Any, ErrorCode]:
+    """Says in home's log where the producer has to be fenced before its first record, and where no more."""
+    known = yield from read_log(home, mesh)
+    if known is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for cluster in unfenced:
+        if not known.is_unfenced(transactional_id, cluster):
+            error = yield from write_note(home, transactional_id, cluster, mesh)
+            if error:
+                return error
+    for cluster in fenced:
+        if known.is_unfenced(transactional_id, cluster):
+            error = yield from end_note(home, transactional_id, cluster, mesh)
+            if error:
+                return error
+    return ErrorCode.NONE
 
 
 def _moved(
@@ -118,7 +122,7 @@ def _failed(error: int) -> InitProducerIdResponse:
 
 def _tell_unfenced(transactional_id: str, cluster: str, reason: str) -> None:
     log.warning(
-        "what a producer has left open on a cluster ends there by its time-out only",
+        "a producer is fenced on a cluster before its first record there: it could not be done when it began",
         transactional_id=transactional_id,
         cluster=cluster,
         reason=reason,

@@ -1,6 +1,6 @@
 """Asking the coordinator of a transactional id, or that of a group on behalf of one."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, Final, TypeVar
 
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
@@ -13,7 +13,7 @@ from services.gateway.requests.plan import (
     Lane,
     MeshView,
     Unreachable,
-    ask,
+    ask_all,
 )
 from services.gateway.requests.versions import fitted
 from services.gateway.wire.apis import ApiKey
@@ -41,14 +41,31 @@ def ask_coordinator(
     """Its answer; or the error for one that can't be asked: retriable, unless its cluster lacks the version."""
     if cluster is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    asked = Call(cluster, message, version, coordinator, Lane.CLIENT)
-    call = fitted(asked, mesh)
-    if isinstance(call, Unreachable) or call.version < SECOND_PROTOCOL.get(ApiKey(asked.key), 0) <= version:
-        return ErrorCode.UNSUPPORTED_VERSION
-    outcome = yield from ask(call, answer, preliminary=True)
-    if isinstance(outcome, Unreachable):
-        yield Forget(cluster, coordinator)
-        return ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if getattr(outcome, "error_code", ErrorCode.NONE) in COORDINATOR_MOVED:
-        yield Forget(cluster, coordinator)
-    return outcome
+    outcomes = yield from ask_coordinators({cluster: message}, coordinator, version, answer, mesh)
+    return outcomes[cluster]
+
+
+def ask_coordinators(
+    messages: Mapping[str, Struct], coordinator: Coordinator, version: int, answer: type[M], mesh: MeshView
+) -> Generator[Command, Any, dict[str, M | ErrorCode]]:
+    """The same of several clusters at once, each with a message of its own."""
+    found: dict[str, M | ErrorCode] = {}
+    calls: list[Call] = []
+    for cluster, message in messages.items():
+        asked = Call(cluster, message, version, coordinator, Lane.CLIENT)
+        call = fitted(asked, mesh)
+        if isinstance(call, Unreachable) or call.version < SECOND_PROTOCOL.get(ApiKey(asked.key), 0) <= version:
+            found[cluster] = ErrorCode.UNSUPPORTED_VERSION
+        else:
+            calls.append(call)
+    outcomes = yield from ask_all(calls, answer, preliminary=True)
+    for call, outcome in zip(calls, outcomes, strict=True):
+        if isinstance(outcome, Unreachable):
+            yield Forget(call.cluster, coordinator)
+            away = ErrorCode.UNSUPPORTED_VERSION if outcome.unsupported else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            found[call.cluster] = away
+            continue
+        if getattr(outcome, "error_code", ErrorCode.NONE) in COORDINATOR_MOVED:
+            yield Forget(call.cluster, coordinator)
+        found[call.cluster] = outcome
+    return found

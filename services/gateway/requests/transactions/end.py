@@ -1,49 +1,105 @@
-"""EndTxn: commit or abort, by the coordinator at the transactional id's home.
+"""EndTxn: commit or abort, on every cluster that has a part of the transaction.
 
-A transaction ends where it began. If its id has moved meanwhile, the new home does not know the producer: then the
-cluster that does is asked. With the second protocol (KIP-890) the answer names the producer's next identity, which is
-one at the new home already; with the first the producer asks for one when it hears that the home does not know it.
+Theory of operation
+1. Home's coordinator says who may end the transaction, and which clusters have a part (`registry`). Without any but
+   home, the request goes there as it is.
+2. A commit over several clusters is decided by home: a record with all parts is written into the transaction there
+   (`decisions`), home commits, then all others do. Before that each part is looked at: it must be open under the
+   identity that was registered, and have time left, for its broker aborts it when `transaction.timeout.ms` is over.
+3. A transaction with one part, on another cluster than home, needs no decision: that cluster commits first, and home
+   closes the books. So does every abort: the others first, and home keeps the books until all are done.
+4. Whoever is asked again, by a client that missed an answer or because a gateway died, finds the books open at home and
+   goes on, or finds home committed, and commits what was decided and is still open. The client hears of success
+   when all parts are done.
+5. Nothing was decided while a cluster with a part can't be asked: the client tries again. Nor where a part is missing,
+   or short of time: then the client hears that it must abort.
+6. A transaction ends where it began. If its id has moved meanwhile, the new home does not know the producer: then the
+   cluster that does is asked. With the second protocol (KIP-890) the answer names the producer's next identity, which
+   is one at the new home already; with the first the producer asks for one when it hears that the home knows it not.
 """
 
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Mapping
+from typing import Any, Final
 
 import structlog
 
-from services.gateway.requests.plan import Command, MeshView, Plan, Request
-from services.gateway.requests.transactions.begin import INIT_VERSION, init_producer
-from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
-from services.gateway.requests.transactions.end_spanning import NEXT_IDENTITY_SINCE, end_spanning
-from services.gateway.requests.transactions.home import spans_clusters, transaction_home
-from services.gateway.requests.transactions.survey import survey
-from services.gateway.wire.errors import ErrorCode
+from services.gateway.requests.plan import Command, MeshView, Plan, Request, Unreachable
+from services.gateway.requests.transactions.coordinator import ask_coordinator, ask_coordinators, coordinator_of
+from services.gateway.requests.transactions.decision_log import Decision, Part
+from services.gateway.requests.transactions.decisions import (
+    SECOND_PROTOCOL_SINCE,
+    commit_parts,
+    end_decision,
+    finish_all,
+    write_decision,
+)
+from services.gateway.requests.transactions.home import takes_part, transaction_home
+from services.gateway.requests.transactions.parts import INIT_VERSION, init_producer, remembered
+from services.gateway.requests.transactions.registry import EPOCHS, registered_parts, writes_at_home
+from services.gateway.requests.transactions.state import Ended, Identity, Producer
+from services.gateway.requests.transactions.survey import COMMITTED, ONGOING, identity_of, survey
+from services.gateway.wire.errors import ErrorCode, error_name
 from services.gateway.wire.messages.describe_transactions import TransactionState
 from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest
 
-NOT_MINE = frozenset(
+ABORTABLE_SINCE: Final = 4
+"""The first version in which a commit can be refused so that every client aborts and goes on."""
+MARGIN_MS: Final = 5_000
+"""So much of its time each part must have left when a commit is decided, or half of it if that is less. It has to cover
+the commit itself, and what the clocks of gateway and broker differ by."""
+NOT_MINE: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
 """What a coordinator says to an identity that it has not given."""
 
 log = structlog.get_logger(__name__)
 
+States = Mapping[str, TransactionState | Unreachable]
+
 
 def handle(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(EndTxnRequest)
-    transactional_id = message.transactional_id
-    home = transaction_home(transactional_id, mesh)
+    home = transaction_home(message.transactional_id, mesh)
     if home is None:
         return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    producer = mesh.memory.spanning.get(transactional_id, mesh.now)
-    # what began under a rule that let it span clusters ends on all of them, whatever the rule says now
-    began_so = producer is not None and producer.identity == (message.producer_id, message.producer_epoch)
-    if began_so or spans_clusters(transactional_id, mesh):
-        return (yield from end_spanning(message, request.version, home, mesh))
-    outcome = yield from _end_on(home, message, request.version, mesh)
-    if outcome.error_code in NOT_MINE and len(mesh.table.clusters) > 1:
-        return (yield from _end_at_origin(message, request.version, home, outcome, mesh))
-    return outcome
+    if len(mesh.table.clusters) == 1:
+        return (yield from _end_on(home, message, request.version, mesh))
+    presented = Identity(message.producer_id, message.producer_epoch)
+    producer = mesh.memory.producers.get(message.transactional_id, mesh.now)
+    if producer is not None and producer.identity != presented:
+        if producer.ended == (presented, message.committed):  # its client has missed the answer
+            return _answer(producer.identity)
+        producer = None
+    known = yield from survey(message.transactional_id, (home, *(producer.parts if producer else ())), mesh)
+    at_home = known.get(home)
+    if isinstance(at_home, Unreachable):
+        return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    begun_on = home
+    if takes_part(home, mesh) and (at_home is None or at_home.producer_id != presented.producer_id):
+        known = yield from survey(message.transactional_id, mesh.table.clusters, mesh)
+        begun_on = _origin(known, presented) or home
+        at_home = known.get(begun_on)
+    if isinstance(at_home, TransactionState) and identity_of(at_home) == presented:
+        if at_home.transaction_state == ONGOING:
+            ended = yield from _end_parts(message, request.version, begun_on, at_home, known, mesh)
+        else:
+            ended = yield from _end_again(message, request.version, begun_on, mesh)
+    else:
+        ended = yield from _end_again(message, request.version, begun_on, mesh)
+        if ended.error_code in NOT_MINE and not takes_part(home, mesh):
+            return (yield from _end_at_origin(message, request.version, home, ended, mesh))
+    if begun_on != home and not ended.error_code and isinstance(at_home, TransactionState):
+        yield from _move(ended, message, request.version, begun_on, at_home.transaction_timeout_ms, home, mesh)
+    return ended
+
+
+def _origin(known: States, presented: Identity) -> str | None:
+    """The cluster whose identity the producer goes by, or has gone by until an answer was lost, where a rule has moved
+    its home."""
+    there = {cluster: identity_of(s) for cluster, s in known.items() if isinstance(s, TransactionState)}
+    following = presented._replace(epoch=presented.epoch + 1)
+    return next((c for identity in (presented, following) for c, found in there.items() if found == identity), None)
 
 
 def _end_on(
@@ -58,36 +114,226 @@ def _end_on(
     outcome = yield from ask_coordinator(cluster, coordinator, message, version, EndTxnResponse, mesh)
     ended = EndTxnResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
     nothing = ended.error_code == ErrorCode.INVALID_TXN_STATE and not message.committed
-    return EndTxnResponse() if nothing and version < NEXT_IDENTITY_SINCE else ended
+    return EndTxnResponse() if nothing and version < SECOND_PROTOCOL_SINCE else ended
+
+
+def _end_again(
+    message: EndTxnRequest, version: int, home: str, mesh: MeshView
+) -> Generator[Command, Any, EndTxnResponse]:
+    """Home has nothing open for this identity: its coordinator tells who missed an answer from who was replaced."""
+    ended = yield from _end_on(home, message, version, mesh)
+    if ended.error_code or not message.committed:
+        return ended
+    error = yield from finish_all(message.transactional_id, (home,), mesh)
+    return EndTxnResponse(error_code=error) if error else ended
+
+
+def _end_parts(
+    message: EndTxnRequest, version: int, home: str, at_home: TransactionState, known: States, mesh: MeshView
+) -> Generator[Command, Any, EndTxnResponse]:
+    """End what is open on all clusters that home knows of."""
+    registered = registered_parts(at_home, mesh)
+    missing = [cluster for cluster in registered if cluster and cluster not in known]
+    if missing:
+        known = {**known, **(yield from survey(message.transactional_id, missing, mesh))}
+    states = {cluster: known.get(cluster) for cluster in registered}
+    away = sorted(cluster for cluster, state in states.items() if isinstance(state, Unreachable))
+    if away:
+        _tell("waits: a cluster that has a part of it can't be asked", message, away=away)
+        return EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    there = {cluster: state for cluster, state in states.items() if isinstance(state, TransactionState)}
+    producer = remembered(message.transactional_id, identity_of(at_home), home, mesh)
+    producer.elsewhere |= {cluster: identity_of(state) for cluster, state in there.items()}
+    if not message.committed:
+        ended = yield from _abort(message, version, home, there, mesh)
+    elif len(registered) == 1 and not writes_at_home(at_home):
+        ended = yield from _commit_sole(message, version, home, registered, there, mesh)
+    elif registered:
+        ended = yield from _commit_all(message, version, home, registered, there, mesh)
+    else:
+        ended = {home: (yield from _end_on(home, message, version, mesh))}
+    return _settled(message, home, ended, mesh)
+
+
+Ends = dict[str, EndTxnResponse]
+"""By cluster; home is among them, with the answer for the client."""
+
+
+def _settled(message: EndTxnRequest, home: str, ended: Ends, mesh: MeshView) -> EndTxnResponse:
+    """The answer; what the next transaction begins with is remembered."""
+    answer = ended[home]
+    if not answer.error_code:
+        presented = Identity(message.producer_id, message.producer_epoch)
+        before = remembered(message.transactional_id, presented, home, mesh)
+        elsewhere = before.elsewhere | {
+            cluster: Identity(end.producer_id, end.producer_epoch)
+            for cluster, end in ended.items()
+            if cluster != home and end.producer_id >= 0
+        }
+        named = answer.producer_id >= 0
+        following = Identity(answer.producer_id, answer.producer_epoch) if named else presented
+        after = Producer(home, following, elsewhere, ended=Ended(presented, message.committed))
+        mesh.memory.producers.put(message.transactional_id, after, mesh.now)
+    return answer
+
+
+def _abort(
+    message: EndTxnRequest, version: int, home: str, there: Mapping[str, TransactionState], mesh: MeshView
+) -> Generator[Command, Any, Ends]:
+    open_parts = {cluster: state for cluster, state in there.items() if state.transaction_state == ONGOING}
+    ended = yield from _end(message, version, open_parts, mesh)
+    waits = next((end for end in ended.values() if ErrorCode(end.error_code).retriable), None)
+    if waits is not None:
+        return {home: EndTxnResponse(error_code=waits.error_code)}
+    return ended | {home: (yield from _end_on(home, message, version, mesh))}
+
+
+def _end(
+    message: EndTxnRequest, version: int, parts: Mapping[str, TransactionState], mesh: MeshView
+) -> Generator[Command, Any, Ends]:
+    messages = {
+        cluster: EndTxnRequest(message.transactional_id, *identity_of(state), message.committed)
+        for cluster, state in parts.items()
+    }
+    coordinator = coordinator_of(message.transactional_id)
+    outcomes = yield from ask_coordinators(messages, coordinator, version, EndTxnResponse, mesh)
+    return {
+        cluster: EndTxnResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
+        for cluster, outcome in outcomes.items()
+    }
+
+
+def _commit_sole(
+    message: EndTxnRequest,
+    version: int,
+    home: str,
+    registered: Mapping[str, set[int]],
+    there: Mapping[str, TransactionState],
+    mesh: MeshView,
+) -> Generator[Command, Any, Ends]:
+    """All of the transaction is on one cluster, which is not home."""
+    (cluster,) = registered
+    state = there.get(cluster)
+    ended: Ends = {}
+    if state is None or not _is_committed(state, registered[cluster], version):
+        fault = _fault(registered, there, mesh)
+        if fault is not None:
+            return _refuse(message, version, home, fault, there)
+        ended = yield from _end(message, version, there, mesh)
+        error = ErrorCode(ended[cluster].error_code)
+        if error.retriable or error is ErrorCode.UNSUPPORTED_VERSION:
+            return {home: EndTxnResponse(error_code=error)}
+        if error:
+            return _refuse(message, version, home, f"{cluster} answers {error_name(error)}", there)
+    return ended | {home: (yield from _end_on(home, message, version, mesh))}
+
+
+def _is_committed(state: TransactionState, registered: set[int], version: int) -> bool:
+    """Whether the part is done already, by one that did not come to tell home."""
+    then = state.producer_epoch - (version >= SECOND_PROTOCOL_SINCE)
+    return state.transaction_state in COMMITTED and registered == {then % EPOCHS}
+
+
+def _commit_all(
+    message: EndTxnRequest,
+    version: int,
+    home: str,
+    registered: Mapping[str, set[int]],
+    there: Mapping[str, TransactionState],
+    mesh: MeshView,
+) -> Generator[Command, Any, Ends]:
+    fault = _fault(registered, there, mesh)
+    if fault is not None:
+        return _refuse(message, version, home, fault, there)
+    parts = {cluster: Part(identity_of(state), state.transaction_start_time_ms) for cluster, state in there.items()}
+    presented = Identity(message.producer_id, message.producer_epoch)
+    decision = Decision(message.transactional_id, presented, version, parts)
+    error = yield from write_decision(home, decision, mesh)
+    if error:
+        known_to_all = error.retriable or error in NOT_MINE
+        return {home: EndTxnResponse(error_code=error if known_to_all else ErrorCode.COORDINATOR_NOT_AVAILABLE)}
+    answer = yield from _end_on(home, message, version, mesh)
+    if answer.error_code:
+        return {home: answer}
+    following = yield from commit_parts(decision, {c: part.identity for c, part in parts.items()}, mesh)
+    if isinstance(following, ErrorCode):
+        _tell("is committed, and waits for a cluster to do so", message, parts=sorted(parts))
+        return {home: EndTxnResponse(error_code=following)}
+    yield from end_decision(home, decision, mesh)
+    return {cluster: _answer(identity) for cluster, identity in following.items()} | {home: answer}
+
+
+def _fault(registered: Mapping[str, set[int]], there: Mapping[str, TransactionState], mesh: MeshView) -> str | None:
+    """Why the transaction can't be committed; None if all its parts are there, with time left."""
+    for cluster, epochs in registered.items():
+        state = there.get(cluster)
+        if state is None:
+            return f"{cluster or 'a cluster that has left the mesh'} knows nothing of its part"
+        if state.transaction_state != ONGOING or epochs != {state.producer_epoch % EPOCHS}:
+            return f"the part on {cluster} was aborted by its time-out"
+        left_ms = state.transaction_start_time_ms + state.transaction_timeout_ms - mesh.time_ms
+        if left_ms < min(MARGIN_MS, state.transaction_timeout_ms // 2):
+            return f"the part on {cluster} has no time left: {left_ms} of {state.transaction_timeout_ms} ms"
+    return None
+
+
+def _refuse(message: EndTxnRequest, version: int, home: str, fault: str, there: Mapping[str, TransactionState]) -> Ends:
+    _tell(f"commit refused: {fault}", message, parts={c: state.transaction_state for c, state in there.items()})
+    abortable = version >= ABORTABLE_SINCE
+    error = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return {home: EndTxnResponse(error_code=error)}
 
 
 def _end_at_origin(
     message: EndTxnRequest, version: int, home: str, refused: EndTxnResponse, mesh: MeshView
 ) -> Generator[Command, Any, EndTxnResponse]:
-    """By the other cluster that knows the producer; what home said where there is none."""
+    """By the other cluster that knows the producer, where home is too old to be asked about it; else what home said."""
     known = yield from survey(message.transactional_id, (c for c in mesh.table.clusters if c != home), mesh)
     for cluster, state in known.items():
         if isinstance(state, TransactionState) and state.producer_id == message.producer_id:
-            ended = yield from _end_on(cluster, message, version, mesh)
-            if ended.error_code:
-                return ended
-            log.info(
-                "a transaction has ended where it began, its transactional id has moved",
-                transactional_id=message.transactional_id,
-                was_on=cluster,
-                is_on=home,
-            )
-            if version >= NEXT_IDENTITY_SINCE:
-                yield from _move(ended, message.transactional_id, state.transaction_timeout_ms, home, mesh)
+            ended = yield from _end_parts(message, version, cluster, state, known, mesh)
+            if not ended.error_code:
+                yield from _move(ended, message, version, cluster, state.transaction_timeout_ms, home, mesh)
             return ended
     return refused
 
 
 def _move(
-    ended: EndTxnResponse, transactional_id: str, timeout_ms: int, home: str, mesh: MeshView
+    ended: EndTxnResponse,
+    message: EndTxnRequest,
+    version: int,
+    begun_on: str,
+    timeout_ms: int,
+    home: str,
+    mesh: MeshView,
 ) -> Generator[Command, Any, None]:
     """Give the producer an identity at its new home; if that can't be now, the end of its next transaction does it."""
+    transactional_id = message.transactional_id
+    log.info(
+        "a transaction has ended where it began, its transactional id has moved",
+        transactional_id=transactional_id,
+        was_on=begun_on,
+        is_on=home,
+    )
+    if version < SECOND_PROTOCOL_SINCE:
+        return
     first = InitProducerIdRequest(transactional_id, timeout_ms)
     moved = yield from init_producer(home, transactional_id, first, INIT_VERSION, mesh)
     if not moved.error_code:
-        ended.producer_id, ended.producer_epoch = moved.producer_id, moved.producer_epoch
+        following = Identity(moved.producer_id, moved.producer_epoch)
+        ended.producer_id, ended.producer_epoch = following
+        done = Ended(Identity(message.producer_id, message.producer_epoch), message.committed)
+        mesh.memory.producers.put(transactional_id, Producer(home, following, ended=done), mesh.now)
+
+
+def _answer(following: Identity) -> EndTxnResponse:
+    return EndTxnResponse(producer_id=following.producer_id, producer_epoch=following.epoch)
+
+
+def _tell(fact: str, message: EndTxnRequest, **more: object) -> None:
+    log.warning(
+        f"transaction over several clusters: {fact}",
+        transactional_id=message.transactional_id,
+        commit=message.committed,
+        **more,
+    )

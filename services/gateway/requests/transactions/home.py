@@ -1,4 +1,4 @@
-"""Where a transactional id lives, and what its transactions may touch."""
+"""Where a transactional id lives, and which clusters its transactions can reach."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,8 +9,8 @@ from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 
 FOREIGN_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-"""For a partition that lives on another cluster than the transaction: the send fails at once, naming the topic, and the
-transaction can only be aborted. The producer lives on."""
+"""For a partition on a cluster that takes no part in transactions of others: the send fails at once, naming the topic,
+and the transaction can only be aborted. The producer lives on."""
 
 log = structlog.get_logger(__name__)
 
@@ -24,22 +24,17 @@ def transaction_home(transactional_id: str, mesh: MeshView) -> str | None:
     return None if home is None else home.name
 
 
-def spans_clusters(transactional_id: str, mesh: MeshView) -> bool:
-    """Whether a rule lets its transactions write to several clusters."""
-    rule = mesh.table.transaction_rule(transactional_id)
-    return rule is not None and rule.span_clusters
-
-
 def foreign_topics(topics: Iterable[str], home: str | None, mesh: MeshView) -> dict[str, str]:
     """Those topics that live on another cluster, with its name. Topics that live nowhere are not among them."""
     owners = {topic: mesh.table.cluster_of(topic) for topic in topics}
     return {topic: owner for topic, owner in owners.items() if owner is not None and owner != home}
 
 
-def closed_topics(transactional_id: str, foreign: Mapping[str, str], mesh: MeshView) -> dict[str, str]:
-    """Those of the foreign topics that its transactions may not write to: all, unless they may span clusters."""
-    spans = spans_clusters(transactional_id, mesh)
-    return {topic: cluster for topic, cluster in foreign.items() if not (spans and takes_part(cluster, mesh))}
+def closed_topics(foreign: Mapping[str, str], home: str, mesh: MeshView) -> dict[str, str]:
+    """Those of the foreign topics that a transaction can't reach: their cluster, or the id's home, takes no part."""
+    if not takes_part(home, mesh):
+        return dict(foreign)
+    return {topic: cluster for topic, cluster in foreign.items() if not takes_part(cluster, mesh)}
 
 
 def takes_part(cluster: str, mesh: MeshView) -> bool:
@@ -52,7 +47,8 @@ def takes_part(cluster: str, mesh: MeshView) -> bool:
 def tell_refused(what: str, transactional_id: str, home: str | None, foreign: Mapping[str, str]) -> None:
     """The sentence that an error code can't carry."""
     log.warning(
-        f"{what} refused: a transaction lives on one cluster; move the topic or the transactional id by a rule",
+        f"{what} refused: Kafka takes part in transactions over several clusters from 3.0 on; "
+        "move the topic or the transactional id by a rule",
         transactional_id=transactional_id,
         transaction_on=home,
         topics_on=dict(foreign),

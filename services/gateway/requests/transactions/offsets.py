@@ -1,92 +1,193 @@
 """AddOffsetsToTxn and TxnOffsetCommit: a group's offsets that count when the transaction is committed.
 
-Exact where one cluster has all of it: the transaction, the topics that were read, since offsets lie beside their
-topics, and the group, when a member commits: its coordinator alone can tell a member from one that was replaced.
-Offsets without a member (manual assignment) need no such check. AddOffsetsToTxn names no topics yet: it only says that
-offsets may follow, and may pass.
+Theory of operation
+1. Offsets lie where the group's other offsets do: beside their topics, or all on the group's home where a rule says so.
+   Each of these clusters has a part of the transaction, as if records went there.
+2. A member's offsets are checked first where the group lives, as its other commits are (`groups.offset_commit`): that
+   coordinator alone can tell a member from one that was replaced. The other clusters get them without a member.
+3. AddOffsetsToTxn names no topics yet. It adds the group on its home; on any other cluster TxnOffsetCommit does so.
+   With the second protocol brokers do it themselves.
 """
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
-
-import structlog
 
 from services.gateway.requests.groups.group_home import find_home, offsets_place
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.groups.offset_commit import GROUP_ERRORS, member_fault
+from services.gateway.requests.groups.partition_errors import PartitionErrors
 from services.gateway.requests.plan import Command, Coordinator, Forget, MeshView, Plan, Request
-from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
-from services.gateway.requests.transactions.home import tell_refused, transaction_home
+from services.gateway.requests.transactions.coordinator import SECOND_PROTOCOL, ask_coordinator, coordinator_of
+from services.gateway.requests.transactions.home import takes_part, tell_refused, transaction_home
+from services.gateway.requests.transactions.parts import FENCED, FENCED_SOON, forget_part, part_on
+from services.gateway.requests.transactions.state import Identity
+from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from services.gateway.wire.messages.offset_commit import OffsetCommitRequest
 from services.gateway.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 
 FOREIGN_OFFSETS = ErrorCode.GROUP_AUTHORIZATION_FAILED
-"""For offsets that the transaction's cluster can't keep: names the group, and the transaction can only be aborted."""
-
-log = structlog.get_logger(__name__)
+"""For offsets on a cluster that takes no part in transactions of others: names the group, and the transaction can only
+be aborted."""
+ADD_VERSION = 3
+"""Of AddOffsetsToTxn on our own account."""
+FENCED_SINCE = 2
+"""The first version of AddOffsetsToTxn in which PRODUCER_FENCED is one of its errors."""
 
 
 def handle_add(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(AddOffsetsToTxnRequest)
     home = transaction_home(message.transactional_id, mesh)
-    coordinator = coordinator_of(message.transactional_id)
-    outcome = yield from ask_coordinator(home, coordinator, message, request.version, AddOffsetsToTxnResponse, mesh)
-    return AddOffsetsToTxnResponse(error_code=outcome) if isinstance(outcome, ErrorCode) else outcome
+    group_home = yield from find_home(message.group_id, mesh)
+    if home is None or group_home is None:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if group_home != home and not (takes_part(home, mesh) and takes_part(group_home, mesh)):
+        group_home = home  # it may be without a member: TxnOffsetCommit will tell
+    error = yield from _add(group_home, message, request.version, home, mesh)
+    old = request.version < FENCED_SINCE and error is ErrorCode.PRODUCER_FENCED
+    return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_EPOCH if old else error)
+
+
+def _add(
+    cluster: str, message: AddOffsetsToTxnRequest, version: int, home: str, mesh: MeshView
+) -> Generator[Command, Any, ErrorCode]:
+    """The group to the transaction on one cluster."""
+    presented = Identity(message.producer_id, message.producer_epoch)
+    transactional_id = message.transactional_id
+    identity = yield from part_on(cluster, transactional_id, presented, home, mesh, registers=True)
+    if isinstance(identity, ErrorCode):
+        return identity
+    part = replace(message, producer_id=identity.producer_id, producer_epoch=identity.epoch)
+    coordinator = coordinator_of(transactional_id)
+    outcome = yield from ask_coordinator(cluster, coordinator, part, version, AddOffsetsToTxnResponse, mesh)
+    error = outcome if isinstance(outcome, ErrorCode) else ErrorCode(outcome.error_code)
+    if cluster != home and error in FENCED:
+        forget_part(cluster, transactional_id, mesh)
+        return FENCED_SOON
+    return error
 
 
 def handle_commit(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(TxnOffsetCommitRequest)
     home = transaction_home(message.transactional_id, mesh)
-    refused = yield from _refusal(message, home, mesh)
-    if refused is not None:
-        return _answer(message, refused)
-    coordinator = Coordinator(message.group_id)
-    outcome = yield from ask_coordinator(home, coordinator, message, request.version, TxnOffsetCommitResponse, mesh)
-    if isinstance(outcome, ErrorCode):
-        return _answer(message, outcome)
-    if home is not None and any(p.error_code in COORDINATOR_MOVED for t in outcome.topics for p in t.partitions):
-        yield Forget(home, coordinator)
-    return outcome
-
-
-def _refusal(
-    message: TxnOffsetCommitRequest, home: str | None, mesh: MeshView
-) -> Generator[Command, Any, ErrorCode | None]:
-    """Why the transaction's cluster may not keep these offsets, if so."""
-    places = {topic.name: offsets_place(message.group_id, topic.name, mesh) for topic in message.topics}
-    foreign = {topic: place for topic, place in places.items() if place not in (None, home)}
-    if foreign:
+    if home is None:
+        return _answer(message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    errors = PartitionErrors()
+    parts: dict[str, list[TxnOffsetCommitRequestTopic]] = {}
+    for topic in message.topics:
+        place = offsets_place(message.group_id, topic.name, mesh)
+        if place is None:
+            errors.settle([topic], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            parts.setdefault(place, []).append(topic)
+    closed = {place for place in parts if place != home and not (takes_part(home, mesh) and takes_part(place, mesh))}
+    if closed:
+        foreign = {topic.name: place for place in closed for topic in parts[place]}
         tell_refused("TxnOffsetCommit", message.transactional_id, home, foreign)
-        return FOREIGN_OFFSETS
-    if message.generation_id_or_member_epoch < 0 and not message.member_id:
-        return None
-    group_home = yield from find_home(message.group_id, mesh)
-    if group_home is None:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if group_home == home:
-        return None
-    log.warning(
-        "TxnOffsetCommit refused: the group's members are known on another cluster than the transaction; "
-        "bring the transactional id or the group there by a rule",
-        transactional_id=message.transactional_id,
-        transaction_on=home,
-        group=message.group_id,
-        group_on=group_home,
-    )
-    return FOREIGN_OFFSETS
+        return _answer(message, FOREIGN_OFFSETS)
+    group_home: str | None = None
+    if message.generation_id_or_member_epoch >= 0 or message.member_id:
+        group_home = yield from find_home(message.group_id, mesh)
+        if group_home is None:
+            return _answer(message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        fault = yield from _members_part(message, request.version, parts, group_home, home, errors, mesh)
+        if fault is not None:
+            return _answer(message, fault)
+    plain = replace(message, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None)
+    for cluster, topics in parts.items():
+        if cluster != group_home:
+            part, adds = replace(plain, topics=topics), len(mesh.table.clusters) > 1
+            yield from _commit(cluster, part, request.version, home, errors, mesh, adds=adds)
+    return _answer(message, errors)
 
 
-def _answer(message: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+def _members_part(
+    message: TxnOffsetCommitRequest,
+    version: int,
+    parts: dict[str, list[TxnOffsetCommitRequestTopic]],
+    group_home: str,
+    home: str,
+    errors: PartitionErrors,
+    mesh: MeshView,
+) -> Generator[Command, Any, int | None]:
+    """Commits the part that lives where the group lives, if there is one; the error that bars all others too."""
+    topics = parts.get(group_home)
+    if topics is None:
+        member = OffsetCommitRequest(
+            message.group_id, message.generation_id_or_member_epoch, message.member_id, message.group_instance_id
+        )
+        return (yield from member_fault(member, group_home, mesh))
+    yield from _commit(group_home, replace(message, topics=topics), version, home, errors, mesh, adds=False)
+    codes = {errors.of(topic.name, p.partition_index) for topic in topics for p in topic.partitions}
+    return next((code for code in codes if code in GROUP_ERRORS), None)
+
+
+def _commit(
+    cluster: str,
+    message: TxnOffsetCommitRequest,
+    version: int,
+    home: str,
+    errors: PartitionErrors,
+    mesh: MeshView,
+    *,
+    adds: bool,
+) -> Generator[Command, Any, None]:
+    """`adds`: nobody has added the group to the transaction on this cluster yet."""
+    transactional_id = message.transactional_id
+    presented = Identity(message.producer_id, message.producer_epoch)
+    if adds and version < SECOND_PROTOCOL[ApiKey.TXN_OFFSET_COMMIT]:
+        added = AddOffsetsToTxnRequest(transactional_id, *presented, message.group_id)
+        error = yield from _add(cluster, added, ADD_VERSION, home, mesh)
+        if error:
+            errors.settle(message.topics, _as_of_offsets(error))
+            return
+    identity = yield from part_on(cluster, transactional_id, presented, home, mesh)
+    if isinstance(identity, ErrorCode):
+        errors.settle(message.topics, _as_of_offsets(identity))
+        return
+    part = replace(message, producer_id=identity.producer_id, producer_epoch=identity.epoch)
+    coordinator = Coordinator(message.group_id)
+    outcome = yield from ask_coordinator(cluster, coordinator, part, version, TxnOffsetCommitResponse, mesh)
+    if isinstance(outcome, ErrorCode):
+        errors.settle(message.topics, outcome)
+        return
+    codes = {p.error_code for topic in outcome.topics for p in topic.partitions}
+    if codes & COORDINATOR_MOVED:
+        yield Forget(cluster, coordinator)
+    if cluster != home and codes & FENCED:
+        forget_part(cluster, transactional_id, mesh)
+        errors.settle(message.topics, ErrorCode.TRANSACTION_ABORTABLE)
+        return
+    errors.take(outcome.topics)
+
+
+def _as_of_offsets(error: ErrorCode) -> ErrorCode:
+    """TxnOffsetCommit has fewer errors; COORDINATOR_LOAD_IN_PROGRESS is tried again by every client."""
+    if error.retriable:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
+
+
+def _answer(message: TxnOffsetCommitRequest, errors: PartitionErrors | int) -> TxnOffsetCommitResponse:
+    def error_of(topic: str, partition: int) -> int:
+        return errors if isinstance(errors, int) else errors.of(topic, partition)
+
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 topic.name,
-                partitions=[TxnOffsetCommitResponsePartition(p.partition_index, error) for p in topic.partitions],
+                partitions=[
+                    TxnOffsetCommitResponsePartition(p.partition_index, error_of(topic.name, p.partition_index))
+                    for p in topic.partitions
+                ],
             )
             for topic in message.topics
         ]

@@ -11,7 +11,7 @@ from services.gateway.requests.transactions.home import (
     tell_refused,
     transaction_home,
 )
-from services.gateway.requests.transactions.spanning import identity_on
+from services.gateway.requests.transactions.parts import FENCED, forget_part, part_on
 from services.gateway.requests.transactions.state import Identity
 from services.gateway.wire.batches import patch_producer
 from services.gateway.wire.errors import ErrorCode
@@ -38,7 +38,7 @@ def admit(frame: memoryview, scan: ProduceScan, mesh: MeshView) -> Generator[Com
     foreign = foreign_topics((topic.name for topic in scan.topics), home, mesh)
     if not foreign or home is None:
         return {}
-    refused = closed_topics(transactional_id, foreign, mesh)
+    refused = closed_topics(foreign, home, mesh)
     if refused:
         tell_refused("Produce", transactional_id, home, refused)
     closed = dict.fromkeys(refused, FOREIGN_TOPIC)
@@ -61,7 +61,7 @@ def _patch(
         except WireError:  # not a batch: its broker will say so
             continue
         presented = Identity(batch.producer_id, batch.producer_epoch)
-        found = yield from identity_on(cluster, transactional_id, presented, home, mesh)
+        found = yield from part_on(cluster, transactional_id, presented, home, mesh)
         if isinstance(found, ErrorCode):
             if found is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
                 return MOVED
@@ -71,6 +71,10 @@ def _patch(
     return None
 
 
-def bearable(error: int) -> int:
-    """A broker's error as a transactional producer bears it: one whose id has moved is not known at its new home."""
+def bearable(error: int, cluster: str, transactional_id: str, mesh: MeshView) -> int:
+    """A broker's error as a transactional producer bears it. One whose id has moved is not known at its new home. One
+    whose part on another cluster has timed out goes by an old identity there: home says who was replaced."""
+    if error in FENCED and cluster != transaction_home(transactional_id, mesh):
+        forget_part(cluster, transactional_id, mesh)
+        return MOVED
     return MOVED if error == ErrorCode.INVALID_PRODUCER_ID_MAPPING else error

@@ -1,11 +1,11 @@
-"""What one gateway keeps of a transactional id that spans clusters; see `spanning`."""
+"""What one gateway keeps of a transactional id; see `parts`. Losing it costs questions."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-SPANNING_REMEMBERED = 10_000
+PRODUCERS_REMEMBERED = 10_000
 """Transactional ids: about 10 MB."""
-SPANNING_SECONDS = 7 * 24 * 3600.0
+PRODUCER_SECONDS = 7 * 24 * 3600.0
 """Brokers forget an id that rests for so long."""
 
 
@@ -24,19 +24,14 @@ class Ended(NamedTuple):
 
 
 @dataclass(slots=True)
-class Spanning:
+class Producer:
     """One producer, from one identity at home to the next."""
 
     home: str
     identity: Identity
     """At home, and so the one that its client goes by."""
-    beginning: dict[str, Identity] | None = None
-    """By cluster, what its identities were when nothing was open; None if this gateway was not there."""
-    found: dict[str, Identity] = field(default_factory=dict)
-    """Identities that were learnt since."""
+    elsewhere: dict[str, Identity] = field(default_factory=dict)
+    """Its identities on other clusters, as far as they are known."""
+    parts: set[str] = field(default_factory=set)
+    """Clusters that this gateway has registered for the open transaction."""
     ended: Ended | None = None
-
-    def on(self, cluster: str) -> Identity | None:
-        if cluster == self.home:
-            return self.identity
-        return self.found.get(cluster) or (self.beginning or {}).get(cluster)

@@ -6,6 +6,7 @@ their lengths, -1 for null, and headers. All numbers are zigzag varints.
 
 from collections.abc import Iterable, Iterator
 from struct import Struct as Packing
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -17,6 +18,7 @@ from services.gateway.wire.primitives import UINT32, Buffer, WireError, read_var
 _HEADER = Packing(">qiibIhiqqqhii")
 _LENGTH_FROM = 12
 _LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
 _NO_NUMBER = -1
 """Producer id, epoch and sequence of a producer that does not number its batches."""
 _END_OF_TIME = 1 << 62
@@ -65,9 +67,17 @@ def _bytes(body: bytes, view: memoryview, at: int, stop: int, field: str) -> tup
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def write_batch(groups: Iterable[Group], most_records: int) -> bytes | None:
-    """All records as one batch of a producer without an id, with offsets from 0 up, in the codec of the first group
-    that is compressed. None without records, `WireError` for more than `most_records`."""
+class Transactional(NamedTuple):
+    """Whose transaction a batch is part of, and the number of its first record."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+def write_batch(groups: Iterable[Group], most_records: int, transactional: Transactional | None = None) -> bytes | None:
+    """All records as one batch of a producer without an id, or of a transaction, with offsets from 0 up, in the codec
+    of the first group that is compressed. None without records, `WireError` for more than `most_records`."""
     out = bytearray()
     count = 0
     codec = Codec.NONE
@@ -95,8 +105,9 @@ def write_batch(groups: Iterable[Group], most_records: int) -> bytes | None:
         return None
     body = compress(codec, out) if codec else out
     length = HEADER_BYTES - _LENGTH_FROM + len(body)
-    nobody = (_NO_NUMBER, _NO_NUMBER, _NO_NUMBER)
-    batch = bytearray(_HEADER.pack(0, length, -1, 2, 0, codec, count - 1, base_time, max_time, *nobody, count))
+    attributes = codec | (0 if transactional is None else _TRANSACTIONAL)
+    numbers = transactional or (_NO_NUMBER, _NO_NUMBER, _NO_NUMBER)
+    batch = bytearray(_HEADER.pack(0, length, -1, 2, 0, attributes, count - 1, base_time, max_time, *numbers, count))
     batch += body
     UINT32.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
     return bytes(batch)

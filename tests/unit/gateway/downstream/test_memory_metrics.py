@@ -15,7 +15,7 @@ def test_entries_and_room_are_told_by_what_is_remembered() -> None:
     memory.passages.enter((1, 0, "apples", 0), "a request", 5, "a connection")
     assert told("remembered", what="group_homes") == 1
     assert told("remembered", what="refusals") == 1
-    assert told("remembered", what="spanning") == 0
+    assert told("remembered", what="producers") == 0
     assert told("remembered_most", what="group_homes") == GROUP_HOMES_REMEMBERED
     assert told("passages") == 1
 

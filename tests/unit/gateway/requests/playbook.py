@@ -56,6 +56,7 @@ class World:
     memory: Memory = field(default_factory=Memory)
     upstream_versions: Mapping[int, VersionRange] = field(default_factory=lambda: dict(UPSTREAM_VERSIONS))
     now: float = 1000.0
+    time_ms: int = 1_700_000_000_000
     poll_bytes: int = 4 << 20
     clusters: dict[str, ClusterKnowledge] = field(init=False, default_factory=dict)
     table: RoutingTable = field(init=False)
@@ -105,6 +106,7 @@ class World:
             served=dict(VERSIONS),
             mesh_id="mesh-id",
             now=self.now,
+            time_ms=self.time_ms,
             random_bits=lambda bits: (1 << bits) - 2,
             poll_bytes=self.poll_bytes,
         )

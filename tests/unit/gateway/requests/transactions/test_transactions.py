@@ -1,12 +1,14 @@
-"""Transactions on one cluster: what goes to the coordinator at home, and what is refused before anything is lost."""
+"""Transactions as single requests: what goes to which coordinator, and what clusters before Kafka 3.0 are refused."""
 
 import pytest
 
 from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, RuleVersion, Subject
-from services.gateway.requests.knowledge import VersionRange
+from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.plan import Coordinator, Forget, Handle, KeyType, Lane, Unreachable, Verbatim
 from services.gateway.requests.records import produce
+from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions import add_partitions, end, init_producer_id, offsets
+from services.gateway.requests.transactions.state import Identity, Producer
 from services.gateway.wire.apis import ApiKey
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import (
@@ -16,6 +18,8 @@ from services.gateway.wire.messages import (
     AddPartitionsToTxnResponse,
     EndTxnRequest,
     EndTxnResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ProduceRequest,
@@ -41,14 +45,20 @@ from tests.unit.gateway.wire.records import batch
 TX = Coordinator("tx", KeyType.TRANSACTION)
 
 
-def world(home: str | None = None) -> World:
-    """apples on c1, bananas on c2; the id "tx" lives on `home`, by a rule, or on c1, the first cluster of the mesh."""
+def world(home: str | None = None, *, older: str | None = None) -> World:
+    """apples on c1, bananas on c2; the id "tx" lives on `home`, by a rule, or on c1, the first cluster of the mesh.
+    The cluster `older` is from before Kafka 3.0."""
     made = World({"c1": ["apples"], "c2": ["bananas"]})
+    for knowledge in made.clusters.values():
+        broker = next(iter(knowledge.brokers))
+        knowledge.topics[TRANSACTIONS_TOPIC] = TopicKnowledge(TRANSACTIONS_TOPIC, bytes(16), (broker,) * 13)
+    if older is not None:
+        del made.clusters[older].versions[ApiKey.DESCRIBE_TRANSACTIONS]
     return made if home is None else with_transaction_rule(made, home)
 
 
-def with_transaction_rule(made: World, home: str, *, spans: bool = False) -> World:
-    rule = ForwardingRule("tx-rule", ExactName("tx", Subject.TRANSACTIONAL_ID), home, span_clusters=spans)
+def with_transaction_rule(made: World, home: str) -> World:
+    rule = ForwardingRule("tx-rule", ExactName("tx", Subject.TRANSACTIONAL_ID), home)
     made.table = RoutingTable(2, made.table.clusters.values(), [*made.table.versions, RuleVersion(rule, 99.0, 2)])
     return made
 
@@ -86,8 +96,7 @@ def errors_of_offsets(answer: TxnOffsetCommitResponse) -> dict[str, int]:
     ("handle", "message", "version", "answer"),
     [
         (init_producer_id.handle, InitProducerIdRequest("tx", 60_000), 4, InitProducerIdResponse(0, 0, 7, 3)),
-        (offsets.handle_add, AddOffsetsToTxnRequest("tx", 7, 3, "pickers"), 3, AddOffsetsToTxnResponse()),
-        (end.handle, EndTxnRequest("tx", 7, 3, True), 5, EndTxnResponse(0, 0, 7, 4)),
+        (end.handle, EndTxnRequest("tx", 7, 3, False), 5, EndTxnResponse(0, 0, 7, 4)),
         (end.handle, EndTxnRequest("tx", 7, 3, False), 2, EndTxnResponse(0, ErrorCode.PRODUCER_FENCED)),
     ],
 )
@@ -108,8 +117,9 @@ def test_records_of_a_transaction_go_untouched_to_its_home() -> None:
     assert call.cluster == "c1" and isinstance(call.message, Verbatim)
 
 
-def test_records_for_another_cluster_are_refused_and_the_others_go_on() -> None:
-    book = play(produce.handle, produced("apples", "bananas"), 9, world())
+@pytest.mark.parametrize("older", ["c1", "c2"])
+def test_records_for_a_cluster_that_takes_no_part_are_refused_and_the_others_go_on(older: str) -> None:
+    book = play(produce.handle, produced("apples", "bananas"), 9, world(older=older))
     assert [call.cluster for call in book.asked()] == ["c1"]
     book.all_unreachable()
     errors = {topic.name: topic.partition_responses[0].error_code for topic in book.answer.responses}
@@ -138,8 +148,8 @@ def test_partitions_are_added_at_home() -> None:
     assert errors_of_partitions(book.answer) == {"apples": 0}
 
 
-def test_one_partition_on_another_cluster_and_none_is_added() -> None:
-    book = play(add_partitions.handle, added("apples", "bananas"), 3, world())
+def test_one_partition_on_a_cluster_that_takes_no_part_and_none_is_added() -> None:
+    book = play(add_partitions.handle, added("apples", "bananas"), 3, world(older="c2"))
     assert errors_of_partitions(book.answer) == {
         "apples": ErrorCode.OPERATION_NOT_ATTEMPTED,
         "bananas": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -157,34 +167,76 @@ def test_a_coordinator_that_has_moved_is_looked_for_again() -> None:
     assert book.answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_offsets_without_a_member_need_their_topics_at_home() -> None:
-    book = play(offsets.handle_commit, committed("apples"), 3, world())
+def stored(topic: str) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[TxnOffsetCommitResponseTopic(topic, partitions=[TxnOffsetCommitResponsePartition(0, 0)])]
+    )
+
+
+def group_on(cluster: str, made: World) -> World:
+    group = ForwardingRule("g", NamePrefix("pick", Subject.GROUP), cluster)
+    made.table = RoutingTable(3, made.table.clusters.values(), [*made.table.versions, RuleVersion(group, 98.0, 3)])
+    return made
+
+
+def part_in(made: World, cluster: str) -> World:
+    """The producer is known to have a part of its transaction there, as 40."""
+    producer = Producer("c1", Identity(7, 0), {cluster: Identity(40, 2)}, {cluster})
+    made.memory.producers.put("tx", producer, made.now)
+    return made
+
+
+def test_a_group_is_added_where_it_lives() -> None:
+    message = AddOffsetsToTxnRequest("tx", 7, 0, "pickers")
+    book = play(offsets.handle_add, message, 3, group_on("c1", world()))
+    (call,) = book.asked()
+    assert (call.cluster, call.target, call.message) == ("c1", TX, message)
+    book.answered(AddOffsetsToTxnResponse())
+    assert book.answer == AddOffsetsToTxnResponse()
+    book = play(offsets.handle_add, message, 3, group_on("c2", part_in(world(), "c2")))
+    (call,) = book.asked()
+    assert (call.cluster, call.key) == ("c1", ApiKey.ADD_PARTITIONS_TO_TXN), "home is told of the part"
+    result = AddPartitionsToTxnTopicResult(TRANSACTIONS_TOPIC, [AddPartitionsToTxnPartitionResult(11, 0)])
+    book.answered(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
+    (call,) = book.asked()
+    assert (call.cluster, call.message) == ("c2", AddOffsetsToTxnRequest("tx", 40, 2, "pickers"))
+
+
+def test_a_members_offsets_are_checked_by_its_group_first_and_lie_beside_their_topics() -> None:
+    made = group_on("c1", part_in(world(), "c2"))
+    book = play(offsets.handle_commit, committed("bananas", "apples", generation=4, member="m-1"), 5, made)
     (call,) = book.asked()
     assert (call.cluster, call.target) == ("c1", Coordinator("pickers"))
-    stored = TxnOffsetCommitResponse(
-        topics=[TxnOffsetCommitResponseTopic("apples", partitions=[TxnOffsetCommitResponsePartition(0, 0)])]
-    )
-    book.answered(stored)
-    assert book.answer == stored
+    assert call.message == committed("apples", generation=4, member="m-1")
+    book.answered(stored("apples"))
+    (call,) = book.asked()
+    plain = committed("bananas")
+    plain.producer_id, plain.producer_epoch = 40, 2
+    assert (call.cluster, call.target, call.message) == ("c2", Coordinator("pickers"), plain)
+    book.answered(stored("bananas"))
+    assert errors_of_offsets(book.answer) == {"apples": 0, "bananas": 0}
 
 
-def test_offsets_of_topics_on_another_cluster_are_refused() -> None:
-    book = play(offsets.handle_commit, committed("apples", "bananas"), 3, world())
+def test_a_member_that_was_replaced_commits_no_offsets_anywhere() -> None:
+    made = group_on("c1", part_in(world(), "c2"))
+    book = play(offsets.handle_commit, committed("bananas", generation=4, member="m-1"), 5, made)
+    (call,) = book.asked()
+    assert call.message == HeartbeatRequest("pickers", 4, "m-1")
+    book.answered(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
+    assert errors_of_offsets(book.answer) == {"bananas": ErrorCode.ILLEGAL_GENERATION}
+
+
+def test_offsets_of_topics_on_a_cluster_that_takes_no_part_are_refused() -> None:
+    book = play(offsets.handle_commit, committed("apples", "bananas"), 3, world(older="c2"))
     refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert errors_of_offsets(book.answer) == {"apples": refused, "bananas": refused}
 
 
-@pytest.mark.parametrize(("group_on", "accepted"), [("c1", True), ("c2", False)])
-def test_a_members_offsets_need_its_group_at_home(group_on: str, accepted: bool) -> None:
-    made = world()
-    group = ForwardingRule("g", NamePrefix("pick", Subject.GROUP), group_on)
-    made.table = RoutingTable(3, made.table.clusters.values(), [*made.table.versions, RuleVersion(group, 98.0, 3)])
-    book = play(offsets.handle_commit, committed("apples", generation=4, member="m-1"), 3, made)
-    if accepted:
-        (call,) = book.asked()
-        assert (call.cluster, call.target) == ("c1", Coordinator("pickers"))
-    else:
-        assert errors_of_offsets(book.answer) == {"apples": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+def test_an_abort_of_nothing_is_done() -> None:
+    for commit, error in ((False, 0), (True, ErrorCode.INVALID_TXN_STATE)):
+        book = play(end.handle, EndTxnRequest("tx", 7, 3, commit), 1, world())
+        book.answered(EndTxnResponse(error_code=ErrorCode.INVALID_TXN_STATE))
+        assert book.answer.error_code == error
 
 
 def test_the_second_protocol_is_not_spoken_to_a_cluster_of_the_first() -> None:

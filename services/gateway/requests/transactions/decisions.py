@@ -1,0 +1,292 @@
+"""Reading, writing and carrying out what stands in the log of a transactional id's home; see `decision_log`."""
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from services.gateway.requests.placement import LEADER_ERRORS
+from services.gateway.requests.plan import (
+    Broker,
+    Call,
+    Command,
+    Gather,
+    Lane,
+    MeshView,
+    Stale,
+    Unreachable,
+    ask,
+    refresh,
+)
+from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
+from services.gateway.requests.transactions.coordinator import ask_coordinators, coordinator_of
+from services.gateway.requests.transactions.decision_log import NOTE_VALUE, Decision, TransactionLog, note_key
+from services.gateway.requests.transactions.home import takes_part
+from services.gateway.requests.transactions.registry import LOG_PARTITION, register, see_to_topic
+from services.gateway.requests.transactions.state import Identity
+from services.gateway.requests.transactions.survey import ONGOING, identity_of, survey
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.compression import Codec
+from services.gateway.wire.errors import ErrorCode, error_name
+from services.gateway.wire.legacy.record import Group, Record
+from services.gateway.wire.legacy.record_batches import Transactional, write_batch
+from services.gateway.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from services.gateway.wire.messages.describe_transactions import TransactionState
+from services.gateway.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from services.gateway.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from services.gateway.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from services.gateway.wire.primitives import WireError
+
+FETCH_VERSION: Final = 12
+"""The last one that names topics."""
+PRODUCE_VERSION: Final = {False: 11, True: 12}
+"""By whether the second protocol is spoken: from version 12 on it adds the partition to the transaction by itself."""
+SECOND_PROTOCOL_SINCE: Final = 5
+"""The version of EndTxn."""
+PRODUCERS_VERSION: Final = 0
+PIECE_BYTES: Final = 1 << 20
+MOST_PIECES: Final = 4_000
+"""Of one reading: more than the log of a mesh with thousands of commits a second has between two compactions."""
+WRITE_MS: Final = 5_000
+SEQUENCES: Final = 1 << 31
+
+log = structlog.get_logger(__name__)
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_log(home: str, mesh: MeshView) -> Generator[Command, Any, TransactionLog | None]:
+    """The home's log as it is now; None while it can't be read to its end."""
+    found = mesh.memory.transaction_logs.get(home, mesh.now) or TransactionLog()
+    knowledge = mesh.clusters[home]
+    if knowledge.leader(TRANSACTIONS_TOPIC, LOG_PARTITION) is None:
+        failed = yield from refresh(home, (TRANSACTIONS_TOPIC,))
+        if failed is not None:
+            return None
+        if knowledge.partition_count(TRANSACTIONS_TOPIC) is None:
+            return TransactionLog()  # nobody has written any
+    for _ in range(MOST_PIECES):
+        leader = knowledge.leader(TRANSACTIONS_TOPIC, LOG_PARTITION)
+        if leader is None:
+            return None
+        partition = FetchPartition(LOG_PARTITION, fetch_offset=found.next_offset, partition_max_bytes=PIECE_BYTES)
+        question = FetchRequest(max_bytes=PIECE_BYTES, topics=[FetchTopic(TRANSACTIONS_TOPIC, partitions=[partition])])
+        version = highest_version(mesh, home, ApiKey.FETCH, FETCH_VERSION)
+        outcome = yield from ask(Call(home, question, version, Broker(leader)), FetchResponse, preliminary=True)
+        told = None if isinstance(outcome, Unreachable) else outcome.responses[0].partitions[0]
+        if told is None or told.error_code in LEADER_ERRORS:
+            yield Stale(home, (TRANSACTIONS_TOPIC,))
+            return None
+        if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # the topic was made anew
+            found = TransactionLog()
+            continue
+        if told.error_code or (told.records is not None and not _taken(found, told.records, home)):
+            return None
+        mesh.memory.transaction_logs.put(home, found, mesh.now)
+        if found.next_offset >= told.high_watermark or not told.records:
+            return found
+    return None
+
+
+def _taken(found: TransactionLog, records: Any, home: str) -> bool:
+    try:
+        found.take(records)
+    except WireError as error:
+        log.error("the log of transactions can't be read", cluster=home, topic=TRANSACTIONS_TOPIC, reason=str(error))
+        return False
+    return True
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def write_decision(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
+    """Into the transaction that is open at home; valid as soon as that is committed."""
+    second = decision.version >= SECOND_PROTOCOL_SINCE
+    sequence = 0
+    if not second:
+        error = yield from register(home, decision.transactional_id, decision.at_home, LOG_PARTITION, mesh)
+        if error:
+            return error
+        found = yield from _next_sequence(home, decision.at_home, mesh)
+        if found is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        sequence = found
+    # by the second protocol each transaction has an epoch of its own; a repetition is the same record, and dropped
+    producer = Transactional(*decision.at_home, sequence)
+    version = PRODUCE_VERSION[second]
+    return (
+        yield from _write(
+            home, decision.key, decision.value, mesh, decision.transactional_id, producer, version=version
+        )
+    )
+
+
+def write_note(home: str, transactional_id: str, cluster: str, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
+    fault = yield from see_to_topic(home, LOG_PARTITION, mesh)
+    return fault or (yield from _write(home, note_key(transactional_id, cluster), NOTE_VALUE, mesh))
+
+
+def end_note(home: str, transactional_id: str, cluster: str, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
+    return (yield from _write(home, note_key(transactional_id, cluster), None, mesh))
+
+
+def end_decision(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, None]:
+    """Nobody waits for it: a decision that stands too long is looked at once more, and found carried out."""
+    call = _writing(home, decision.key, None, mesh)
+    if call is not None:
+        yield Gather((call,), lambda _: True, 0.0)
+
+
+def _next_sequence(home: str, at_home: Identity, mesh: MeshView) -> Generator[Command, Any, int | None]:
+    leader = mesh.clusters[home].leader(TRANSACTIONS_TOPIC, LOG_PARTITION)
+    if leader is None:
+        yield from refresh(home, (TRANSACTIONS_TOPIC,))
+        leader = mesh.clusters[home].leader(TRANSACTIONS_TOPIC, LOG_PARTITION)
+    if leader is None:
+        return None
+    question = DescribeProducersRequest([TopicRequest(TRANSACTIONS_TOPIC, [LOG_PARTITION])])
+    call = Call(home, question, PRODUCERS_VERSION, Broker(leader))
+    outcome = yield from ask(call, DescribeProducersResponse, preliminary=True)
+    if isinstance(outcome, Unreachable) or outcome.topics[0].partitions[0].error_code:
+        yield Stale(home, (TRANSACTIONS_TOPIC,))
+        return None
+    for producer in outcome.topics[0].partitions[0].active_producers:
+        if (producer.producer_id, producer.producer_epoch) == at_home:
+            return (producer.last_sequence + 1) % SEQUENCES
+    return 0
+
+
+def _write(
+    home: str,
+    key: bytes,
+    value: bytes | None,
+    mesh: MeshView,
+    transactional_id: str | None = None,
+    producer: Transactional | None = None,
+    *,
+    version: int = PRODUCE_VERSION[False],
+) -> Generator[Command, Any, ErrorCode]:
+    if mesh.clusters[home].leader(TRANSACTIONS_TOPIC, LOG_PARTITION) is None:
+        yield from refresh(home, (TRANSACTIONS_TOPIC,))
+    call = _writing(home, key, value, mesh, transactional_id, producer, version=version)
+    if call is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    outcome = yield from ask(call, ProduceResponse, preliminary=True)
+    if isinstance(outcome, Unreachable):
+        yield Stale(home, (TRANSACTIONS_TOPIC,))
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = outcome.responses[0].partition_responses[0].error_code
+    if error in LEADER_ERRORS:
+        yield Stale(home, (TRANSACTIONS_TOPIC,))
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode(error)
+
+
+def _writing(
+    home: str,
+    key: bytes,
+    value: bytes | None,
+    mesh: MeshView,
+    transactional_id: str | None = None,
+    producer: Transactional | None = None,
+    *,
+    version: int = PRODUCE_VERSION[False],
+) -> Call | None:
+    leader = mesh.clusters[home].leader(TRANSACTIONS_TOPIC, LOG_PARTITION)
+    if leader is None:
+        return None
+    record = Record(0, mesh.time_ms, key, value)
+    batch = write_batch([Group(Codec.NONE, False, iter([record]), 1)], 1, producer)
+    topic = TopicProduceData(TRANSACTIONS_TOPIC, partition_data=[PartitionProduceData(LOG_PARTITION, batch)])
+    message = ProduceRequest(transactional_id, -1, WRITE_MS, [topic])
+    version = highest_version(mesh, home, ApiKey.PRODUCE, version)
+    return Call(home, message, version, Broker(leader), Lane.CLIENT)
+
+
+# --- carrying out ------------------------------------------------------------------------------------------------
+
+
+def finish_all(transactional_id: str, homes: Iterable[str], mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
+    """Carry out what was decided about the id and is not done. An error: it can't be known or done now."""
+    for home in homes:
+        if not takes_part(home, mesh):
+            continue
+        found = yield from read_log(home, mesh)
+        if found is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for decision in found.decisions_on(transactional_id):
+            error = yield from finish(home, decision, mesh)
+            if error:
+                return error
+    return ErrorCode.NONE
+
+
+def finish(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
+    """Commit the parts that are still open."""
+    here = [cluster for cluster in decision.parts if cluster in mesh.clusters]
+    states = yield from survey(decision.transactional_id, here, mesh)
+    if any(isinstance(states.get(cluster), Unreachable) for cluster in here):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    left = {
+        cluster: part.identity
+        for cluster, part in decision.parts.items()
+        if isinstance(state := states.get(cluster), TransactionState) and _is_open(state, part)
+    }
+    ended = yield from commit_parts(decision, left, mesh)
+    if isinstance(ended, ErrorCode):
+        return ended
+    if left:
+        log.info(
+            "a transaction that another gateway had decided is finished",
+            transactional_id=decision.transactional_id,
+            decided_on=home,
+            committed_on=sorted(left),
+        )
+    yield from end_decision(home, decision, mesh)
+    return ErrorCode.NONE
+
+
+def _is_open(state: TransactionState, part: Any) -> bool:
+    """Whether this very part waits for its commit, and not one of a later transaction."""
+    same = identity_of(state) == part.identity and state.transaction_start_time_ms == part.started_ms
+    return same and state.transaction_state == ONGOING
+
+
+def commit_parts(
+    decision: Decision, parts: Mapping[str, Identity], mesh: MeshView
+) -> Generator[Command, Any, dict[str, Identity] | ErrorCode]:
+    """Commit what was decided on these clusters, all at once; their next identities. An error: ask again."""
+    transactional_id = decision.transactional_id
+    messages = {cluster: EndTxnRequest(transactional_id, *identity, True) for cluster, identity in parts.items()}
+    coordinator = coordinator_of(transactional_id)
+    outcomes = yield from ask_coordinators(messages, coordinator, decision.version, EndTxnResponse, mesh)
+    ended: dict[str, Identity] = {}
+    waits: ErrorCode | None = None
+    for cluster, outcome in outcomes.items():
+        error = outcome if isinstance(outcome, ErrorCode) else ErrorCode(outcome.error_code)
+        if error.retriable:
+            waits = error
+        elif error:
+            log.error(
+                "a part of a committed transaction is lost: its cluster had aborted it by its time-out",
+                transactional_id=transactional_id,
+                cluster=cluster,
+                error=error_name(error),
+                committed_on=sorted(set(decision.parts) - {cluster}),
+            )
+        elif not isinstance(outcome, ErrorCode):
+            following = Identity(outcome.producer_id, outcome.producer_epoch)
+            ended[cluster] = following if following.producer_id >= 0 else parts[cluster]
+    return ended if waits is None else waits

@@ -1,0 +1,146 @@
+"""A transaction's part on a cluster other than its home: under which identity its producer writes there.
+
+Theory of operation
+1. The client goes by its identity at home. On any other cluster its records and offsets carry the identity that this
+   cluster's coordinator gave; an id is initialised there when it first comes.
+2. Home is told before anything is sent to the other cluster (`registry`), and refuses a producer that was replaced. By
+   the second protocol that is once for each transaction; by the first whenever the client adds partitions or offsets.
+3. What is found open on the other cluster, though home does not know of it, was left by a producer before this one. It
+   is committed if that was decided, and else aborted, before anything new is written there.
+4. So is everything on a cluster that could not be asked when the producer began (`decision_log`, notes).
+5. Any gateway may be asked, in any order: it finds the identities on the clusters. When two of them do so at once for
+   an id that a cluster has never seen, they may get two identities, which the commit finds out (`registry`, 2).
+"""
+
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from services.gateway.requests.plan import Command, MeshView, Unreachable
+from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
+from services.gateway.requests.transactions.decisions import end_note, finish_all, read_log
+from services.gateway.requests.transactions.registry import EPOCHS, partition_of, register, registered_parts
+from services.gateway.requests.transactions.state import Identity, Producer
+from services.gateway.requests.transactions.survey import ONGOING, OPEN, identity_of, survey
+from services.gateway.wire.errors import ErrorCode
+from services.gateway.wire.messages.describe_transactions import TransactionState
+from services.gateway.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+INIT_VERSION = 4
+"""Of InitProducerId on our own account: the last version with the errors of the first protocol."""
+FENCED_SOON = ErrorCode.CONCURRENT_TRANSACTIONS
+"""The answer while a coordinator still ends what was open: clients ask again."""
+FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+
+def part_on(
+    cluster: str, transactional_id: str, presented: Identity, home: str, mesh: MeshView, *, registers: bool = False
+) -> Generator[Command, Any, Identity | ErrorCode]:
+    """Under which identity the producer that presents this one may write to the cluster, as part of its transaction.
+
+    `registers`: home is told again, whatever this gateway remembers of the transaction.
+    """
+    if cluster == home:
+        return presented
+    producer = remembered(transactional_id, presented, home, mesh)
+    known = producer.elsewhere.get(cluster)
+    if known is not None and cluster in producer.parts and not registers:
+        return known
+    if known is None:
+        found = yield from _find(cluster, transactional_id, presented, home, mesh)
+        if isinstance(found, ErrorCode):
+            return found
+        producer = remembered(transactional_id, presented, home, mesh)
+        known = producer.elsewhere.setdefault(cluster, found)
+    error = yield from register(home, transactional_id, presented, partition_of(cluster, known.epoch, mesh), mesh)
+    if error:
+        return error
+    producer.parts.add(cluster)
+    mesh.memory.producers.put(transactional_id, producer, mesh.now)
+    return known
+
+
+def remembered(transactional_id: str, presented: Identity, home: str, mesh: MeshView) -> Producer:
+    """What is known of the producer that presents this identity; of another one nothing counts."""
+    producer = mesh.memory.producers.get(transactional_id, mesh.now)
+    if producer is None or (producer.home, producer.identity) != (home, presented):
+        producer = Producer(home, presented)
+        mesh.memory.producers.put(transactional_id, producer, mesh.now)
+    return producer
+
+
+def forget_part(cluster: str, transactional_id: str, mesh: MeshView) -> None:
+    """The cluster does not take the identity that was remembered: it has ended what was open, by its time-out."""
+    producer = mesh.memory.producers.get(transactional_id, mesh.now)
+    if producer is not None:
+        producer.elsewhere.pop(cluster, None)
+        producer.parts.discard(cluster)
+
+
+def _find(
+    cluster: str, transactional_id: str, presented: Identity, home: str, mesh: MeshView
+) -> Generator[Command, Any, Identity | ErrorCode]:
+    notes = yield from read_log(home, mesh)
+    if notes is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    states = yield from survey(transactional_id, (cluster,), mesh)
+    there = states.get(cluster)
+    if isinstance(there, Unreachable):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    noted = notes.is_unfenced(transactional_id, cluster)
+    if there is not None and not noted and there.transaction_state not in OPEN:
+        return identity_of(there)
+    # home is asked after the other cluster: what is open there by now is registered by now
+    at_home = yield from _rightful(transactional_id, presented, home, mesh)
+    if isinstance(at_home, ErrorCode):
+        return at_home
+    if there is None:
+        return (yield from take_over(cluster, transactional_id, at_home.transaction_timeout_ms, (), mesh))
+    registered = registered_parts(at_home, mesh).get(cluster) if at_home.transaction_state == ONGOING else None
+    if not noted and registered == {there.producer_epoch % EPOCHS}:
+        return identity_of(there)
+    fenced = yield from take_over(cluster, transactional_id, there.transaction_timeout_ms, mesh.table.clusters, mesh)
+    if noted and isinstance(fenced, Identity):
+        error = yield from end_note(home, transactional_id, cluster, mesh)
+        if error:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return fenced
+
+
+def _rightful(
+    transactional_id: str, presented: Identity, home: str, mesh: MeshView
+) -> Generator[Command, Any, TransactionState | ErrorCode]:
+    """What home knows of the id, if the identity that a client presents is the one there."""
+    states = yield from survey(transactional_id, (home,), mesh)
+    at_home = states.get(home)
+    if isinstance(at_home, Unreachable):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if at_home is None or at_home.producer_id != presented.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return at_home if at_home.producer_epoch == presented.epoch else ErrorCode.PRODUCER_FENCED
+
+
+def take_over(
+    cluster: str, transactional_id: str, timeout_ms: int, decided_on: Iterable[str], mesh: MeshView
+) -> Generator[Command, Any, Identity | ErrorCode]:
+    """A new identity on the cluster: whoever wrote there before is fenced, and what it left open is ended, as one of
+    the homes `decided_on` has it decided."""
+    error = yield from finish_all(transactional_id, decided_on, mesh)
+    if error:
+        return error
+    first = InitProducerIdRequest(transactional_id, timeout_ms)
+    outcome = yield from init_producer(cluster, transactional_id, first, INIT_VERSION, mesh)
+    if outcome.error_code == FENCED_SOON:
+        return FENCED_SOON
+    if outcome.error_code:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return Identity(outcome.producer_id, outcome.producer_epoch)
+
+
+def init_producer(
+    cluster: str, transactional_id: str, message: InitProducerIdRequest, version: int, mesh: MeshView
+) -> Generator[Command, Any, InitProducerIdResponse]:
+    coordinator = coordinator_of(transactional_id)
+    outcome = yield from ask_coordinator(cluster, coordinator, message, version, InitProducerIdResponse, mesh)
+    if isinstance(outcome, ErrorCode):
+        return InitProducerIdResponse(error_code=outcome, producer_id=-1, producer_epoch=-1)
+    return outcome

@@ -1,0 +1,160 @@
+"""Which clusters have a part in an open transaction: its home's coordinator knows.
+
+Theory of operation
+1. The topic `mesh.transactions` on the id's home has four partitions for each cluster of the mesh. Before a cluster's
+   first record of a transaction is acknowledged, one of its four is added to the transaction at home. Nothing is
+   written there: the coordinator's list of partitions is the registry, it checks who adds to it, and any gateway reads
+   it with one DescribeTransactions.
+2. Which of the four tells the epoch under which the producer writes on that cluster, by its remainder. A part that a
+   broker has aborted by its time-out goes on under another epoch, so it is missed at the commit. So is a part to which
+   two gateways have written under different epochs.
+3. Partition 0 is no cluster's: it holds the records of `decisions`.
+"""
+
+from collections.abc import Generator, Mapping
+from typing import Any, Final
+
+import structlog
+
+from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.plan import Call, Command, Controller, Forget, MeshView, Unreachable, ask, refresh
+from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
+from services.gateway.requests.transactions.coordinator import ask_coordinator, coordinator_of
+from services.gateway.requests.transactions.state import Identity
+from services.gateway.requests.versions import highest_version
+from services.gateway.wire.apis import ApiKey
+from services.gateway.wire.errors import ErrorCode, error_name
+from services.gateway.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from services.gateway.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from services.gateway.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from services.gateway.wire.messages.describe_transactions import TransactionState
+
+LOG_PARTITION: Final = 0
+EPOCHS: Final = 4
+"""Partitions for each cluster."""
+ADD_VERSION: Final = 3
+"""The last version of AddPartitionsToTxn for clients."""
+CREATE_VERSION, GROW_VERSION = 5, 2
+TIMEOUT_MS: Final = 5_000
+REPLICAS: Final = 3
+CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "segment.bytes": str(16 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": "3600000",
+}
+"""Few records live long: it is compacted often, so that a gateway that starts reads little."""
+
+log = structlog.get_logger(__name__)
+
+
+def partition_of(cluster: str, epoch: int, mesh: MeshView) -> int:
+    return LOG_PARTITION + 1 + EPOCHS * mesh.table.clusters[cluster].ordinal + epoch % EPOCHS
+
+
+def registered_parts(at_home: TransactionState, mesh: MeshView) -> Mapping[str, set[int]]:
+    """By cluster, the remainders of the epochs under which a transaction has a part there; "" stands for clusters that
+    have left the mesh."""
+    by_ordinal = {cluster.ordinal: name for name, cluster in mesh.table.clusters.items()}
+    parts: dict[str, set[int]] = {}
+    for topic in at_home.topics:
+        for partition in topic.partitions if topic.topic == TRANSACTIONS_TOPIC else ():
+            if partition != LOG_PARTITION:
+                ordinal, remainder = divmod(partition - LOG_PARTITION - 1, EPOCHS)
+                parts.setdefault(by_ordinal.get(ordinal, ""), set()).add(remainder)
+    return parts
+
+
+def writes_at_home(at_home: TransactionState) -> bool:
+    """Whether home has a part with records or offsets of the client's own."""
+    return any(topic.topic != TRANSACTIONS_TOPIC for topic in at_home.topics)
+
+
+def register(
+    home: str, transactional_id: str, presented: Identity, partition: int, mesh: MeshView
+) -> Generator[Command, Any, ErrorCode]:
+    """Add a partition of the registry to the transaction at home; the coordinator there checks the identity."""
+    fault = yield from see_to_topic(home, partition, mesh)
+    if fault is not None:
+        return fault
+    topic = AddPartitionsToTxnTopic(TRANSACTIONS_TOPIC, [partition])
+    message = AddPartitionsToTxnRequest([], transactional_id, *presented, [topic])
+    coordinator = coordinator_of(transactional_id)
+    outcome = yield from ask_coordinator(home, coordinator, message, ADD_VERSION, AddPartitionsToTxnResponse, mesh)
+    if isinstance(outcome, ErrorCode):
+        return outcome
+    errors = [p.partition_error_code for t in outcome.results_by_topic_v3_and_below for p in t.results_by_partition]
+    error = ErrorCode(next(iter(errors), ErrorCode.UNKNOWN_SERVER_ERROR))
+    if error in COORDINATOR_MOVED:
+        yield Forget(home, coordinator)
+    return error
+
+
+def has_topic(home: str, mesh: MeshView) -> bool:
+    """As far as is known."""
+    return mesh.clusters[home].partition_count(TRANSACTIONS_TOPIC) is not None
+
+
+def see_to_topic(home: str, partition: int, mesh: MeshView) -> Generator[Command, Any, ErrorCode | None]:
+    """Sees to it that the home has the topic, with a partition of this number; the error for now if it has not."""
+    knowledge = mesh.clusters[home]
+    if partition < (knowledge.partition_count(TRANSACTIONS_TOPIC) or 0):
+        return None
+    failed = yield from refresh(home, (TRANSACTIONS_TOPIC,))
+    if failed is not None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    count = knowledge.partition_count(TRANSACTIONS_TOPIC) or 0
+    if partition < count:
+        return None
+    wanted = LOG_PARTITION + 1 + EPOCHS * (1 + max(cluster.ordinal for cluster in mesh.table.clusters.values()))
+    outcome: CreateTopicsResponse | CreatePartitionsResponse | Unreachable
+    if count == 0:
+        outcome = yield from _create(home, wanted, mesh)
+    else:
+        grown = CreatePartitionsRequest([CreatePartitionsTopic(TRANSACTIONS_TOPIC, wanted, None)], TIMEOUT_MS)
+        version = highest_version(mesh, home, ApiKey.CREATE_PARTITIONS, GROW_VERSION)
+        outcome = yield from ask(Call(home, grown, version, Controller()), CreatePartitionsResponse)
+    _tell_made(home, wanted, outcome)
+    yield from refresh(home, (TRANSACTIONS_TOPIC,))
+    made = partition < (knowledge.partition_count(TRANSACTIONS_TOPIC) or 0)
+    return None if made else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _create(home: str, partitions: int, mesh: MeshView) -> Generator[Command, Any, CreateTopicsResponse | Unreachable]:
+    replicas = min(REPLICAS, max(1, len(mesh.clusters[home].brokers)))
+    settings = CONFIGS | ({"min.insync.replicas": "2"} if replicas == REPLICAS else {})
+    configs = [CreatableTopicConfig(name, value) for name, value in settings.items()]
+    topic = CreatableTopic(TRANSACTIONS_TOPIC, partitions, replicas, configs=configs)
+    version = highest_version(mesh, home, ApiKey.CREATE_TOPICS, CREATE_VERSION)
+    call = Call(home, CreateTopicsRequest([topic], TIMEOUT_MS), version, Controller())
+    return (yield from ask(call, CreateTopicsResponse))
+
+
+def _tell_made(
+    home: str, partitions: int, outcome: CreateTopicsResponse | CreatePartitionsResponse | Unreachable
+) -> None:
+    if isinstance(outcome, Unreachable):
+        reason: str | None = outcome.reason
+    else:
+        results = outcome.topics if isinstance(outcome, CreateTopicsResponse) else outcome.results
+        reason = "; ".join(f"{error_name(r.error_code)} {r.error_message or ''}" for r in results if r.error_code)
+    if reason:
+        log.warning(
+            "the topic for transactions could not be made", cluster=home, topic=TRANSACTIONS_TOPIC, reason=reason
+        )
+    else:
+        log.info("the topic for transactions was made", cluster=home, partitions=partitions)
