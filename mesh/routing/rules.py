@@ -206,7 +206,7 @@ class ForwardingRule:
     """Groups: members may subscribe to topics of several clusters by the consumer protocol (KIP-848); the home cluster
     gets an empty topic for each foreign one, which the mesh makes, keeps in step and hides."""
     span_clusters: bool = False
-    """Transactional ids: transactions may write to several clusters, atomic on each of them, not over all."""
+    """Transactional ids: without effect, read from old events. All transactions may be over several clusters."""
     node_view: NodeView = NodeView.BY_SOFTWARE
     """Client software: the virtual nodes that it is shown."""
     template: TopicTemplate | None = field(init=False, compare=False, repr=False)

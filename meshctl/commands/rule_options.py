@@ -148,7 +148,8 @@ def field_options(command: F) -> F:
     @click.option(
         "--span-clusters/--no-span-clusters",
         default=None,
-        help="Transactional ids: transactions over several clusters, atomic on each.",
+        help="Without effect: all transactions may be over several clusters.",
+        hidden=True,
     )
     @click.option("--nodes", type=click.Choice(list(NODE_VIEWS)), help="Client software: the nodes that it is shown.")
     @functools.wraps(command)

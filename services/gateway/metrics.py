@@ -71,6 +71,10 @@ share_session_links = Gauge(
     "kafka_mesh_gateway_share_session_links",
     "Links of clients' connections to the workers that own their share sessions.",
 )
+undone_transactions = Gauge(
+    "kafka_mesh_gateway_undone_transactions",
+    "Transactions over several clusters that were decided and found with a part to commit, all clusters in reach.",
+)
 remembered = Gauge(
     "kafka_mesh_gateway_remembered",
     "Entries of what the gateway remembers over requests (the fields of `Memory`), those out of date included.",

@@ -197,19 +197,15 @@ def of_transactions(before: RoutingTable, after: RoutingTable, uses: Iterable[Cl
             foreign = _foreign(new, transactional_id, use.topics)
             if not foreign or foreign == _foreign(old, transactional_id, use.topics):
                 continue
-            rule = new.transaction_rule(transactional_id)
-            spans = rule is not None and rule.span_clusters
             lying = ", ".join(f"{topic} on {new.cluster_of(topic)}" for topic in sorted(foreign))
             home = transaction_home(new, transactional_id)
             fact = f"transactional id {transactional_id!r} has its home on {home!r}; {lying}"
             way_out = (
-                "its rule lets it span clusters: atomic on each, not over all"
-                if spans
-                else "its transactions could not write there; move the id by a rule, or give it span_clusters"
+                "its transactions are atomic over all of them, wait for each, and take more round trips; "
+                "a rule about the id brings it to its topics"
             )
-            severity = Severity.WARNING if spans else Severity.BREAKS
             found[transactional_id] = Finding(
-                FindingKind.TRANSACTION_SPLIT, severity, transactional_id, f"{fact}: {way_out}"
+                FindingKind.TRANSACTION_SPLIT, Severity.NOTE, transactional_id, f"{fact}: {way_out}"
             )
     return list(found.values())
 

@@ -22,6 +22,7 @@ from services.gateway.downstream.listening import Listening, places
 from services.gateway.downstream.mesh import Mesh
 from services.gateway.downstream.server_tls import ServerTls
 from services.gateway.downstream.siblings import Introduction, Siblings
+from services.gateway.downstream.sweeping import Sweeping
 from services.gateway.downstream.telemetry_exposition import TelemetryCollector
 from services.gateway.requests.memory import Memory
 from services.gateway.requests.traffic.clients import ClientTraffic
@@ -127,6 +128,8 @@ class Gateway:
         await self._clusters.attempted(FIRST_VISIT_S)
         if tls is not None:
             self._tasks.append(loop.create_task(tls.follow_files(), name="certificates"))
+        sweeping = Sweeping(self.mesh, settings.listeners[0].advertised)
+        self._tasks.append(loop.create_task(sweeping.run(), name="sweeping"))
         for listening in self._listening:
             await listening.serve(partial(ClientConnection, self.mesh, self.connections))
         if self.mesh.siblings is not None:

@@ -126,7 +126,7 @@ async def test_connected_clients_that_use_what_moves_are_named(
         "gw", "till", "librdkafka/2.10.0", "10.0.0.7",
     )  # fmt: skip
     assert (client.connections, list(client.topics)) == (2, [apples])
-    assert ("TRANSACTION_SPLIT", "BREAKS", "till-1") in told(answer)
+    assert ("TRANSACTION_SPLIT", "NOTE", "till-1") in told(answer)
 
 
 async def test_groups_that_get_another_home_are_named(

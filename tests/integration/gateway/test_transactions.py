@@ -1,15 +1,21 @@
 """Transactions on real clusters: Java speaks the second protocol (KIP-890), librdkafka the first."""
 
+import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from services.gateway.requests.plan import Command
+from services.gateway.requests.transactions import end, sweep
+from services.gateway.wire.errors import ErrorCode
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.older_kafka import OlderKafka
+from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.conftest import CreateTopic, StartGateway
 from tests.integration.gateway.gateways import gateways_side_by_side
 from tests.integration.gateway.running import Rules, RunningGateway
@@ -189,6 +195,39 @@ def test_a_gateway_that_was_not_there_at_the_beginning_commits(
     finally:
         second.close()
     assert orchard.committed() == (["half"], ["on one alone", "other half"])
+
+
+def test_a_gateway_that_dies_after_the_decision_leaves_it_to_any_other(
+    orchard: Orchard, rules: Rules, tmp_path: Path, open_producer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose other clusters never hear of the commit stands for it; the client finds none again."""
+
+    def not_now(*_: object) -> Generator[Command, object, ErrorCode]:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        yield
+
+    dying = RunningGateway(tmp_path / "first", rules.table)
+    producer = open_producer(dying.address, f"{orchard.apples}-id")
+    producer.init()
+    producer.begin()
+    producer.send(orchard.apples, "half")
+    producer.send(orchard.bananas, "other half")
+    assert producer.flush() == []
+    with monkeypatch.context() as patched, ThreadPoolExecutor(1) as elsewhere:
+        patched.setattr(end, "commit_parts", not_now)
+        patched.setattr(end, "finish_all", not_now)
+        patched.setattr(sweep, "finish", not_now)
+        committing = elsewhere.submit(producer.commit)
+        wait_until(lambda: orchard.committed()[0] == ["half"], "home has committed")
+        dying.close()
+        assert orchard.committed()[1] == []
+        patched.undo()
+        other = RunningGateway(tmp_path / "second", rules.table)
+        wait_until(lambda: orchard.committed() == (["half"], ["other half"]), "the other gateway has finished it")
+        other.close()
+        with contextlib.suppress(TransactionError):  # nobody has answered the client
+            committing.result()
+    producer.close()
 
 
 def test_a_transactional_id_moves_while_a_transaction_is_open(

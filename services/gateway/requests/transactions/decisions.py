@@ -20,7 +20,7 @@ from services.gateway.requests.plan import (
 )
 from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions.coordinator import ask_coordinators, coordinator_of
-from services.gateway.requests.transactions.decision_log import NOTE_VALUE, Decision, TransactionLog, note_key
+from services.gateway.requests.transactions.decision_log import NOTE_VALUE, Decision, Part, TransactionLog, note_key
 from services.gateway.requests.transactions.home import takes_part
 from services.gateway.requests.transactions.registry import LOG_PARTITION, register, see_to_topic
 from services.gateway.requests.transactions.state import Identity
@@ -235,15 +235,9 @@ def finish_all(transactional_id: str, homes: Iterable[str], mesh: MeshView) -> G
 
 def finish(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, Any, ErrorCode]:
     """Commit the parts that are still open."""
-    here = [cluster for cluster in decision.parts if cluster in mesh.clusters]
-    states = yield from survey(decision.transactional_id, here, mesh)
-    if any(isinstance(states.get(cluster), Unreachable) for cluster in here):
+    left = yield from open_parts(decision, mesh)
+    if left is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    left = {
-        cluster: part.identity
-        for cluster, part in decision.parts.items()
-        if isinstance(state := states.get(cluster), TransactionState) and _is_open(state, part)
-    }
     ended = yield from commit_parts(decision, left, mesh)
     if isinstance(ended, ErrorCode):
         return ended
@@ -258,7 +252,20 @@ def finish(home: str, decision: Decision, mesh: MeshView) -> Generator[Command, 
     return ErrorCode.NONE
 
 
-def _is_open(state: TransactionState, part: Any) -> bool:
+def open_parts(decision: Decision, mesh: MeshView) -> Generator[Command, Any, dict[str, Identity] | None]:
+    """The parts that wait for their commit; None while a cluster can't be asked."""
+    here = [cluster for cluster in decision.parts if cluster in mesh.clusters]
+    states = yield from survey(decision.transactional_id, here, mesh)
+    if any(isinstance(state, Unreachable) for state in states.values()):
+        return None
+    return {
+        cluster: part.identity
+        for cluster, part in decision.parts.items()
+        if isinstance(state := states.get(cluster), TransactionState) and _is_open(state, part)
+    }
+
+
+def _is_open(state: TransactionState, part: Part) -> bool:
     """Whether this very part waits for its commit, and not one of a later transaction."""
     same = identity_of(state) == part.identity and state.transaction_start_time_ms == part.started_ms
     return same and state.transaction_state == ONGOING

@@ -5,6 +5,7 @@ import pytest
 from services.gateway.requests.plan import Handle
 from services.gateway.requests.transactions import end
 from services.gateway.requests.transactions.decisions import read_log
+from services.gateway.requests.transactions.sweep import UNDONE_S, Undone, sweep
 from services.gateway.wire.errors import ErrorCode
 from services.gateway.wire.messages import EndTxnRequest
 from services.gateway.wire.schema import Struct
@@ -278,6 +279,50 @@ def test_two_gateways_that_meet_an_id_on_a_cluster_at_once_do_not_lose_the_recor
     assert client.end() == ErrorCode.TRANSACTION_ABORTABLE
     assert client.end(commit=False) == 0
     assert read(mesh) == {}
+
+
+@BOTH
+def test_what_was_decided_is_finished_though_nobody_asks_again(protocol: int) -> None:
+    outcomes = set()
+    for calls in range(LAST_CALL):
+        mesh, client = begun(protocol)
+        written(client, ALL, "value")
+        mesh.calls, mesh.dies_after = 0, calls
+        mesh.ask(*ending(client))
+        mesh.restart()
+        undone: Undone = {}
+        for _ in range(3):
+            undone = mesh.play(sweep(undone, mesh.view()))
+            mesh.world.now += UNDONE_S
+        assert not undone
+        seen = read(mesh)
+        assert seen in ({}, {topic: ["value"] for topic in ALL}), f"after {calls} calls"
+        assert mesh.play(read_log("c1", mesh.view())).decisions == ()
+        outcomes.add(bool(seen))
+    assert outcomes == {True, False}, "both happen"
+
+
+def half_committed() -> Simulation:
+    """Its gateway has died between the commit at home and the other one."""
+    for calls in range(LAST_CALL):
+        mesh, client = begun(FIRST)
+        written(client, ("apples", "bananas"), "value")
+        mesh.calls, mesh.dies_after = 0, calls
+        mesh.ask(*ending(client))
+        mesh.restart()
+        if read(mesh) == {"apples": ["value"]}:
+            return mesh
+    raise AssertionError("it never did")
+
+
+def test_what_was_decided_is_only_taken_up_when_its_clusters_were_in_reach_all_along() -> None:
+    mesh = half_committed()
+    undone: Undone = {}
+    for away, finished in ((True, False), (False, False), (True, False), (False, False), (False, True)):
+        mesh.clusters["c2"].away = away
+        undone = mesh.play(sweep(undone, mesh.view()))
+        mesh.world.now += UNDONE_S
+        assert ("bananas" in read(mesh)) is finished
 
 
 @BOTH
