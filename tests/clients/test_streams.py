@@ -37,6 +37,15 @@ async def test_counts_are_exact_on_one_cluster(world: World, tmp_path: Path) -> 
     await count_in_two_lives(world, WordCount(world.bootstrap, name, "exactly_once_v2", tmp_path, lines, output))
 
 
+@pytest.mark.feature(Feature.PRODUCE, Feature.GROUP, client="streams")
+@pytest.mark.timeout(180)
+async def test_counts_are_exact_over_two_clusters(world: World, tmp_path: Path) -> None:
+    """What is read, and so its offsets, on c2; changelog, repartition topic and output on c1: one transaction."""
+    output, lines = await world.topic_on_each(PARTITIONS)
+    name = world.name("c1-streams")
+    await count_in_two_lives(world, WordCount(world.bootstrap, name, "exactly_once_v2", tmp_path, lines, output))
+
+
 async def count_in_two_lives(world: World, app: WordCount) -> None:
     """The second one finds no state on its disk: it takes it from the changelog."""
     expected: Counter[str] = Counter()

@@ -394,7 +394,7 @@ SHOWN: dict[Answer, str] = {
         ANY,
         409,
         "ERR12951",
-    ): f"{TRANSACTIONS}:test_through_a_gateway_a_transaction_lives_where_one_of_the_ids_has_its_home",
+    ): f"{TRANSACTIONS}:test_a_transaction_is_refused_over_clusters_of_which_one_is_too_old",
     (ANY, 422, "ERR12950"): f"{TRANSACTIONS}:test_a_key_is_for_one_request",
     (ANY, 503, "ERR12953"): f"{TRANSACTIONS}:test_without_kafka_a_transaction_is_answered_in_bounded_time",
     ("read_records", 409, "ERR12904"): f"{STREAMING}:test_one_stream_or_read_at_a_time",

@@ -12,6 +12,7 @@ import pytest
 
 from services.sidecar.api.requests import BIG_BODY_BYTES
 from tests.fixtures.clusters import KafkaCluster
+from tests.fixtures.older_kafka import OlderKafka
 from tests.integration.gateway.running import Rules, RunningGateway
 from tests.integration.gateway.transacting import LibrdkafkaTransacting, read_committed
 from tests.integration.sidecar.world import Kafka, SidecarWorld, started
@@ -201,7 +202,7 @@ def test_there_is_no_answer_yet_that_could_be_kept(writing: Writing, new_topic: 
     assert (answer.status_code, answer.json()["code"]) == (400, "ERR11004")
 
 
-def test_through_a_gateway_a_transaction_lives_where_one_of_the_ids_has_its_home(
+def test_through_a_gateway_a_transaction_is_about_topics_of_any_clusters(
     kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, tmp_path: Path
 ) -> None:
     name = f"transactions-{uuid.uuid4().hex[:8]}"
@@ -216,16 +217,37 @@ def test_through_a_gateway_a_transaction_lives_where_one_of_the_ids_has_its_home
         with started(gateway.address, name=name, transactional_ids=",".join(ids)) as world:
             writing = Writing(world, gateway.address, name)
             both = writing.transaction((apples, [{"value": "a"}]), (bananas, [{"value": "b"}]))
-            assert (both.status_code, both.json()["code"]) == (409, "ERR12951")
-            assert f"{apples}, {bananas}" in both.json()["description"]
+            assert both.status_code == 200
             for topic in (apples, bananas):
                 assert writing.transaction((topic, [{"value": "alone"}])).status_code == 200
                 first, again = (writing.once(topic, topic, "once") for _ in range(2))
                 assert (first.json(), again.headers.get("Idempotency-Replayed")) == (again.json(), "true")
     finally:
         gateway.close()
-    assert read_committed(kafka_c1.bootstrap, apples) == ["alone", "once"]
-    assert read_committed(kafka_c2.bootstrap, bananas) == ["alone", "once"]
+    assert read_committed(kafka_c1.bootstrap, apples) == ["a", "alone", "once"]
+    assert read_committed(kafka_c2.bootstrap, bananas) == ["alone", "b", "once"]
+
+
+def test_a_transaction_is_refused_over_clusters_of_which_one_is_too_old(
+    kafka_c1: KafkaCluster, older_kafka: OlderKafka, tmp_path: Path
+) -> None:
+    name = f"transactions-{uuid.uuid4().hex[:8]}"
+    apples, bananas = f"{name}-apples", f"{name}-bananas"
+    Kafka(kafka_c1.bootstrap).create(apples)
+    Kafka(older_kafka.bootstrap).create(bananas)
+    rules = Rules({"c1": kafka_c1.bootstrap, "2.8": older_kafka.bootstrap})
+    rules.to("c1", [apples, f"{name}.idempotency"])
+    gateway = RunningGateway(tmp_path / "gateway", rules.to("2.8", [bananas]))
+    try:
+        with started(gateway.address, name=name, transactional_ids=name) as world:
+            writing = Writing(world, gateway.address, name)
+            both = writing.transaction((apples, [{"value": "a"}]), (bananas, [{"value": "b"}]))
+            assert (both.status_code, both.json()["code"]) == (409, "ERR12951")
+            assert f"{apples}, {bananas}" in both.json()["description"]
+            assert writing.transaction((apples, [{"value": "alone"}])).status_code == 200
+    finally:
+        gateway.close()
+    assert read_committed(kafka_c1.bootstrap, apples) == ["alone"]
 
 
 def test_a_key_is_known_after_its_topic_has_moved_to_the_home_of_another_id(
