@@ -120,7 +120,7 @@ class ClusterKnowledge:
             if topic.name is None:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self.leaders_edition += 1
+                self.leaders_edition += topic.name in self.topics
                 self._drop(topic.name)
             elif topic.error_code == ErrorCode.NONE:
                 leaders: list[int | None] = [None] * len(topic.partitions)

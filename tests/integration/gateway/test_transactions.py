@@ -203,8 +203,8 @@ def test_a_gateway_that_dies_after_the_decision_leaves_it_to_any_other(
     """One whose other clusters never hear of the commit stands for it; the client finds none again."""
 
     def not_now(*_: object) -> Generator[Command, object, ErrorCode]:
+        yield from ()
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        yield
 
     dying = RunningGateway(tmp_path / "first", rules.table)
     producer = open_producer(dying.address, f"{orchard.apples}-id")

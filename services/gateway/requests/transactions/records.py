@@ -63,9 +63,9 @@ def _patch(
         presented = Identity(batch.producer_id, batch.producer_epoch)
         found = yield from part_on(cluster, transactional_id, presented, home, mesh)
         if isinstance(found, ErrorCode):
-            if found is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-                return MOVED
-            return RETRIED if found.retriable else REPLACED
+            if found in FENCED:
+                return REPLACED
+            return RETRIED if found.retriable else MOVED if found is ErrorCode.INVALID_PRODUCER_ID_MAPPING else found
         for start in starts:
             patch_producer(frame, start, *found)
     return None

@@ -101,6 +101,8 @@ def register(
     error = ErrorCode(next(iter(errors), ErrorCode.UNKNOWN_SERVER_ERROR))
     if error in COORDINATOR_MOVED:
         yield Forget(home, coordinator)
+    elif error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        log.error("the gateway may not write to the topic for transactions", cluster=home, topic=TRANSACTIONS_TOPIC)
     return error
 
 

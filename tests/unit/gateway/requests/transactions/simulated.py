@@ -26,7 +26,6 @@ from services.gateway.requests.plan import (
     Refresh,
     Request,
     Unreachable,
-    Verbatim,
 )
 from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions.state import Identity
@@ -283,7 +282,7 @@ def _message_of(call: Call) -> Struct:
         return call.message
     if isinstance(call.message, Body):
         return decode(ProduceRequest, call.version, b"".join(bytes(piece) for piece in call.message.pieces), 0)
-    assert isinstance(call.message, Verbatim) and call.key == ApiKey.PRODUCE
+    assert call.key == ApiKey.PRODUCE
     frame = call.message.frame
     return decode(ProduceRequest, call.version, frame, parse_request_header(frame, SIZE_BYTES, len(frame)).body_offset)
 

@@ -126,6 +126,28 @@ def test_records_for_a_cluster_that_takes_no_part_are_refused_and_the_others_go_
     assert errors["bananas"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize(
+    ("at_home", "told"),
+    [
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_records_for_another_cluster_are_not_sent_before_home_has_taken_their_producer(
+    at_home: ErrorCode, told: ErrorCode
+) -> None:
+    made = world()
+    made.memory.producers.put("tx", Producer("c1", Identity(-1, -1), {"c2": Identity(40, 2)}), made.now)
+    book = play(produce.handle, produced("bananas"), 12, made)
+    (call,) = book.asked()
+    assert (call.cluster, call.key) == ("c1", ApiKey.ADD_PARTITIONS_TO_TXN)
+    result = AddPartitionsToTxnTopicResult(TRANSACTIONS_TOPIC, [AddPartitionsToTxnPartitionResult(11, at_home)])
+    book.answered(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[result]))
+    assert book.answer.responses[0].partition_responses[0].error_code == told
+
+
 def test_the_coordinators_id_stays_on_a_topics_second_visit() -> None:
     twice = world()
     twice.move("apples", "c2")

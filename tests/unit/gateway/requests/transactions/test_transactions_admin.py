@@ -2,6 +2,7 @@
 
 from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.plan import Broker, Coordinator, KeyType, Refresh, Unreachable
+from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions import describe_transactions, list_transactions, write_txn_markers
 from services.gateway.requests.transactions.survey import STATE_TOPIC
 from services.gateway.wire.apis import ApiKey
@@ -90,6 +91,13 @@ def test_only_clusters_that_have_transactions_are_asked_about_one() -> None:
         7,
         ["apples"],
     )
+
+
+def test_the_list_of_parts_that_home_keeps_is_shown_to_nobody() -> None:
+    book = describe(world("c1", "c2"))
+    book.answered(told("Ongoing", 7, TRANSACTIONS_TOPIC), told("Ongoing", 3, "bananas"))
+    (state,) = book.answer.transaction_states
+    assert [topic.topic for topic in state.topics] == ["bananas"]
 
 
 def test_a_part_on_another_cluster_is_shown_under_the_identity_at_home() -> None:
