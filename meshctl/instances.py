@@ -119,6 +119,9 @@ def event(of: events.Event) -> str:
             order = events.SidecarOrder(outcome=ended.outcome)
             why = f": {ended.outcome.description}" if ended.outcome.description else ""
             return f"{target(of.stream)}: order {_short(ended.name)} {result(order)}{why}"
+        case "sidecar_order_handed_over":
+            handed = of.sidecar_order_handed_over
+            return f"{target(of.stream)}: order {_short(handed.name)} goes with the consumer to {handed.sidecar}"
         case _:
             return ""
 

@@ -1,7 +1,7 @@
 """The contracts of proto/mesh/v1 as Python modules. Everyone imports the generated stubs from here.
 
-Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `profiles`, `audit`,
-`traffic`, `pipelines`, `snapshots`; stubs and servicers in the `_grpc` ones.
+Messages are in `routing`, `record_rules`, `events`, `admin`, `discovery`, `instances`, `replays`, `reports`,
+`profiles`, `audit`, `traffic`, `pipelines`, `snapshots`; stubs and servicers in the `_grpc` ones.
 """
 
 from mesh.rpc.v1 import admin_pb2 as admin
@@ -21,6 +21,7 @@ from mesh.rpc.v1 import record_rules_pb2 as record_rules
 from mesh.rpc.v1 import record_rules_pb2_grpc as record_rules_grpc
 from mesh.rpc.v1 import replays_pb2 as replays
 from mesh.rpc.v1 import replays_pb2_grpc as replays_grpc
+from mesh.rpc.v1 import reports_pb2 as reports
 from mesh.rpc.v1 import routing_pb2 as routing
 from mesh.rpc.v1 import snapshots_pb2 as snapshots
 from mesh.rpc.v1 import traffic_pb2 as traffic
@@ -44,6 +45,7 @@ __all__ = [
     "record_rules_grpc",
     "replays",
     "replays_grpc",
+    "reports",
     "routing",
     "snapshots",
     "traffic",

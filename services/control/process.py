@@ -80,12 +80,13 @@ from services.control.store.outbox import Publisher
 from services.control.store.past import PastStore
 from services.control.store.record_audits import RecordAuditTable
 from services.control.store.register import GatewayRegister
+from services.control.store.reports import Reports
 from services.control.store.snapshots import SnapshotKeeper
 from services.control.store.traffic import TrafficTables
 from services.control.upstream.connections import Connections
 
 FORGET_EVERY = 3600.0
-"""Seconds between two clean-ups of answers that no client asks for any more, and of old audit events."""
+"""Seconds between two clean-ups of answers that no client asks for any more, of old audit events and old reports."""
 FIRST_LOOK = 5.0
 """Seconds that readiness waits to hear whether mesh.events is this mesh's own."""
 SETTLE_EVERY = 2.0
@@ -104,6 +105,7 @@ class Control:
         clock = SteadyClock()
         self._parts = Parts()
         self.journal = Journal(self._database, clock)
+        self.reports = Reports(self._database, clock)
         self.publisher = Publisher(
             self._database,
             self.journal,
@@ -144,16 +146,23 @@ class Control:
         )
         record_rules = RecordRuleDecisions(self.journal, self._turns, self.connections)
         self.record_progress = RecordProgress(lambda: self.journal.view.record_rules)
-        sidecars = Sidecars(lambda: self.journal.view.instances)
-        self.orders = SidecarOrders(self.journal, sidecars)
+        sidecars = Sidecars(lambda: self.reports.known.instances)
+        self.orders = SidecarOrders(self.journal, self.reports, sidecars)
         self._following = OrderFollowing(self.journal, sidecars)
         self.replay_followers = ReplayFollowers(self.journal, sidecars)
-        self.replay_progress = ReplayProgress(self.journal, self.replay_followers)
-        plans = ReplayPlans(self.journal, self.connections, sidecars)
-        own_replays = ControlReplays(self.journal, plans, self.orders, self._following, self.connections)
+        self.replay_progress = ReplayProgress(self.journal, self.reports, self.replay_followers)
+        plans = ReplayPlans(self.journal, self.reports, self.connections, sidecars)
+        own_replays = ControlReplays(self.journal, self.reports, plans, self.orders, self._following, self.connections)
         places = ReplayPlaceSearch(self.journal, self.connections)
         self.replays = ReplayDecisions(
-            self.journal, sidecars, self.replay_followers, self.replay_progress, plans, places, own_replays
+            self.journal,
+            self.reports,
+            sidecars,
+            self.replay_followers,
+            self.replay_progress,
+            plans,
+            places,
+            own_replays,
         )
         calls = Calls(self.audit, FreezeGate(self.journal))
         past_store = PastStore(self._database)
@@ -167,17 +176,24 @@ class Control:
             "ChangeService": ChangeService(self.journal, Freezing(self.journal), self.schedules),
             "DecisionService": DecisionService(
                 self.journal,
+                self.reports,
                 self.members,
                 self._probes,
                 self.publisher,
                 self.audit,
                 self.record_progress,
                 self.connections,
-                PastAnswers(self.journal, past, History(past_store), self.connections),
+                PastAnswers(self.journal, past, History(past_store, self.reports), self.connections),
                 self._problems,
             ),
             "InstanceService": InstanceService(
-                self.journal, InstanceDecisions(self.journal), self.orders, self._following, self.members, sidecars
+                self.journal,
+                self.reports,
+                InstanceDecisions(self.journal, self.reports, self.orders),
+                self.orders,
+                self._following,
+                self.members,
+                sidecars,
             ),
             "PipelineService": PipelineService(self.journal, sidecars, Pipelines(sidecars.is_alive)),
             "ProfileService": ProfileService(self.journal),
@@ -194,7 +210,7 @@ class Control:
             ),
         }
         self.server = RpcServer(settings.listen, self._adders(), [calls])
-        self._leader = Leader(self._database, self.journal, self._began_to_lead, self._lost_the_lead)
+        self._leader = Leader(self._database, self.journal, self.reports, self._began_to_lead, self._lost_the_lead)
 
     @property
     def port(self) -> int:
@@ -286,8 +302,9 @@ class Control:
             try:
                 await self.journal.store.forget_old_answers()
                 await self.audit.forget(self._settings.audit_kept_days)
+                await self.reports.forget(self._settings.reports_kept_days)
             except StoreUnavailableError as error:
-                log.warning("old answers and audit events are kept until the next clean-up", reason=str(error))
+                log.warning("old answers, audit events and reports are kept until the next clean-up", reason=str(error))
 
     def _problems(self) -> list[str]:
         """What the operator has to know: a sentence each."""

@@ -24,6 +24,8 @@ class ControlSettings(ServiceSettings, service="control"):
     """Topic of audit events on the home cluster."""
     audit_kept_days: int = Field(default=365, ge=1, le=36_500)
     """Days that audit events are kept, in PostgreSQL and in the topic."""
+    reports_kept_days: int = Field(default=30, ge=1, le=36_500)
+    """Days that reports of members are kept: which instances came and went, how far replays were."""
     record_audit_topics: WordList = ("sidecar-audit",)
     """Topics in which sidecars tell what became of records, on whichever cluster; see AuditService."""
     snapshot_every: int = Field(default=1000, ge=1, le=1_000_000)

@@ -11,9 +11,11 @@ import psycopg
 import pytest
 
 from services.control.decisions.history import History
+from services.control.steady_clock import SteadyClock
 from services.control.store.database import Database
 from services.control.store.migrate import migrate
 from services.control.store.past import PastStore
+from services.control.store.reports import Reports
 from tests.bench.figures import Sheet, Table, median
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.databases import PostgresServer
@@ -45,7 +47,7 @@ def test_questions_about_the_past(
 async def _asked(database: str, last: int) -> dict[str, tuple[float, float]]:
     pool = Database(database)
     store = PastStore(pool)
-    history = History(store)
+    history = History(store, Reports(pool, SteadyClock()))
     places = [max(1, last * number // ROUNDS) for number in range(1, ROUNDS + 1)]
 
     async def as_of(revision: int) -> None:

@@ -19,6 +19,7 @@ from services.control.domain.moves import located
 from services.control.store.audit import AuditTrail
 from services.control.store.journal import Journal
 from services.control.store.outbox import Publisher
+from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError
 
 
@@ -28,6 +29,7 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
     def __init__(
         self,
         journal: Journal,
+        reports: Reports,
         members: Members,
         probes: Probes,
         publisher: Publisher,
@@ -43,6 +45,7 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
         self._audit = audit
         self._record_progress = record_progress
         self._journal = journal
+        self._reports = reports
         self._members = members
         self._probes = probes
         self._publisher = publisher
@@ -176,7 +179,7 @@ class DecisionService(admin_grpc.DecisionServiceServicer):
             problems=self._problems(),
             members=self._members.all(),
             clusters=[shapes.cluster(view, name, self._probes.last(name)) for name in view.state.effective.clusters],
-            instances=[view.instances[name] for name in sorted(view.instances)],
+            instances=[instance for _, instance in sorted(self._reports.known.instances.items())],
             frozen=None if view.frozen is None else shapes.frozen(view.frozen),
             scheduled_changes=len(view.schedules),
             record_rules=[

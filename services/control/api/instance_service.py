@@ -19,6 +19,7 @@ from services.control.domain.errors import InvalidField, Unavailable, Unknown
 from services.control.domain.incarnations import EARLIER_RELEASE, incarnation_of
 from services.control.domain.sidecar_orders import ORDERS, newest_first
 from services.control.store.journal import Journal
+from services.control.store.reports import Reports
 
 MOST_ORDERS_DESCRIBED = 10
 
@@ -29,6 +30,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
     def __init__(
         self,
         journal: Journal,
+        reports: Reports,
         decisions: InstanceDecisions,
         orders: SidecarOrders,
         following: OrderFollowing,
@@ -36,6 +38,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         sidecars: Sidecars,
     ) -> None:
         self._journal = journal
+        self._reports = reports
         self._decisions = decisions
         self._orders = orders
         self._following = following
@@ -61,7 +64,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
         self, request: instances.ListInstancesRequest, context: Any
     ) -> instances.ListInstancesResponse:
         self._journal.require_loaded()
-        known, sidecar = self._journal.view.instances, short(request.sidecar)
+        known, sidecar = self._reports.known.instances, short(request.sidecar)
         names = sorted(
             name for name, each in known.items() if sidecar in ("", each.sidecar) and request.group in ("", each.group)
         )
@@ -79,7 +82,7 @@ class InstanceService(instances_grpc.InstanceServiceServicer):
     ) -> instances.DescribedInstance:
         self._journal.require_loaded()
         _check_instance(request.name)
-        instance = self._journal.view.instances.get(request.name)
+        instance = self._reports.known.instances.get(request.name)
         if instance is None:
             raise Unknown(request.name, f"no sidecar holds an instance {request.name!r}")
         heard = self._sidecars.status_of(instance)

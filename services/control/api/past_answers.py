@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC
 
+from mesh.instance_names import INSTANCES
 from mesh.routing import UpstreamCluster
 from mesh.rpc import admin
 from services.control.api import pages, shapes
-from services.control.decisions.history import History
+from services.control.decisions.history import Before, History
 from services.control.decisions.past import Past
 from services.control.domain.errors import InvalidField
 from services.control.domain.history import Entry
@@ -17,6 +19,8 @@ from services.control.domain.view import RULES_STREAM, MeshView
 from services.control.store.journal import Journal
 from services.control.upstream.connections import Connections, UnreachableError
 
+PLACE = re.compile(r"(\d+) (\d*)")
+"""In the history of an instance: a position of the log, and the number of a report."""
 FIRST_TIME, LAST_TIME = -62_135_596_800, 253_402_300_799
 """Seconds of the first and the last moment that a google.protobuf.Timestamp can be."""
 
@@ -33,6 +37,8 @@ class PastAnswers:
     async def history(self, request: admin.ListHistoryRequest) -> admin.ListHistoryResponse:
         self._journal.require_loaded()
         size = pages.page_size(request.page_size)
+        if request.name.startswith(INSTANCES):
+            return await self._history_of_instance(request, size)
         listing = f"history {request.name or request.topic}"
         below = pages.number_of(listing, request.page_token) or self._journal.view.position + 1
         match request.WhichOneof("about"):
@@ -48,6 +54,19 @@ class PastAnswers:
                 entries, left = await self._history.of_stream("", below, size)
         return admin.ListHistoryResponse(
             entries=[_entry(each) for each in entries], next_page_token=pages.token(listing, left) if left else ""
+        )
+
+    async def _history_of_instance(self, request: admin.ListHistoryRequest, size: int) -> admin.ListHistoryResponse:
+        name = _stream(request.name)
+        listing = f"history {name}"
+        before = Before(self._journal.view.position + 1)
+        place = pages.place_of(listing, request.page_token)
+        if isinstance(place, str) and (parts := PLACE.fullmatch(place)):
+            before = Before(int(parts[1]), int(parts[2]) if parts[2] else None)
+        entries, left = await self._history.of_instance(name, before, size)
+        return admin.ListHistoryResponse(
+            entries=[_entry(each) for each in entries],
+            next_page_token="" if left is None else pages.token(listing, f"{left.position} {left.sequence or ''}"),
         )
 
     async def as_of(self, request: admin.GetAsOfRequest) -> admin.MeshAsOf:

@@ -28,9 +28,11 @@ from services.control.decisions.replay_plans import ReplayPlans
 from services.control.decisions.rollouts import CONTROL
 from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.domain.errors import NotAllowed, Refusal, Unavailable
+from services.control.domain.instances import removed
 from services.control.domain.replay_plans import by_keeper
 from services.control.domain.replays import ended
-from services.control.store.journal import AlreadyAnswered, Caller, Journal
+from services.control.store.journal import AlreadyAnswered, Caller, Draft, Journal
+from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError
 from services.control.upstream.groups import GroupRefusedError
 
@@ -61,12 +63,14 @@ class ControlReplays:
     def __init__(
         self,
         journal: Journal,
+        reports: Reports,
         plans: ReplayPlans,
         orders: SidecarOrders,
         following: OrderFollowing,
         connections: Connections,
     ) -> None:
         self._journal = journal
+        self._reports = reports
         self._plans = plans
         self._orders = orders
         self._following = following
@@ -90,9 +94,21 @@ class ControlReplays:
         for instance, name in view.replays.stopped.items():
             if name in view.replays.open or (instance, name) in going_on:
                 continue
+            if instance not in self._reports.known.instances:
+                await self._forget(instance, name)
+                continue
             command = events.SidecarCommand(resume=events.ResumeInstance())
             request = instances_pb.PlaceOrderRequest(target=instance, command=command, expire_ms=GO_ON_EXPIRES_MS)
             await self._orders.place(request, Caller(CONTROL, f"{name} has ended"), lambda _order: None, name)
+
+    async def _forget(self, instance: str, replay: str) -> None:
+        """What a replay has stopped is no more: nobody has to let it go on."""
+        gone = removed(instance, "its sidecar closed it while a replay had stopped it")
+        await self._journal.append(
+            [Draft(instance, gone)],
+            Caller(CONTROL, f"{replay} has ended"),
+            rests_on=lambda view: view.replays.stopped.get(instance),
+        )
 
     async def _seek(self, replay: replays.Replay) -> str:
         instance = replay.spec.seek.instance

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mesh.routing import ForwardingRule, RuleVersion, is_pending
 from mesh.rpc import events
+from mesh.rpc import reports as reports_pb
 from services.control.domain.history import Entry, homes_at, homes_if, place_text, turning_points
 from services.control.domain.sentences import MOST_SENTENCES, Known, sentences
 from services.control.store.past import Outcome, PastStore
+from services.control.store.reports import Reports
 
 WINDOW = 2000
 """Versions of rules looked at in one go when a topic's history is told."""
@@ -24,17 +27,47 @@ Page = tuple[list[Entry], int]
 """Entries, newest first, and the position below which the next page goes on; 0 on the last."""
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Where the history of an instance goes on: below this position of the log, and this number of a report."""
+
+    position: int
+    sequence: int | None = None
+    """None: at the last report."""
+
+
 class History:
     """Tells what was decided."""
 
-    def __init__(self, store: PastStore) -> None:
+    def __init__(self, store: PastStore, reports: Reports) -> None:
         self._store = store
+        self._reports = reports
 
     async def of_stream(self, stream: str, below: int, size: int) -> Page:
         """The decisions in a stream (all, when empty) below a position."""
         found = await self._store.decisions_before(below, stream, size + 1)
         entries = await self._told(found[:size])
         return entries, found[size - 1].position if len(found) > size else 0
+
+    async def of_instance(self, name: str, before: Before, size: int) -> tuple[list[Entry], Before | None]:
+        """The decisions about an instance among what sidecars have reported of it, newest first; where the next page
+        goes on, None on the last.
+        """
+        decided = [
+            (each, replace(before, position=each.position))
+            for each in await self._store.decisions_before(before.position, name, size + 1)
+        ]
+        reported = [
+            (_as_event(each), replace(before, sequence=each.sequence))
+            for each in await self._reports.before(name, before.sequence, size + 1)
+        ]
+        found = list(heapq.merge(decided, reported, key=lambda each: each[0].time.ToNanoseconds(), reverse=True))
+        entries = await self._told([event for event, _ in found[:size]])
+        if len(found) <= size:
+            return entries, None
+        for _, at in found[:size]:
+            before = Before(min(before.position, at.position), _lower(before.sequence, at.sequence))
+        return entries, before
 
     async def of_rule(self, rule_id: str, below: int, size: int) -> Page:
         """The decisions about one rule; each says only what it meant for this rule."""
@@ -106,6 +139,19 @@ class History:
         moving = [event.position for event in changes if any(each.moved for each in event.rule_set_changed.changes)]
         wanted = {revision for position in moving[:MOST_ORDERS] for revision in (position - 1, position)}
         return await self._store.orders_at(wanted) if wanted else {}
+
+
+def _as_event(report: reports_pb.Report) -> events.Event:
+    """As earlier releases wrote it into the log; it has no position there."""
+    event = events.Event(stream=report.name, time=report.time, actor=report.actor)
+    kind = report.WhichOneof("payload")
+    if kind is not None:
+        getattr(event, kind).CopyFrom(getattr(report, kind))
+    return event
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _rules_of(event: events.Event) -> set[str]:

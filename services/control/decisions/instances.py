@@ -1,40 +1,49 @@
-"""Consumer instances that sidecars hold: told by them, kept in the log, shown to operators."""
+"""Consumer instances that sidecars hold: reported by sidecars, shown to operators. The log has only the orders about
+them.
+"""
 
 from __future__ import annotations
 
 from mesh.rpc import events
+from services.control.decisions.sidecar_orders import SidecarOrders
 from services.control.domain.errors import NotAllowed
 from services.control.domain.instances import name_of, registered, removed
-from services.control.store.journal import Caller, Draft, Journal
+from services.control.domain.reports import Reported
+from services.control.store.journal import Caller, Journal
+from services.control.store.reports import Reports
 
 
 class InstanceDecisions:
-    """Commands about consumer instances. They don't wait for routing writes."""
+    """What sidecars say of their instances. It doesn't wait for routing writes."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, reports: Reports, orders: SidecarOrders) -> None:
         self._journal = journal
+        self._reports = reports
+        self._orders = orders
 
     async def register(self, wanted: events.ConsumerInstance, caller: Caller) -> events.ConsumerInstance:
-        """The instance as it is now; an instance that is there already, just like this, makes no event."""
-        await self._journal.first_time(caller)
+        """The instance as it is now; an instance that is there already, just like this, makes no report."""
+        self._journal.require_leading()
         name = name_of(wanted)
-        event = registered(self._journal.view.instances, wanted)
-        if event is None:
-            return self._journal.view.instances[name]
-        await self._journal.append([Draft(name, event)], caller, rests_on=lambda view: view.instances.get(name))
-        return event.instance
+        await self._reports.add(name, caller.actor, lambda known: registered(known.instances, wanted))
+        instance = self._reports.known.instances[name]
+        await self._orders.hand_over()
+        return instance
 
     async def remove(self, name: str, sidecar: str, caller: Caller) -> None:
         """Forgets an instance; one that is not there is no error."""
-        await self._journal.first_time(caller)
-        known = self._journal.view.instances.get(name)
-        if known is None:
-            return
-        if known.sidecar != sidecar:
-            raise NotAllowed(
-                "HELD_BY_ANOTHER",
-                name,
-                f"instance {name!r} is held by {known.sidecar!r}; only that one can remove it, not {sidecar!r}",
-            )
-        event = removed(name, caller.reason)
-        await self._journal.append([Draft(name, event)], caller, rests_on=lambda view: view.instances.get(name))
+        self._journal.require_leading()
+
+        def removal(known: Reported) -> events.ConsumerInstanceRemoved | None:
+            instance = known.instances.get(name)
+            if instance is None:
+                return None
+            if instance.sidecar != sidecar:
+                raise NotAllowed(
+                    "HELD_BY_ANOTHER",
+                    name,
+                    f"instance {name!r} is held by {instance.sidecar!r}; only that one can remove it, not {sidecar!r}",
+                )
+            return removed(name, caller.reason)
+
+        await self._reports.add(name, caller.actor, removal)

@@ -27,6 +27,7 @@ from services.control.domain.replay_plans import (
 )
 from services.control.domain.replays import MAX_PARTITIONS
 from services.control.store.journal import Journal
+from services.control.store.reports import Reports
 from services.control.upstream.connections import Connections, UnreachableError
 
 T = TypeVar("T")
@@ -46,8 +47,9 @@ class Plan:
 class ReplayPlans:
     """Makes them."""
 
-    def __init__(self, journal: Journal, connections: Connections, sidecars: Sidecars) -> None:
+    def __init__(self, journal: Journal, reports: Reports, connections: Connections, sidecars: Sidecars) -> None:
         self._journal = journal
+        self._reports = reports
         self._connections = connections
         self._sidecars = sidecars
 
@@ -65,8 +67,8 @@ class ReplayPlans:
     async def _of_group(self, spec: replays.ReplaySpec) -> Plan:
         group = spec.group.group
         members = await self.members(group)
-        view = self._journal.view
-        stopped = to_be_stopped(group, members, view.instances, self._sidecars.is_alive, stop=spec.group.stop)
+        held = self._reports.known.instances
+        stopped = to_be_stopped(group, members, held, self._sidecars.is_alive, stop=spec.group.stop)
         wanted = [_Wanted(each, f"spec.ranges[{place}]") for place, each in enumerate(spec.ranges)]
         found = await self._places(wanted, dict.fromkeys({one.asked.topic for one in wanted}))
         committed = await self._committed(group, {each.topic for each in found})
@@ -75,7 +77,7 @@ class ReplayPlans:
         return Plan(found, stopped)
 
     async def _of_seek(self, spec: replays.ReplaySpec) -> Plan:
-        instance = self._journal.view.instances.get(spec.seek.instance)
+        instance = self._reports.known.instances.get(spec.seek.instance)
         if instance is None:
             text = (
                 f"no sidecar holds an instance {spec.seek.instance!r}; `meshctl instances list` shows those there are"

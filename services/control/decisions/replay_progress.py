@@ -1,8 +1,9 @@
 """How far replays are: what the log says, and what their members have said since. Watched from memory.
 
-Members tell as often as they like; the log takes a part of it (`progress_interval`). What is between heals by itself:
-a control that starts anew hears it with the next report. A replay of many partitions is listed and watched without
-them, unless they are asked for: then all of them come once, and what changes afterwards.
+Members tell as often as they like; the table of reports takes a part of it (`progress_interval`), and a control that
+takes the lead goes on from there. What is between heals by itself: that control hears it with the next report. A replay
+of many partitions is listed and watched without them, unless they are asked for: then all of them come once, and what
+changes afterwards.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from services.control.domain.replay_course import Course, Key, key_of, without_p
 from services.control.domain.replays import ENDS, has_to_be_told, progress_interval, wanted_member
 from services.control.domain.sidecar_commands import SIDECARS
 from services.control.store.journal import Journal
+from services.control.store.reports import Reports
 
 MAX_WATCHERS = 200
 FEW = 100
@@ -41,15 +43,20 @@ class ReplayProgress:
     """The last word about each open replay."""
 
     def __init__(
-        self, journal: Journal, followers: ReplayFollowers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        journal: Journal,
+        reports: Reports,
+        followers: ReplayFollowers,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.clock = clock
         self._journal = journal
+        self._reports = reports
         self._followers = followers
         self._courses: dict[str, Course] = {}
         """Of open replays."""
         self._written: dict[str, datetime] = {}
-        """When the log took it last; for one that this process has not seen begin, since it looks."""
+        """When a report of it was stored last; for one that this process has not seen begin, since it looks."""
         self._changed = asyncio.Event()
         self._watchers = 0
         self._readers: tuple[Instances, Readers] = ({}, {})
@@ -70,9 +77,14 @@ class ReplayProgress:
         course = self._courses.get(replay.name)
         if course is None:
             self.keep_only(self._journal.view.replays.open.keys())
-            course = self._courses[replay.name] = Course(replay)
-        course.follow(replay)
+            course = self._courses[replay.name] = Course(replay, self._reports.known.progress.get(replay.name))
+        course.follow(replay, self._reports.known.progress.get(replay.name))
         return course
+
+    @property
+    def partitions_open(self) -> int:
+        """Of all open replays."""
+        return sum(len(self.course(each).partitions) for each in self._journal.view.replays.open.values())
 
     def shown(self, replay: replays.Replay) -> replays.Replay:
         """A replay as it is now, and what it waits for."""
@@ -90,12 +102,12 @@ class ReplayProgress:
         return self.shown(replay) if len(self.course(replay).partitions) <= FEW else self._without_partitions(replay)
 
     def to_be_written(self, replay: replays.Replay) -> list[replays.ReplayPartition]:
-        """What the log should take now; nothing while that would be too often."""
-        since = self._written.setdefault(replay.name, self.clock())
-        is_plan = not replay.partitions
-        if not is_plan and self.clock() - since < progress_interval(replay, self.clock()):
+        """What should be stored now; nothing while that would be too often."""
+        since, course = self._written.setdefault(replay.name, self.clock()), self.course(replay)
+        is_plan = not replay.partitions and replay.name not in self._reports.known.progress
+        if not is_plan and self.clock() - since < progress_interval(replay, len(course.partitions), self.clock()):
             return []
-        return self.course(replay).unwritten
+        return course.unwritten
 
     def written(self, name: str) -> None:
         self._written[name] = self.clock()
@@ -115,7 +127,7 @@ class ReplayProgress:
 
     def readers(self) -> Readers:
         """Reactive consumers by their sidecar."""
-        instances = self._journal.view.instances
+        instances = self._reports.known.instances
         if self._readers[0] is not instances:
             self._readers = (instances, readers_of(instances))
         return self._readers[1]

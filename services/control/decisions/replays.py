@@ -44,6 +44,7 @@ from services.control.domain.sidecar_commands import SIDECARS
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import StoredAnswer
+from services.control.store.reports import Reports
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at what is open, at most."""
@@ -68,6 +69,7 @@ class ReplayDecisions:
     def __init__(
         self,
         journal: Journal,
+        reports: Reports,
         sidecars: Sidecars,
         followers: ReplayFollowers,
         progress: ReplayProgress,
@@ -77,6 +79,7 @@ class ReplayDecisions:
     ) -> None:
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal
+        self._reports = reports
         self._sidecars = sidecars
         self._followers = followers
         self._progress = progress
@@ -135,7 +138,7 @@ class ReplayDecisions:
         known = self._journal.view.replays
         open_one = known.open.get(request.name)
         said = () if open_one is None else self._progress.course(open_one).partitions.keys()
-        replay = check_report(known, request, member, said)
+        replay = check_report(known, request, member, said, self._progress.partitions_open)
         if replay is None:
             return
         self._progress.note(replay, request.partitions)
@@ -151,6 +154,7 @@ class ReplayDecisions:
                 self._stirred.clear()
                 if self._journal.why_not_leading:
                     self._stop_workers()
+                    self._reports.forget_progress(self._journal.view.replays.ended)
                 else:
                     await self._look()
                 with suppress(TimeoutError):
@@ -170,6 +174,10 @@ class ReplayDecisions:
                 await self._see_to(replay)
             except (Refusal, StoreUnavailableError, TimeoutError) as error:
                 log.info("a replay is looked at again", replay=replay.name, reason=str(error))
+        try:
+            await self._reports.drop_progress(known.ended)
+        except (StoreUnavailableError, TimeoutError) as error:
+            log.info("how far replays were that have ended is forgotten later", reason=str(error))
         if known.stopped:
             try:
                 await self._own.let_go_on()
@@ -207,8 +215,9 @@ class ReplayDecisions:
         changed = self._progress.to_be_written(replay)
         if not changed:
             return
-        told = progressed(replay.name, changed, self._progress.course(replay).totals)
-        await self._append(replay.name, told, Caller(replay.member.removeprefix(SIDECARS)))
+        totals = self._progress.course(replay).totals
+        report = events.ReplayProgressed(name=replay.name, partitions=changed, totals=totals)
+        await self._reports.add(replay.name, replay.member.removeprefix(SIDECARS), lambda _known: report)
         self._progress.written(replay.name)
 
     def _ending(
@@ -218,9 +227,10 @@ class ReplayDecisions:
         text: str,
         profiles: Iterable[TopicProfile] = (),
     ) -> list[ReplayEvent]:
-        """The end of one that a member carries out, with what the log does not know of its partitions."""
+        """The end of one that a member carries out, with all that the log does not know of its partitions."""
         course = self._progress.course(replay)
-        *before, last = progressed(replay.name, course.unwritten, course.totals) or [events.ReplayProgressed()]
+        news = course.beyond(replay.partitions)
+        *before, last = progressed(replay.name, news, course.totals) or [events.ReplayProgressed()]
         return [*before, ended(replay.name, state, text, last.partitions, course.totals, profiles)]
 
     async def _carry_out(self, replay: replays.Replay) -> None:

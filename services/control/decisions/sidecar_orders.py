@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import structlog
@@ -18,9 +19,11 @@ from services.control.decisions.sidecars import Sidecars
 from services.control.domain import sidecar_orders
 from services.control.domain.errors import Conflict, Refusal
 from services.control.domain.instances import removed
+from services.control.domain.reports import Reported
 from services.control.store.database import StoreUnavailableError
 from services.control.store.journal import Caller, Draft, Journal
 from services.control.store.log import StoredAnswer
+from services.control.store.reports import Reports
 
 LOOK_EVERY = 1.0
 """Seconds between two looks for orders that nobody carries out."""
@@ -35,9 +38,10 @@ ended_total = Counter("control_sidecar_orders_total", "Orders to sidecars that c
 class SidecarOrders:
     """Places orders, takes outcomes, gives up."""
 
-    def __init__(self, journal: Journal, sidecars: Sidecars) -> None:
+    def __init__(self, journal: Journal, reports: Reports, sidecars: Sidecars) -> None:
         self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self._journal = journal
+        self._reports = reports
         self._sidecars = sidecars
         self._leading_since = self.clock()
 
@@ -50,15 +54,15 @@ class SidecarOrders:
     ) -> events.SidecarOrder:
         """The order, open; `replay`: that it is part of."""
         await self._journal.first_time(caller)
-        view = self._journal.view
+        known = self._reports.known.instances
         event = sidecar_orders.place(
-            view.orders, view.instances, self._sidecars.listeners(), self._new_id(), request, self.clock(), replay
+            self._journal.view.orders, known, self._sidecars.listeners(), self._new_id(), request, self.clock(), replay
         )
         target = event.order.target
         [new] = await self._journal.append(
             [Draft(target, event)],
             caller,
-            rests_on=lambda view: view.instances[target].sidecar if target in view.instances else "",
+            rests_on=lambda _view: self._holder_of(target),
             answer=lambda new, _: answer(new[0].sidecar_ordered.order),
         )
         return new.sidecar_ordered.order
@@ -69,7 +73,21 @@ class SidecarOrders:
         orders = self._journal.view.orders
         event = sidecar_orders.reported(orders, name, sidecar, outcome, self.clock())
         if event is not None:
-            await self._end(orders.get(name), [Draft(orders.get(name).target, event)], event, caller)
+            await self._end(orders.get(name), event, caller)
+
+    async def hand_over(self) -> None:
+        """Gives open orders to the sidecars that hold their instances by now."""
+        for event in sidecar_orders.to_hand_over(self._journal.view.orders, self._reports.known.instances):
+            order = self._journal.view.orders.open.get(event.name)
+            if order is None:
+                continue
+            why = f"{event.sidecar} holds the consumer now, and not {order.sidecar}"
+            with suppress(Conflict):  # it has just come to its end, or is looked at again
+                await self._journal.append(
+                    [Draft(order.target, event)],
+                    Caller(CONTROL, why),
+                    rests_on=lambda view, name=event.name: view.orders.open.get(name),  # type: ignore[misc]
+                )
 
     async def run(self) -> None:
         """For ever; does nothing while another control leads."""
@@ -77,6 +95,10 @@ class SidecarOrders:
             await asyncio.sleep(LOOK_EVERY)
             if self._journal.why_not_leading:
                 continue
+            try:
+                await self.hand_over()
+            except (Refusal, StoreUnavailableError, TimeoutError) as error:
+                log.info("orders are handed over later", reason=str(error))
             orders, now = self._journal.view.orders, self.clock()
             for order in sidecar_orders.overdue(orders, now, self._leading_since, self._sidecars.is_alive):
                 try:
@@ -88,17 +110,17 @@ class SidecarOrders:
         """A sidecar that is gone can't close an instance; that the instance is forgotten, it needs not be there for."""
         heard = self._sidecars.is_alive(order.sidecar)
         event = sidecar_orders.given_up(order, self.clock(), heard=heard)
-        drafts = [Draft(order.target, event)]
-        if order.command.HasField("remove") and not heard and order.target in self._journal.view.instances:
+        if order.command.HasField("remove") and not heard and self._holder_of(order.target) == order.sidecar:
             event.outcome.description += "; control has forgotten the instance, until a sidecar tells of it again"
-            drafts.append(Draft(order.target, removed(order.target, f"by order, while {order.sidecar} was not there")))
-        await self._end(order, drafts, event, Caller(CONTROL, "nobody carried it out in time"))
+            cause = f"by order, while {order.sidecar} was not there"
+            await self._reports.add(order.target, CONTROL, lambda known: _removal(known, order, cause))
+        await self._end(order, event, Caller(CONTROL, "nobody carried it out in time"))
 
-    async def _end(
-        self, order: events.SidecarOrder, drafts: list[Draft], event: events.SidecarOrderEnded, caller: Caller
-    ) -> None:
+    async def _end(self, order: events.SidecarOrder, event: events.SidecarOrderEnded, caller: Caller) -> None:
         try:
-            await self._journal.append(drafts, caller, rests_on=lambda view: view.orders.open.get(order.name))
+            await self._journal.append(
+                [Draft(order.target, event)], caller, rests_on=lambda view: view.orders.open.get(order.name)
+            )
         except Conflict:
             if order.name not in self._journal.view.orders.open:
                 return  # it has just come to its end otherwise
@@ -106,6 +128,10 @@ class SidecarOrders:
         label = events.OrderResult.Name(event.outcome.result).removeprefix("ORDER_RESULT_").lower()
         ended_total.labels(label).inc()
         log.info("an order came to its end", order=order.name, target=order.target, outcome=label)
+
+    def _holder_of(self, target: str) -> str:
+        instance = self._reports.known.instances.get(target)
+        return "" if instance is None else instance.sidecar
 
     def _new_id(self) -> str:
         """Short, for it is typed; none that is known."""
@@ -115,3 +141,9 @@ class SidecarOrders:
             name = f"{sidecar_orders.ORDERS}/{identifier}"
             if name not in orders.open and name not in orders.ended:
                 return identifier
+
+
+def _removal(known: Reported, order: events.SidecarOrder, cause: str) -> events.ConsumerInstanceRemoved | None:
+    """Unless another sidecar holds it by now."""
+    instance = known.instances.get(order.target)
+    return None if instance is None or instance.sidecar != order.sidecar else removed(order.target, cause)

@@ -1,8 +1,8 @@
 """A frozen mesh: every change is refused, and who froze it, when and why is said, until somebody thaws it.
 
-`FREED` is the one list of what may happen all the same: thawing, what sidecars tell of their consumers, and the course
-and end of what had begun before; beside it only orders that ask a sidecar something or are part of such a course, and
-replays that only count. Whatever is not there is refused, an event that is new to this file, too.
+`FREED` is the one list of what may happen all the same: thawing, and the course and end of what had begun before;
+beside it only orders that ask a sidecar something or are part of such a course, and replays that only count. Whatever
+is not there is refused, an event that is new to this file, too. What members report is no event, and goes on.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from services.control.domain.sidecar_commands import reads_only
 FREEZE_STREAM = "freeze"
 FREED: tuple[type[Message], ...] = (
     events.MeshThawed,
-    events.ConsumerInstanceRegistered,
     events.ConsumerInstanceRemoved,
     events.RolloutSwitched,
     events.RolloutAborted,
     events.ScheduledChangeEnded,
+    events.SidecarOrderHandedOver,
     events.SidecarOrderEnded,
     events.ReplayAssigned,
     events.ReplayProgressed,

@@ -1,14 +1,14 @@
-"""How far one replay is: what the log says, what its member has said since, and all of it together.
+"""How far one replay is: what the log says, what its member has reported since, and all of it together.
 
 A copy may have thousands of partitions, and its member speaks of a few at a time: what is said is taken in without a
-look at the others. Only when the log has taken a part of it, all are put together anew.
+look at the others. Only when the log, or the table of reports, has taken a part of it, all are put together anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from mesh.rpc import replays
+from mesh.rpc import events, replays
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -54,17 +54,19 @@ def without_partitions(replay: replays.Replay) -> replays.Replay:
 class Course:
     """Of one replay."""
 
-    def __init__(self, replay: replays.Replay) -> None:
-        self._base: replays.Replay | None = None
+    def __init__(self, replay: replays.Replay, reported: events.ReplayProgressed | None) -> None:
+        self._base: tuple[object, ...] = ()
         self._said: dict[Key, replays.ReplayPartition] = {}
-        self.follow(replay)
+        self.follow(replay, reported)
 
-    def follow(self, replay: replays.Replay) -> None:
-        """What the log says now."""
-        if replay is self._base:
+    def follow(self, replay: replays.Replay, reported: events.ReplayProgressed | None) -> None:
+        """What the log says now, and what is stored of its member's reports: they are newer."""
+        if self._base and self._base[0] is replay and self._base[1] is reported:
             return
-        self._base = replay
+        self._base = (replay, reported)
         self._all = {key_of(each): each for each in replay.partitions}
+        if reported is not None:
+            self._all |= {key_of(each): each for each in reported.partitions}
         self._said = {key: each for key, each in self._said.items() if self._all.get(key) != each}
         self._all |= self._said
         self._totals = totals_of(self._all.values())
@@ -86,8 +88,13 @@ class Course:
 
     @property
     def unwritten(self) -> list[replays.ReplayPartition]:
-        """What the log does not know, in order."""
+        """What is not stored, in order."""
         return [self._said[key] for key in sorted(self._said)]
+
+    def beyond(self, known: Iterable[replays.ReplayPartition]) -> list[replays.ReplayPartition]:
+        """Partitions that are not just so among those known, in order."""
+        as_known = {key_of(each): each for each in known}
+        return [self._all[key] for key in sorted(self._all) if as_known.get(key) != self._all[key]]
 
     @property
     def totals(self) -> replays.ReplayTotals:

@@ -42,11 +42,11 @@ KEPT_BYTES = 8 * 1024 * 1024
 """Of all that came to an end; of those that ended before, partitions and profiles are not kept."""
 LONGEST_DESCRIPTION = 1000
 PROGRESS_EVERY = timedelta(seconds=5)
-"""Between two events about the progress of one replay, at least."""
-PROGRESS_EVENTS_PER_AGE = 100
+"""Between two stored reports of the progress of one replay, at least."""
+PROGRESS_REPORTS_PER_AGE = 100
 """A replay that runs for long says it less often: a day of it is some 600 events."""
-PARTITIONS_OF_AN_EVENT = 100
-"""With more of them, the events are as many times rarer."""
+PARTITIONS_OF_A_REPORT = 100
+"""With more of them, stored reports are as many times rarer."""
 LARGEST_EVENT = 600_000
 """Bytes of partitions in one event; Kafka takes events of 1 MB. Some 15,000 partitions, as topics are called."""
 ENDS = (replays.REPLAY_STATE_DONE, replays.REPLAY_STATE_FAILED, replays.REPLAY_STATE_CANCELLED)
@@ -64,7 +64,7 @@ class Replays:
     """Replays that control knows, by replays/{replay}; the oldest first."""
 
     open: Mapping[str, replays.Replay] = field(default_factory=dict)
-    """As the log says; a member may have said more (`decisions/replay_progress.py`)."""
+    """As the log says; how far they are, their members report (`decisions/replay_progress.py`)."""
     ended: Mapping[str, replays.Replay] = field(default_factory=dict)
     """The last `KEPT`, as they came to their end."""
     stopped: Mapping[str, str] = field(default_factory=dict)
@@ -188,10 +188,14 @@ def cancelled(known: Replays, name: str, text: str) -> events.ReplayCancelOrdere
 
 
 def check_report(
-    known: Replays, request: replays.ReportReplayRequest, member: str, said: Collection[Key] = ()
+    known: Replays,
+    request: replays.ReportReplayRequest,
+    member: str,
+    said: Collection[Key] = (),
+    partitions_open: int = 0,
 ) -> replays.Replay | None:
-    """The open replay that a member may tell of; None when it repeats the end that it has told. `said`: partitions that
-    are known, from the log or since.
+    """The open replay that a member may tell of; None when it repeats the end that it has told. `said`: partitions of
+    it that are known; `partitions_open`: how many are known of all open replays.
     """
     replay = known.get(request.name)
     if request.state not in WORDS:
@@ -206,16 +210,16 @@ def check_report(
         raise NotAllowed("REPLAY_HAS_ENDED", request.name, text)
     check_partitions(request.partitions)
     new = {key_of(each) for each in request.partitions}.difference(said)
-    _check_number(known, replay, len(said) + len(new), more=len(new))
+    _check_number(replay, len(said) + len(new), partitions_open, more=len(new))
     check_profiles(request.profiles, replay.spec)
     return replay
 
 
-def _check_number(known: Replays, replay: replays.Replay, number: int, *, more: int) -> None:
+def _check_number(replay: replays.Replay, number: int, partitions_open: int, *, more: int) -> None:
     most = most_partitions(replay.spec)
     if number > most:
         raise InvalidField("partitions", f"{number} are more than {most}; make several replays of fewer partitions")
-    if more and sum(len(each.partitions) for each in known.open.values()) + more > MAX_OPEN_PARTITIONS:
+    if more and partitions_open + more > MAX_OPEN_PARTITIONS:
         text = f"{MAX_OPEN_PARTITIONS} partitions are open, and {more} more are not possible"
         raise NotAllowed("TOO_MANY_PARTITIONS", REPLAYS, f"{text}; wait until some replays end, or cancel them")
 
@@ -251,11 +255,11 @@ def progressed(
     return [events.ReplayProgressed(name=name, partitions=part, totals=totals) for part in parts]
 
 
-def progress_interval(replay: replays.Replay, now: datetime) -> timedelta:
-    """Between two events about a replay's progress: so the log stays small, however long and wide the replay."""
+def progress_interval(replay: replays.Replay, partitions: int, now: datetime) -> timedelta:
+    """Between two stored reports of a replay's progress: so they stay few, however long and wide the replay."""
     age = now.timestamp() - replay.create_time.ToNanoseconds() / 1e9
-    usual = max(PROGRESS_EVERY.total_seconds(), age / PROGRESS_EVENTS_PER_AGE)
-    return timedelta(seconds=usual * max(1.0, len(replay.partitions) / PARTITIONS_OF_AN_EVENT))
+    usual = max(PROGRESS_EVERY.total_seconds(), age / PROGRESS_REPORTS_PER_AGE)
+    return timedelta(seconds=usual * max(1.0, partitions / PARTITIONS_OF_A_REPORT))
 
 
 def has_to_be_told(replay: replays.Replay) -> bool:

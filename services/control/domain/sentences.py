@@ -242,6 +242,7 @@ _TELLERS: dict[str, Callable[[events.Event, Known], Iterator[str]]] = {
     "consumer_instance_removed": lambda event, _: sidecar_sentences.instance_removed(event),
     "sidecar_ordered": lambda event, _: sidecar_sentences.ordered(event),
     "sidecar_order_ended": lambda event, _: sidecar_sentences.order_ended(event),
+    "sidecar_order_handed_over": lambda event, _: sidecar_sentences.order_handed_over(event),
     "replay_started": lambda event, _: replay_sentences.started(event),
     "replay_assigned": lambda event, _: replay_sentences.assigned(event),
     "replay_progressed": lambda event, _: replay_sentences.progressed(event),

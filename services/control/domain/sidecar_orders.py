@@ -1,8 +1,8 @@
 """The sidecar order aggregate: an operator tells a sidecar to do something, the sidecar says how it went, once.
 
 The life of an order
-1. It is open for the sidecar that holds its target. Where an instance comes to another sidecar, its open orders do,
-   too.
+1. It is open for the sidecar that holds its target. If another sidecar reports that it holds the instance, control
+   hands the open orders over to that sidecar.
 2. Until `expire_time` a sidecar may begin with it. One that is there has on top what carrying it out may take, and a
    drain's own time. Then control gives the order up: nobody carried it out.
 3. The first outcome stands, whoever says more.
@@ -13,7 +13,7 @@ The life of an order
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -87,8 +87,14 @@ def fold_orders(orders: Orders, event: events.Event) -> Orders:
             return replace(orders, open={**orders.open, order.name: order})
         case "sidecar_order_ended":
             return _with_outcome(orders, event.sidecar_order_ended)
-        case "consumer_instance_registered":
-            return _handed_over(orders, event.consumer_instance_registered.instance)
+        case "sidecar_order_handed_over":
+            handed = event.sidecar_order_handed_over
+            moving = [order for order in orders.open.values() if order.name == handed.name]
+            return _handed_over(orders, moving, handed.sidecar)
+        case "consumer_instance_registered":  # of earlier releases: all that is open went with the instance
+            instance = event.consumer_instance_registered.instance
+            moving = [order for order in orders.open.values() if order.target == instance.name]
+            return _handed_over(orders, moving, instance.sidecar)
         case _:
             return orders
 
@@ -135,6 +141,15 @@ def reported(
     return events.SidecarOrderEnded(name=name, sidecar=sidecar, outcome=_kept(outcome, now))
 
 
+def to_hand_over(orders: Orders, known: Instances) -> list[events.SidecarOrderHandedOver]:
+    """Open orders for instances that another sidecar holds by now than the one that was told."""
+    return [
+        events.SidecarOrderHandedOver(name=order.name, sidecar=known[order.target].sidecar)
+        for order in orders.open.values()
+        if order.target in known and known[order.target].sidecar != order.sidecar
+    ]
+
+
 def can_begin(order: events.SidecarOrder, now: datetime) -> bool:
     return now < order.expire_time.ToDatetime(UTC)
 
@@ -174,18 +189,14 @@ def _with_outcome(orders: Orders, event: events.SidecarOrderEnded) -> Orders:
     return Orders({name: each for name, each in orders.open.items() if name != order.name}, ended)
 
 
-def _handed_over(orders: Orders, instance: events.ConsumerInstance) -> Orders:
-    moving = [
-        order for order in orders.open.values() if order.target == instance.name and order.sidecar != instance.sidecar
-    ]
-    if not moving:
-        return orders
-    moved = dict(orders.open)
+def _handed_over(orders: Orders, moving: Iterable[events.SidecarOrder], sidecar: str) -> Orders:
+    moved = {}
     for order in moving:
-        moved[order.name] = events.SidecarOrder()
-        moved[order.name].CopyFrom(order)
-        moved[order.name].sidecar = instance.sidecar
-    return replace(orders, open=moved)
+        if order.sidecar != sidecar:
+            moved[order.name] = events.SidecarOrder()
+            moved[order.name].CopyFrom(order)
+            moved[order.name].sidecar = sidecar
+    return replace(orders, open={**orders.open, **moved}) if moved else orders
 
 
 def _holder(target: str, known: Instances, sidecars: Collection[str]) -> str:

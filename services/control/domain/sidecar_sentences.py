@@ -45,6 +45,11 @@ def order_ended(event: events.Event) -> Iterator[str]:
     yield f"{_target(event.stream)}: order {_order(ended.name)} {result}{by}{why}"
 
 
+def order_handed_over(event: events.Event) -> Iterator[str]:
+    handed = event.sidecar_order_handed_over
+    yield f"{_target(event.stream)}: order {_order(handed.name)} goes with the consumer to {handed.sidecar}"
+
+
 def moment_text(time: Timestamp) -> str:
     return time.ToDatetime(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 

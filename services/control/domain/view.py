@@ -45,7 +45,6 @@ class MeshView:
     """Position of the last event about clusters, rules or rollouts."""
     next_ordinal: int = FIRST_ORDINAL
     """Above every ordinal ever given: they are not used again."""
-    instances: Mapping[str, events.ConsumerInstance] = field(default_factory=dict)
     orders: Orders = field(default_factory=Orders)
     """What sidecars have been told."""
     replays: Replays = field(default_factory=Replays)
@@ -145,13 +144,6 @@ def _beside_routing(view: MeshView, event: events.Event) -> MeshView:
             return replace(_with_rules_of(after, view.rollout), rollout=None)
         case "rollout_aborted" if view.rollout and view.rollout.position == event.rollout_aborted.revision:
             return replace(after, rollout=None)
-        case "consumer_instance_registered":
-            instance = event.consumer_instance_registered.instance
-            return replace(after, instances={**view.instances, instance.name: instance})
-        case "consumer_instance_removed":
-            left = dict(view.instances)  # a copy costs a tenth of picking the others one by one
-            left.pop(event.consumer_instance_removed.name, None)
-            return replace(after, instances=left)
         case "mesh_frozen":
             return replace(after, frozen=event)
         case "mesh_thawed":

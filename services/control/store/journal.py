@@ -60,7 +60,6 @@ PAYLOADS: dict[type[Message], str] = {
     events.RuleSetChanged: "rule_set_changed",
     events.RolloutSwitched: "rollout_switched",
     events.RolloutAborted: "rollout_aborted",
-    events.ConsumerInstanceRegistered: "consumer_instance_registered",
     events.ConsumerInstanceRemoved: "consumer_instance_removed",
     events.ChangeScheduled: "change_scheduled",
     events.ScheduledChangeEnded: "scheduled_change_ended",
@@ -74,6 +73,7 @@ PAYLOADS: dict[type[Message], str] = {
     events.RecordRuleRemoved: "record_rule_removed",
     events.GroupOffsetsSyncOrdered: "group_offsets_sync_ordered",
     events.SidecarOrdered: "sidecar_ordered",
+    events.SidecarOrderHandedOver: "sidecar_order_handed_over",
     events.SidecarOrderEnded: "sidecar_order_ended",
     events.ReplayStarted: "replay_started",
     events.ReplayAssigned: "replay_assigned",
@@ -133,15 +133,15 @@ class Journal:
         self._growing = asyncio.Lock()
         self._grown = asyncio.Event()
 
-    async def catch_up(self) -> bool:
-        """Reads what the log has beyond the view; whether there was anything. StoreUnavailableError when PostgreSQL
-        is gone.
+    async def catch_up(self, to: int | None = None) -> None:
+        """Reads what the log has beyond the view; nothing, where the view holds the event `to`. StoreUnavailableError
+        when PostgreSQL is gone.
         """
         async with self._growing:
-            if self.loaded:
-                return await self._catch_up()
-            await self._load()
-            return True
+            if not self.loaded:
+                await self._load()
+            elif to is None or self.view.position < to:
+                await self._catch_up()
 
     async def _load(self) -> None:
         """From the newest snapshot; some events before it are read too, for those who list them."""
@@ -158,8 +158,8 @@ class Journal:
             _tell_change(head.position)
         self.loaded = True
 
-    async def _catch_up(self) -> bool:
-        start, folding, chain = self.view.position, ViewFolding(self.view), self.chain
+    async def _catch_up(self) -> None:
+        folding, chain = ViewFolding(self.view), self.chain
         try:
             while True:
                 page = await self.store.entries_after(folding.position)
@@ -169,7 +169,6 @@ class Journal:
                 await asyncio.sleep(0)
         finally:
             self._show(folding.view, chain)
-        return self.view.position > start
 
     async def view_at(self, position: int) -> MeshView:
         """The mesh as it was after the event at `position`; as it is now, where the log does not reach that far."""

@@ -19,6 +19,7 @@ from prometheus_client import Gauge
 from services.control.store.database import Database, SchemaMissingError, StoreUnavailableError
 from services.control.store.journal import Journal
 from services.control.store.log import CHANNEL
+from services.control.store.reports import REPORTS_CHANNEL, Reports
 
 LEADER_LOCK = 0x6B6D_0002
 POLL_INTERVAL = 1.0
@@ -33,10 +34,16 @@ class Leader:
     """Keeps the connection; tells when this process begins to lead, and when it can't."""
 
     def __init__(
-        self, database: Database, journal: Journal, began: Callable[[], Awaitable[None]], lost: Callable[[str], None]
+        self,
+        database: Database,
+        journal: Journal,
+        reports: Reports,
+        began: Callable[[], Awaitable[None]],
+        lost: Callable[[str], None],
     ) -> None:
         self._database = database
         self._journal = journal
+        self._reports = reports
         self._began = began
         self._lost = lost
 
@@ -48,8 +55,9 @@ class Leader:
                 connection = await self._database.dedicated()
                 try:
                     await connection.execute(f"listen {CHANNEL}")
+                    await connection.execute(f"listen {REPORTS_CHANNEL}")
                     await self._journal.store.check_schema()
-                    await self._journal.catch_up()
+                    await self._catch_up()
                     backoff = FIRST_BACKOFF
                     await self._follow(connection)
                 finally:
@@ -79,16 +87,25 @@ class Leader:
         while True:
             if not leading and await _locked(connection):
                 leading = True
-                await self._journal.catch_up()
+                await self._catch_up()
                 self._journal.why_not_leading = ""
                 leading_gauge.set(1)
                 await self._began()
             elif not leading:
                 self._journal.why_not_leading = "another replica of control leads, this one stands by"
                 self._lost(self._journal.why_not_leading)
-            async for _ in connection.notifies(timeout=POLL_INTERVAL, stop_after=1):
-                pass
-            await self._journal.catch_up()
+            told: dict[str, int] = {}
+            async for notification in connection.notifies(timeout=POLL_INTERVAL, stop_after=1):
+                told[notification.channel] = int(notification.payload)
+            if told:  # mostly of what this process has appended itself
+                await self._journal.catch_up(told.get(CHANNEL, 0))
+                await self._reports.catch_up(told.get(REPORTS_CHANNEL, 0))
+            else:
+                await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        await self._reports.catch_up()  # first: as soon as the journal is loaded, callers are answered
+        await self._journal.catch_up()
 
 
 async def _locked(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> bool:

@@ -57,16 +57,8 @@ class Amend:
     values: Row
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """The row with this primary key is no more."""
-
-    table: Table
-    key: Any
-
-
-RowChange = Put | Amend | Drop
-BY_EVENTS = (schema.rollouts, schema.consumer_instances, schema.sidecar_orders, schema.replays)
+RowChange = Put | Amend
+BY_EVENTS = (schema.rollouts, schema.sidecar_orders, schema.replays)
 """Tables that hold what single events say."""
 RESULTS = {
     events.ORDER_RESULT_DONE: "done",
@@ -77,7 +69,7 @@ RESULTS = {
 
 def changes_by(event: events.Event) -> Iterator[RowChange]:
     """What an event changes in tables that do not follow from the view."""
-    rollouts, instances = schema.rollouts, schema.consumer_instances
+    rollouts = schema.rollouts
     time = event.time.ToDatetime(UTC)
     match event.WhichOneof("payload"):
         case "rule_set_changed":
@@ -90,12 +82,6 @@ def changes_by(event: events.Event) -> Iterator[RowChange]:
         case "rollout_aborted":
             values = {"state": "aborted", "ended": time, "cause": event.rollout_aborted.cause}
             yield Amend(rollouts, event.rollout_aborted.revision, values)
-        case "consumer_instance_registered":
-            instance = event.consumer_instance_registered.instance
-            values = {"sidecar": instance.sidecar, "instance": _json(instance), "revision": event.position}
-            yield Put(instances, {"name": instance.name, **values})
-        case "consumer_instance_removed":
-            yield Drop(instances, event.consumer_instance_removed.name)
         case "sidecar_ordered":
             yield Put(schema.sidecar_orders, _order_row(event))
         case "sidecar_order_ended":
@@ -104,6 +90,9 @@ def changes_by(event: events.Event) -> Iterator[RowChange]:
             yield Amend(
                 schema.sidecar_orders, order.name, values | ({"sidecar": order.sidecar} if order.sidecar else {})
             )
+        case "sidecar_order_handed_over":
+            handed = event.sidecar_order_handed_over
+            yield Amend(schema.sidecar_orders, handed.name, {"sidecar": handed.sidecar})
         case "replay_started":
             yield Put(schema.replays, _replay_row(event))
         case "replay_assigned":
@@ -142,8 +131,6 @@ async def _carry_out(connection: AsyncConnection, change: RowChange) -> None:
             await connection.execute(statement.on_conflict_do_update(index_elements=[key], set_=row))
         case Amend(table, value, values):
             await connection.execute(update(table).where(key == value).values(**values))
-        case Drop(table, value):
-            await connection.execute(delete(table).where(key == value))
 
 
 async def _replace(connection: AsyncConnection, table: Table, old: Mapping[Any, Row], new: Mapping[Any, Row]) -> None:

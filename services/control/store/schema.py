@@ -133,15 +133,6 @@ rollouts = Table(
     Column("ended", DateTime(timezone=True)),
 )
 
-consumer_instances = Table(
-    "consumer_instances",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("sidecar", Text, nullable=False),
-    Column("instance", JSONB, nullable=False),
-    Column("revision", BigInteger, nullable=False),
-)
-
 sidecar_orders = Table(
     "sidecar_orders",
     metadata,

@@ -28,7 +28,7 @@ from mesh.rpc import events
 from services.control.domain.view import MeshView, ViewFolding
 from services.control.store import schema
 from services.control.store.log import columns_of
-from services.control.store.projections import BY_EVENTS, OF_VIEWS, Amend, Drop, Put, Row, changes_by, key_of
+from services.control.store.projections import BY_EVENTS, OF_VIEWS, Amend, Put, Row, changes_by, key_of
 from services.control.store.rule_versions import VersionRows
 
 HASH_BYTES = 32
@@ -166,8 +166,6 @@ class LogCheck:
                     rows[row[key_of(table).name]] = row
                 case Amend(_, key, values) if key in rows:
                     rows[key] = {**rows[key], **values}
-                case Drop(_, key):
-                    rows.pop(key, None)
 
 
 class PublishedLog:

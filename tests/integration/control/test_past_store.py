@@ -17,10 +17,12 @@ from sqlalchemy import create_engine, event, select, text
 from services.control.decisions.history import History
 from services.control.domain.past import mesh_of
 from services.control.domain.view import MeshView, apply
+from services.control.steady_clock import SteadyClock
 from services.control.store import schema
 from services.control.store.database import Database
 from services.control.store.log import EventLog
 from services.control.store.past import PastStore
+from services.control.store.reports import Reports
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.long_logs import FIRST_SECOND, LongLog, write
 from tests.integration.control.world import create_topic
@@ -63,7 +65,7 @@ async def test_the_mesh_at_any_revision_is_the_fold_up_to_there(years: LongLog, 
 async def test_every_question_has_its_index(years: LongLog, database: str) -> None:
     pool = Database(database)
     store = PastStore(pool)
-    history, last = History(store), years.check.chain.position
+    history, last = History(store, Reports(pool, SteadyClock())), years.check.chain.position
     some_time = datetime.fromtimestamp(FIRST_SECOND + last // 2, UTC)
     with statements(pool) as asked:
         assert await store.position_at(some_time) > 1

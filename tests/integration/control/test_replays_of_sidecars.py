@@ -48,7 +48,7 @@ async def test_a_sidecar_that_ends_is_followed_by_the_next_from_the_last_acknowl
         return started(kafka_c1.bootstrap, control_addresses=f"127.0.0.1:{world.control.port}", **settings)
 
     def is_there(name: str) -> bool:
-        reads = any(each.sidecar == name for each in world.control.journal.view.instances.values())
+        reads = any(each.sidecar == name for each in world.control.reports.known.instances.values())
         return reads and name in {each.member for each in world.control.replay_followers.candidates()}
 
     with contextlib.ExitStack() as second:

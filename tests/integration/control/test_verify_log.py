@@ -36,6 +36,9 @@ async def left_behind(mesh_of_two: World) -> AsyncIterator[World]:
     await world.set("pears", "c1", accept_skip=True)
     instance = events.ConsumerInstance(group="carts", instance_id="i1", sidecar="sidecar-1", topics=["apples"])
     await world.instances.RegisterInstance(instances.RegisterInstanceRequest(instance=instance), timeout=CALL)
+    pause = events.SidecarCommand(pause=events.PauseInstance())
+    order = instances.PlaceOrderRequest(target="instances/carts.i1", command=pause)
+    await world.instances.PlaceOrder(order, timeout=CALL)
     view = world.control.journal.view
     await world.published(view.position)
     await world.control.journal.snapshots.keep(view, world.control.journal.chain)
@@ -69,7 +72,7 @@ async def test_what_control_has_left_differs_nowhere(left_behind: World) -> None
     report = checked(left_behind)
     assert report.differences == []
     assert (report.events, report.published, report.first_chained, report.snapshots) == (EVENTS, EVENTS, 2, 1)
-    assert {"clusters": 2, "forwarding_rules": 2, "consumer_instances": 1}.items() <= report.rows.items()
+    assert {"clusters": 2, "forwarding_rules": 2, "sidecar_orders": 1}.items() <= report.rows.items()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,7 @@ async def test_what_control_has_left_differs_nowhere(left_behind: World) -> None
         ("delete from events where position = 7", "log_head: says that the log ends at 7; it ends at 6"),
         ("update log_head set hash = 'x'", "event 7: was changed: log_head holds another hash of it"),
         ("update clusters set ordinal = 9 where name = 'c2'", "clusters c2: ordinal is 9; by the log it is 2"),
-        ("delete from consumer_instances", "consumer_instances instances/carts.i1: is missing; the log has it"),
+        ("delete from sidecar_orders", "sidecar_orders orders/"),
         ("update forwarding_rules set actor = 'x' where match = 'pears'", "forwarding_rules pears: actor is 'x'"),
         ("update rule_versions set rank = 0 where rule_id = 'apples'", "rule_versions apples@3: rank is 0.0"),
         ("insert into rollouts values (99, 'switched', '', now(), now())", "rollouts 99: is not in the log"),
@@ -130,11 +133,11 @@ async def test_the_command_tells_by_its_exit_code(
         verify_log.main([])
     assert "log: 7 events, all chained" in (said := capsys.readouterr().out)
     assert said.endswith("nothing differs\n")
-    tamper(left_behind, "delete from consumer_instances")
+    tamper(left_behind, "delete from sidecar_orders")
     with pytest.raises(SystemExit, match="1"):
         verify_log.main(["-o", "json", "--without-kafka"])
     [difference] = json.loads(capsys.readouterr().out)["differences"]
-    assert difference["place"] == "consumer_instances instances/carts.i1"
+    assert difference["place"].startswith("sidecar_orders orders/")
     monkeypatch.setenv("KAFKA_MESH_CONTROL_EVENTS_TOPIC", "no-such-topic")
     with pytest.raises(SystemExit, match="3"):
         verify_log.main([])

@@ -12,6 +12,8 @@ import pytest
 from mesh.event_log import FORMAT, Chain, upcast
 from mesh.routing import RoutingState, fold
 from mesh.rpc import events
+from services.control.domain.instances import Instances
+from services.control.domain.reports import fold_instances
 from services.control.domain.snapshot_form import view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from tests.fixtures.logs.described import described_routing, described_view
@@ -38,7 +40,10 @@ def view_of(release: str) -> MeshView:
 
 @pytest.mark.parametrize("release", LOGS)
 def test_control_sees_what_the_release_saw(release: str) -> None:
-    assert _as_recorded(described_view(view_of(release))) == recorded_of(release)
+    held: Instances = {}
+    for body in bodies_of(release):
+        held = fold_instances(held, upcast(body))
+    assert _as_recorded(described_view(view_of(release), held)) == recorded_of(release)
 
 
 @pytest.mark.parametrize("release", LOGS)

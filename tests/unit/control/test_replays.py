@@ -61,16 +61,17 @@ class Mesh:
 
     def __init__(self) -> None:
         self.view = MeshView()
+        self.held: dict[str, events.ConsumerInstance] = {}
         self.given = 0
         for sidecar, reads in {"s1": {"topics": ["orders"]}, "s2": {"topics": ["orders", "returns"]}}.items():
             self.holds(sidecar, **reads)
         self.holds("s3", topic_pattern="o.*")
 
     def holds(self, sidecar: str, **reads: Any) -> None:
-        instance = events.ConsumerInstance(
-            name=f"instances/g.{sidecar}", sidecar=sidecar, kind=events.INSTANCE_KIND_REACTIVE, **reads
+        name = f"instances/g.{sidecar}"
+        self.held[name] = events.ConsumerInstance(
+            name=name, sidecar=sidecar, kind=events.INSTANCE_KIND_REACTIVE, **reads
         )
-        self.says(events.ConsumerInstanceRegistered(instance=instance))
 
     def says(self, payload: Message) -> None:
         event = events.Event(position=self.view.position + 1)
@@ -94,10 +95,10 @@ class Mesh:
         return self.view.replays.get(name)
 
     def member_for(self, spec: replays.ReplaySpec, *there: str, **load: int) -> str | None:
-        return choose(replays.Replay(spec=spec), map(Candidate, there), readers_of(self.view.instances), load)
+        return choose(replays.Replay(spec=spec), map(Candidate, there), readers_of(self.held), load)
 
     def waits(self, spec: replays.ReplaySpec, *there: str, **load: int) -> str:
-        return why_waiting(replays.Replay(spec=spec), map(Candidate, there), readers_of(self.view.instances), load)
+        return why_waiting(replays.Replay(spec=spec), map(Candidate, there), readers_of(self.held), load)
 
 
 @pytest.fixture
@@ -192,13 +193,12 @@ def test_so_many_are_open_and_remembered(mesh: Mesh) -> None:
     assert [each.name for each in mesh.view.replays.newest()][:2] == [f"replays/{mesh.given - n}" for n in (0, 1)]
 
 
-def test_the_log_takes_less_of_its_progress_the_longer_and_wider_it_is() -> None:
-    replay = replays.Replay(partitions=[part(0)])
+def test_less_of_its_progress_is_stored_the_longer_and_wider_it_is() -> None:
+    replay = replays.Replay()
     replay.create_time.FromDatetime(NOON)
-    assert progress_interval(replay, NOON) == timedelta(seconds=5)
-    assert progress_interval(replay, NOON + timedelta(hours=1)) == timedelta(seconds=36)
-    replay.partitions.extend(part(0, number) for number in range(1, 400))
-    assert progress_interval(replay, NOON) == timedelta(seconds=20)
+    assert progress_interval(replay, 1, NOON) == timedelta(seconds=5)
+    assert progress_interval(replay, 1, NOON + timedelta(hours=1)) == timedelta(seconds=36)
+    assert progress_interval(replay, 400, NOON) == timedelta(seconds=20)
 
 
 def test_it_goes_to_whoever_reads_all_of_its_topics_and_has_the_fewest(mesh: Mesh) -> None:
@@ -274,7 +274,6 @@ def test_of_two_copies_with_one_group_one_is_open_at_a_time(mesh: Mesh) -> None:
 
 
 def test_what_it_stops_is_known_until_a_sidecar_lets_it_go_on(mesh: Mesh) -> None:
-    mesh.says(events.ConsumerInstanceRegistered(instance=events.ConsumerInstance(name=ONE, sidecar="s1")))
     name = mesh.starts(stopped=(ONE,))
     mesh.ends(name)
     assert mesh.view.replays.stopped == {ONE: name}

@@ -30,12 +30,16 @@ class Mesh:
 
     def __init__(self) -> None:
         self.view = MeshView()
+        self.held: dict[str, events.ConsumerInstance] = {}
         self.given = 0
         self.holds("s1")
 
     def holds(self, sidecar: str, kind: events.InstanceKind.ValueType = events.INSTANCE_KIND_ACTIVE) -> None:
-        instance = events.ConsumerInstance(name=ONE, group="billing", instance_id="one", sidecar=sidecar, kind=kind)
-        self.says(events.ConsumerInstanceRegistered(instance=instance))
+        self.held[ONE] = events.ConsumerInstance(
+            name=ONE, group="billing", instance_id="one", sidecar=sidecar, kind=kind
+        )
+        for event in sidecar_orders.to_hand_over(self.view.orders, self.held):
+            self.says(event)
 
     def says(self, payload: Message) -> None:
         event = events.Event(position=self.view.position + 1)
@@ -46,8 +50,8 @@ class Mesh:
         self.given += 1
         request = instances.PlaceOrderRequest(target=target, command=command, **fields)
         at = NOON + timedelta(milliseconds=self.given)
-        known, sidecars = self.view.instances, {"s1", "s2"}
-        event = sidecar_orders.place(self.view.orders, known, sidecars, str(self.given), request, at)
+        sidecars = {"s1", "s2"}
+        event = sidecar_orders.place(self.view.orders, self.held, sidecars, str(self.given), request, at)
         self.says(event)
         return event.order
 
@@ -102,6 +106,21 @@ def test_open_orders_follow_an_instance_to_another_sidecar(mesh: Mesh) -> None:
     mesh.holds("s2")
     assert [each.name for each in mesh.view.orders.of_sidecar("s2")] == [order.name]
     assert mesh.reports(order, DONE, sidecar="s2")
+
+
+def test_in_logs_of_earlier_releases_they_go_with_the_event_of_the_instance(mesh: Mesh) -> None:
+    order = mesh.orders()
+    registered = events.ConsumerInstanceRegistered(instance=events.ConsumerInstance(name=ONE, sidecar="s2"))
+    event = events.Event(position=mesh.view.position + 1, consumer_instance_registered=registered)
+    mesh.view = apply(mesh.view, event)
+    assert [each.name for each in mesh.view.orders.of_sidecar("s2")] == [order.name]
+
+
+def test_orders_that_have_ended_or_are_for_a_sidecar_stay_where_they_are(mesh: Mesh) -> None:
+    mesh.reports(mesh.orders(), DONE)
+    mesh.orders(command=HEALTH, target="members/s1")
+    mesh.holds("s2")
+    assert [each.sidecar for each in mesh.view.orders.newest()] == ["s1", "s1"]
 
 
 def test_orders_stay_the_same_value_while_nothing_is_said_of_them(mesh: Mesh) -> None:

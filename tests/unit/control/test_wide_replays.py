@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mesh.rpc import events, replays
+from mesh.rpc import events, replays, reports
 from services.control.domain import replays as module
 from services.control.domain.errors import InvalidField, NotAllowed
 from services.control.domain.replay_course import Course, totals_of, without_partitions
@@ -19,6 +19,7 @@ from services.control.domain.replays import (
     progressed,
     started,
 )
+from services.control.domain.reports import Reported
 from services.control.domain.snapshot_form import view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.journal import PAYLOADS
@@ -47,6 +48,16 @@ class Log:
     def __init__(self) -> None:
         self.view = MeshView()
         self.sizes: list[int] = []
+        self.reported = Reported()
+        self.report_sizes: list[int] = []
+
+    def stores(self, name: str, course: Course, some: list[replays.ReplayPartition] | None = None) -> None:
+        """As a control that leads does with what its member has said; `some` of it."""
+        told = events.ReplayProgressed(name=name, partitions=some or course.unwritten, totals=course.totals)
+        report = reports.Report(sequence=self.reported.sequence + 1, name=name, replay_progressed=told)
+        self.report_sizes.append(report.ByteSize())
+        self.reported = self.reported.after(report)
+        course.follow(self.view.replays.get(name), self.reported.progress[name])
 
     def takes(self, *payloads: object) -> None:
         for payload in payloads:
@@ -93,33 +104,45 @@ def test_a_pipeline_may_have_thousands_of_partitions_and_a_sidecar_a_thousand(lo
 
 def test_all_that_is_open_has_a_bound(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OPEN_PARTITIONS", 500)
-    for number in range(5):
-        name = log.copies(f"replays/{number}")
-        log.takes(*progressed(name, parts(count=100), replays.ReplayTotals()))
+    name = log.copies()
     last = log.copies("replays/last")
     with pytest.raises(NotAllowed, match="500 partitions are open, and 1 more are not possible"):
-        check_report(log.view.replays, said(last, [part(0)]), "p1")
+        check_report(log.view.replays, said(last, [part(0)]), "p1", partitions_open=500)
     known = {("orders", number) for number in range(100)}
-    assert check_report(log.view.replays, said(name, [part(7, 400)]), "p1", known) is not None
+    assert check_report(log.view.replays, said(name, [part(7, 400)]), "p1", known, 500) is not None
 
 
-def test_what_its_member_says_changes_the_totals_and_is_new_to_the_log_until_that_has_it(log: Log) -> None:
+def test_what_its_member_says_changes_the_totals_and_is_unwritten_until_it_is_stored(log: Log) -> None:
     name = log.copies()
-    course = Course(log.view.replays.get(name))
+    course = Course(log.view.replays.get(name), None)
     course.note(parts())
     assert (course.totals.partitions, course.totals.offsets, course.totals.offsets_done) == (5000, 5_000_000_000, 0)
-    log.takes(*progressed(name, course.unwritten, course.totals))
-    course.follow(log.view.replays.get(name))
+    log.stores(name, course)
     assert course.unwritten == []
     course.note([part(7, 1_000_000), part(8, 400)])
     course.note([part(8, 500)])
     assert course.unwritten == [part(7, 1_000_000), part(8, 500)]
     assert (course.totals.partitions_done, course.totals.records) == (1, 1_000_500)
     assert course.totals == totals_of(course.in_order())
-    log.takes(*progressed(name, [part(8, 500)], course.totals))
-    course.follow(log.view.replays.get(name))
+    log.stores(name, course, [part(8, 500)])
     assert course.unwritten == [part(7, 1_000_000)]
     assert course.totals == totals_of(course.in_order())
+    log.takes(*progressed(name, [part(9, 300)], course.totals))  # an event of an earlier release: reports are newer
+    course.follow(log.view.replays.get(name), log.reported.progress[name])
+    assert course.partitions["orders", 9] == part(9)
+    assert course.unwritten == [part(7, 1_000_000)]
+
+
+def test_a_control_that_takes_over_goes_on_from_what_is_stored(log: Log) -> None:
+    name = log.copies()
+    log.takes(*progressed(name, [part(1, 5), part(2, 5)], replays.ReplayTotals()))  # by an earlier release
+    course = Course(log.view.replays.get(name), None)
+    course.note([part(2, 10), part(3, 10)])
+    log.stores(name, course)
+    next_one = Course(log.view.replays.get(name), log.reported.progress[name])
+    assert next_one.in_order() == [part(1, 5), part(2, 10), part(3, 10)]
+    assert next_one.unwritten == []
+    assert next_one.beyond(log.view.replays.get(name).partitions) == [part(2, 10), part(3, 10)]
 
 
 def test_no_event_is_too_large_for_kafka(log: Log) -> None:
@@ -133,25 +156,25 @@ def test_no_event_is_too_large_for_kafka(log: Log) -> None:
     assert len(log.sizes) == before + 1
 
 
-def test_a_day_of_it_is_a_few_megabytes_of_log_and_half_a_one_of_snapshot(log: Log) -> None:
+def test_a_day_of_it_is_a_megabyte_of_reports_and_less_of_log_and_of_snapshot(log: Log) -> None:
     name = log.copies()
-    course = Course(log.view.replays.get(name))
+    course = Course(log.view.replays.get(name), None)
     course.note(parts())
-    log.takes(*progressed(name, course.unwritten, course.totals))
-    course.follow(log.view.replays.get(name))
+    log.stores(name, course)
     age, day, times = timedelta(), timedelta(days=1), 0
-    while age < day:  # as many events as the log takes, each with what has come in between: 16 lanes, one after another
-        age += progress_interval(log.view.replays.get(name), NOON + age)
+    while age < day:  # as many reports as are stored, each with what has come in between: 16 lanes, one after another
+        age += progress_interval(log.view.replays.get(name), len(course.partitions), NOON + age)
         times += 1
         through = min(PARTITIONS, int(PARTITIONS * (age / day)))
         course.note([part(number, 1_000_000) for number in range(through)])
         course.note([part(number, 500_000) for number in range(through, min(through + 16, PARTITIONS))])
-        log.takes(*progressed(name, course.unwritten, course.totals))
-        course.follow(log.view.replays.get(name))
-    *before, last = progressed(name, course.unwritten, course.totals) or [events.ReplayProgressed()]
+        log.stores(name, course)
+    news = course.beyond(log.view.replays.get(name).partitions)
+    *before, last = progressed(name, news, course.totals)
     log.takes(*before, ended(name, DONE, "all of it", last.partitions, course.totals))
     assert times < 20
-    assert sum(log.sizes) < 1_000_000
+    assert sum(log.report_sizes) < 1_000_000
+    assert sum(log.sizes) < 500_000
     assert len(view_to_bytes(log.view)) < 500_000
     done = log.view.replays.get(name)
     assert (done.totals.partitions_done, done.totals.records) == (PARTITIONS, PARTITIONS * 1_000_000)
