@@ -12,6 +12,7 @@ from mesh.routing.codec import rule_to_proto
 from mesh.rpc import admin, events, record_rules, routing
 from services.control.domain.sentences import MOST_SENTENCES, Known, sentences
 from services.control.store.journal import PAYLOADS
+from services.control.store.reports import FIELDS
 from tests.unit.control.worlds import rule
 
 
@@ -21,7 +22,7 @@ def told(payload: Message, known: Known | None = None) -> list[str]:
 
 def event(payload: Message) -> events.Event:
     made = events.Event(position=9)
-    getattr(made, PAYLOADS[type(payload)]).CopyFrom(payload)
+    getattr(made, {**PAYLOADS, **FIELDS}[type(payload)]).CopyFrom(payload)
     return made
 
 

@@ -10,6 +10,7 @@ from mesh.rpc import events, profiles, replays, routing
 from services.control.domain.snapshot_form import SnapshotError, view_from_bytes, view_to_bytes
 from services.control.domain.view import MeshView, apply
 from services.control.store.journal import PAYLOADS
+from services.control.store.reports import FIELDS
 from services.control.store.snapshots import LATEST_KEPT, OLDER_KEPT, superfluous
 
 EVERY = 1000
@@ -72,7 +73,7 @@ def full_view() -> MeshView:
     for position, payload in enumerate(payloads, 1):
         event = events.Event(position=position, stream="any", stream_version=position, actor="ada")
         event.time.FromSeconds(1_700_000_000 + position)
-        getattr(event, PAYLOADS[type(payload)]).CopyFrom(payload)
+        getattr(event, {**PAYLOADS, **FIELDS}[type(payload)]).CopyFrom(payload)
         view = apply(view, event)
     return view
 

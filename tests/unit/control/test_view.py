@@ -10,11 +10,12 @@ from mesh.rpc import events, routing
 from services.control.domain.ranks import STEP
 from services.control.domain.view import MeshView, apply
 from services.control.store.journal import PAYLOADS
+from services.control.store.reports import FIELDS
 
 
 def event(position: int, stream: str, payload: Message, actor: str = "ada") -> events.Event:
     made = events.Event(position=position, stream=stream, stream_version=position, actor=actor)
-    getattr(made, PAYLOADS[type(payload)]).CopyFrom(payload)
+    getattr(made, {**PAYLOADS, **FIELDS}[type(payload)]).CopyFrom(payload)
     return made
 
 
