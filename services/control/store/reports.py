@@ -18,6 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message import Message
 from prometheus_client import Counter, Gauge
 from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_or
@@ -38,7 +39,7 @@ PAGE = 500
 ADD_TRIES = 10
 """Reports lost in a row to others before the caller is told."""
 
-FIELDS: dict[type[Payload], str] = {
+FIELDS: dict[type[Message], str] = {
     events.ConsumerInstanceRegistered: "consumer_instance_registered",
     events.ConsumerInstanceRemoved: "consumer_instance_removed",
     events.ReplayProgressed: "replay_progressed",
