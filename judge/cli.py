@@ -13,12 +13,13 @@ from judge.anomalies import judged
 from judge.history import read
 from judge.plan import Client, planned
 from judge.protocol.connection import address
+from judge.replay.command import WithSubcommands
 from judge.report import Report
 from judge.run import Run
 from judge.systems.system import System
 
 
-@click.command("judge")
+@click.command("judge", cls=WithSubcommands)
 @click.argument("bootstrap", default="")
 @click.option("--against", metavar="HOST:PORT,...", default="", help="The same as BOOTSTRAP, for a baseline.")
 @click.option("--mesh", "with_mesh", is_flag=True, help="Start a mesh of two clusters, and disturb all its parts.")

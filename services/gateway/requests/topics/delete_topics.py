@@ -52,12 +52,13 @@ def handle(request: Request, mesh: MeshView) -> Plan:
         if results[place] is None:
             name = state.name if state.name is not None else names[state.topic_id]
             answer = answers[name]
-            if state.name is None and answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            is_unknown = answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if state.name is None and is_unknown:
                 results[place] = _unknown(state)
                 continue
             results[place] = DeletableTopicResult(
                 name=name,
-                topic_id=mesh_topic_id(mesh.mesh_id, name),
+                topic_id=NO_UUID if is_unknown else mesh_topic_id(mesh.mesh_id, name),
                 error_code=answer.error_code,
                 error_message=answer.error_message,
             )

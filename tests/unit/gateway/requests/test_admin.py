@@ -34,6 +34,7 @@ from services.gateway.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from services.gateway.wire.schema import NO_UUID
 from tests.unit.gateway.requests.playbook import Playbook, World
 
 
@@ -158,6 +159,14 @@ def test_topics_are_deleted_by_the_meshs_own_id_and_on_their_owner(world: World)
     assert [topic.name for topic in call.message.topics] == ["bananas"]
     book.answered(DeleteTopicsResponse(responses=[DeletableTopicResult(name="bananas", topic_id=b"c" * 16)]))
     assert [(r.name, r.topic_id, r.error_code) for r in book.answer.responses] == [("bananas", topic_id, 0)]
+
+
+def test_a_name_that_no_topic_has_is_answered_without_an_id(world: World) -> None:
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="bananas")], timeout_ms=1000)
+    book = Playbook(delete_topics.handle, request, 6, world.view())
+    unknown = DeletableTopicResult(name="bananas", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    book.answered(DeleteTopicsResponse(responses=[unknown]))
+    assert [(r.name, r.topic_id) for r in book.answer.responses] == [("bananas", NO_UUID)]
 
 
 def test_a_topic_that_is_gone_has_no_id(world: World) -> None:
