@@ -37,6 +37,8 @@ class Bound(StrEnum):
 
 MINTED = frozenset({Bound.ID, Bound.NODE, Bound.PRODUCER, Bound.MEMBER, Bound.SESSION, Bound.CLUSTER, Bound.TOKEN})
 """Values without a meaning of their own: two endpoints agree about them if each uses its own consistently."""
+OWN_TO_A_CLUSTER = frozenset({Bound.PRODUCER, Bound.NODE})
+"""Clusters count these by themselves, so an endpoint of two clusters may have one value for two recorded ones."""
 BY_NAME: dict[str, Bound] = {
     "ProducerId": Bound.PRODUCER,
     "ProducerEpoch": Bound.PRODUCER_EPOCH,
@@ -89,6 +91,8 @@ class Bindings:
 
     addresses: dict[str, str] = field(default_factory=dict)
     """Where the recorded endpoint said HOST:PORT, this one said so."""
+    aliases: dict[Key, Any] = field(default_factory=dict)
+    """Recorded values for which an endpoint has one and the same value. Endpoints that are compared share it."""
     _here: dict[Key, Any] = field(default_factory=dict)
     _recorded: dict[Key, Any] = field(default_factory=dict)
     _topics: tuple[dict[bytes, str], dict[bytes, str]] = field(default_factory=lambda: ({}, {}))
@@ -130,7 +134,7 @@ class Bindings:
 
     def word(self, kind: Bound, value: Any) -> Any:
         """The recording's value for this endpoint's one."""
-        return self._recorded.get((kind, None, value), f"{UNNAMED}{kind}")
+        return self._root((kind, None, self._recorded.get((kind, None, value), f"{UNNAMED}{kind}")))
 
     def _for_here(self, leaf: Leaf) -> Any:
         value = leaf.value
@@ -173,9 +177,24 @@ class Bindings:
         if now in NO_VALUE and kind is not Bound.LEADER_EPOCH:
             return
         self._here[kind, self._scope(kind, recorded, 0), was] = now
-        self._recorded[kind, self._scope(kind, here, 1), now] = was
+        told = (kind, self._scope(kind, here, 1), now)
+        before = self._recorded.setdefault(told, was)
+        if kind in OWN_TO_A_CLUSTER:
+            self._alias(kind, before, was)
+        else:
+            self._recorded[told] = was
         if kind is Bound.PRODUCER_EPOCH:
             self._last_epoch[recorded.nearest("ProducerId")] = (was, now)
+
+    def _alias(self, kind: Bound, *values: Any) -> None:
+        first, last = sorted(map(self._root, ((kind, None, value) for value in values)))
+        if first != last:
+            self.aliases[kind, None, last] = first
+
+    def _root(self, key: Key) -> Any:
+        while key in self.aliases:
+            key = (key[0], None, self.aliases[key])
+        return key[2]
 
     def _scope(self, kind: Bound, leaf: Leaf, which: int) -> object:
         if kind in (Bound.LEADER_EPOCH, Bound.OFFSET):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from judge.replay.bindings import Bindings
 from judge.replay.conversation import Conversation, conversation
 from judge.replay.recording import Recording
 from judge.replay.side import Side
@@ -16,7 +17,8 @@ def replayed(
 ) -> tuple[Conversation, Side, Side]:
     """Both endpoints have heard the recording to its end. `a` and `b`: their bootstrap addresses."""
     talk = conversation(specs, recording.events)
-    sides = (Side("A", a, specs), Side("B", b, specs))
+    first = Side("A", a, specs)
+    sides = (first, Side("B", b, specs, Bindings(aliases=first.bindings.aliases)))
     failures: list[BaseException] = []
 
     def run(side: Side) -> None:

@@ -115,6 +115,7 @@ RULES: Sequence[Rule] = (
     ),
     Rule("Produce", "Responses", How.UNORDERED, NO_ORDER),
     Rule("Produce", "Responses[].PartitionResponses", How.UNORDERED, NO_ORDER),
+    Rule("OffsetFetch", "*CommittedLeaderEpoch", How.HIDDEN, NO_EPOCHS),
     Rule("OffsetFetch", "Groups[].Topics", How.UNORDERED, NO_ORDER),
     Rule("OffsetFetch", "Groups[].Topics[].Partitions", How.UNORDERED, NO_ORDER),
     Rule("OffsetFetch", "Topics", How.UNORDERED, NO_ORDER),

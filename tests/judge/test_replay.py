@@ -134,6 +134,17 @@ def test_topics_are_asked_for_by_the_ids_that_they_have_here(specs: Specificatio
     assert asked["Topics"] == [{"TopicId": b"4" * 16, "Partitions": [{"Partition": 0, "CurrentLeaderEpoch": 5}]}]
 
 
+def test_producers_of_two_clusters_may_have_the_same_id(specs: Specifications) -> None:
+    kafka = Bindings()
+    mesh = Bindings(aliases=kafka.aliases)
+    init = spec(specs, "InitProducerIdResponse", 4)
+    for recorded in (7, 8):
+        kafka.learn(init.fields, _init(recorded, 0), _init(recorded + 10, 0))
+        mesh.learn(init.fields, _init(recorded, 0), _init(0, 0))
+    assert {kafka.word(Bound.PRODUCER, 17), kafka.word(Bound.PRODUCER, 18), mesh.word(Bound.PRODUCER, 0)} == {7}
+    assert kafka.word(Bound.PRODUCER, 99) == "a new producer"
+
+
 def test_a_value_that_nothing_recorded_stands_for_is_new() -> None:
     assert Bindings().word(Bound.ID, b"9" * 16) == "a new id"
 
