@@ -105,7 +105,7 @@ def test_a_producer_gets_its_own_id_here_also_within_its_batches(specs: Specific
     bindings.learn(init.fields, _init(7, 0), _init(4711, 3))
     produce = spec(specs, "ProduceRequest", 9)
     records = batch_of([b"apple"], now_ms=1, producer_id=7, epoch=0, sequence=5)
-    asked = {"TopicData": [{"Name": "t", "PartitionData": [{"Index": 0, "Records": records}]}]}
+    asked: dict[str, Any] = {"TopicData": [{"Name": "t", "PartitionData": [{"Index": 0, "Records": records}]}]}
     written = bindings.rewritten(produce.fields, asked)["TopicData"][0]["PartitionData"][0]["Records"]
     assert struct.unpack_from(">qhi", written, 43) == (4711, 3, 5)
     assert struct.unpack_from(">I", written, 17)[0] == crc32c(written[21:])
