@@ -11,37 +11,50 @@ import click
 
 from judge.anomalies import judged
 from judge.history import read
-from judge.plan import Client, planned
+from judge.plan import Client, Dose, planned
 from judge.protocol.connection import address
 from judge.replay.command import WithSubcommands
 from judge.report import Report
 from judge.run import Run
+from judge.systems.jvm import can_compile, command
+from judge.systems.shape import Shape
 from judge.systems.system import System
+
+BY_SEED = "by default the seed chooses."
+DEFAULT = "own, librdkafka, and java where there is a compiler"
 
 
 @click.command("judge", cls=WithSubcommands)
 @click.argument("bootstrap", default="")
 @click.option("--against", metavar="HOST:PORT,...", default="", help="The same as BOOTSTRAP, for a baseline.")
 @click.option("--mesh", "with_mesh", is_flag=True, help="Start a mesh of two clusters, and disturb all its parts.")
-@click.option("--gateways", type=click.IntRange(1, 8), default=2, show_default=True, help="With --mesh.")
-@click.option("--routers", type=click.IntRange(1, 8), default=2, show_default=True, help="With --mesh.")
+@click.option("--gateways", type=click.IntRange(1, 8), default=None, help=f"With --mesh; {BY_SEED}")
+@click.option("--workers", type=click.IntRange(1, 8), default=None, help=f"Of each gateway; {BY_SEED}")
+@click.option("--routers", type=click.IntRange(1, 8), default=None, help=f"With --mesh; {BY_SEED}")
+@click.option("--brokers", type=click.Choice(["1", "3"]), default=None, help=f"Of the second cluster; {BY_SEED}")
 @click.option("--ports", metavar="FIRST-LAST", default="20000-32000", show_default=True, help="With --mesh.")
 @click.option("--calm", is_flag=True, help="No faults: neither in the system nor on the judge's own connections.")
+@click.option("--only", metavar="EXPRESSION", default="", help="Only faults whose names it is found in.")
+@click.option("--lanes", type=click.IntRange(1, 8), default=2, show_default=True, help="Faults at a time.")
 @click.option("--moves/--no-moves", default=True, help="With --mesh: topics move meanwhile.")
 @click.option("--late", is_flag=True, help="Writes of aborted transactions arrive late (KIP-890).")
 @click.option("--seconds", type=click.FloatRange(1, 86_400), default=60, show_default=True)
 @click.option("--seed", type=int, default=None, help="Of an earlier run, to repeat its choices.  [default: a new one]")
-@click.option("--client", "clients", multiple=True, type=click.Choice([*Client]), help="[default: own, librdkafka]")
+@click.option("--client", "clients", multiple=True, type=click.Choice([*Client]), help=f"[default: {DEFAULT}]")
 @click.option("--report", "folder", type=click.Path(path_type=Path), default=Path("build/judge"), show_default=True)
 @click.option("--again", type=click.Path(exists=True, path_type=Path), help="Only check the history of an earlier run.")
 def judge(
     bootstrap: str,
     against: str,
     with_mesh: bool,
-    gateways: int,
-    routers: int,
+    gateways: int | None,
+    workers: int | None,
+    routers: int | None,
+    brokers: str | None,
     ports: str,
     calm: bool,
+    only: str,
+    lanes: int,
     moves: bool,
     late: bool,
     seconds: float,
@@ -66,20 +79,24 @@ def judge(
             if with_mesh:
                 from judge.systems.mesh import embedded_mesh
 
-                system = stack.enter_context(
-                    embedded_mesh(folder / "mesh", gateways, routers, calm=calm, moves=moves, ports=ports)
-                )
+                shape = Shape.chosen(chosen, gateways, workers, routers, int(brokers) if brokers else None)
+                system = stack.enter_context(embedded_mesh(folder / "mesh", shape, calm=calm, moves=moves, ports=ports))
             else:
                 system = System(where, tuple(map(address, where.split(","))))
+            wanted = [Client(each) for each in clients] or [Client.OWN, Client.LIBRDKAFKA, Client.JAVA]
+            if not clients and not can_compile():
+                wanted.remove(Client.JAVA)
+                print("no Java compiler is here: without Kafka's own clients", flush=True)
             plan = planned(
                 chosen,
-                clients=[Client(each) for each in clients] or [Client.OWN, Client.LIBRDKAFKA],
+                clients=wanted,
                 moves=system.move is not None,
                 late=late,
             )
-            history = Run(
-                plan, system, seconds, shake=not calm, say=lambda text: print(text, flush=True)
-            ).judged_history()
+            run = Run(plan, system, seconds, shake=not calm, say=lambda text: print(text, flush=True))
+            run.java = command() if Client.JAVA in wanted else ()
+            run.dose = Dose(lanes, only)
+            history = run.judged_history()
     report = Report(history, tuple(judged(history)))
     report.write(folder)
     print(report.summary())

@@ -12,6 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+SPECIAL = ("client", "via", "revision", "rebalanced", "note", "group")
+"""Fields of an operation that stand in its JSON only where they say something."""
+
 
 class Kind(StrEnum):
     """What a process did."""
@@ -28,9 +31,15 @@ class Kind(StrEnum):
     """A stored position is read; `via` says where."""
     MOVE = "move"
     """An operator sends a topic to another cluster."""
+    EDIT = "edit"
+    """An operator changes rules that lead none of the run's topics."""
     FAULT = "fault"
     RECOVER = "recover"
     """A probe after the last fault: it has to succeed."""
+    TAKE = "take"
+    """A member of a share group is given records, and settles them."""
+    DRAINED = "drained"
+    """A share group was asked for more until it was given no more."""
     SWEEP = "sweep"
     """A read of whole logs after the run, from the first record to the end."""
 
@@ -84,6 +93,15 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """Records that a share group gave to one of its members. They come in no order."""
+
+    place: Place
+    records: tuple[tuple[int, int, int], ...]
+    """Offset, value, and how often the group has given the record out."""
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """A position that a group stores, or that a reader of it was told."""
 
@@ -98,7 +116,7 @@ class Moved:
     target: str
 
 
-Step = Send | Poll | Mark | Moved
+Step = Send | Poll | Taken | Mark | Moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +134,22 @@ class Operation:
     via: str = ""
     """The gateway or broker that it was sent to."""
     revision: int = 0
-    """The routing revision that ran there, as far as it could be had; 0: none."""
+    """The routing table that ran there from before it began until after it ended; 0: several, or not known. Of a move:
+    the table that it made."""
     rebalanced: bool = False
     """Partitions were taken or given since the last poll of this process."""
     note: str = ""
+    group: str = ""
+    """The share group of the process."""
 
     def sends(self) -> Iterator[Send]:
         return (step for step in self.steps if isinstance(step, Send))
 
     def polls(self) -> Iterator[Poll]:
         return (step for step in self.steps if isinstance(step, Poll))
+
+    def taken(self) -> Iterator[Taken]:
+        return (step for step in self.steps if isinstance(step, Taken))
 
     def marks(self) -> Iterator[Mark]:
         return (step for step in self.steps if isinstance(step, Mark))
@@ -180,7 +204,7 @@ def as_json(operation: Operation) -> dict[str, Any]:
         "guarantee": operation.guarantee,
         "steps": [_step_as_json(step) for step in operation.steps],
     }
-    rest = {name: getattr(operation, name) for name in ("client", "via", "revision", "rebalanced", "note")}
+    rest = {name: getattr(operation, name) for name in SPECIAL}
     return found | {name: value for name, value in rest.items() if value}
 
 
@@ -194,7 +218,7 @@ def from_json(fields: dict[str, Any]) -> Operation:
         end=fields["end"],
         steps=tuple(_step_from_json(step) for step in fields["steps"]),
         guarantee=Guarantee(fields["guarantee"]),
-        **{name: fields[name] for name in ("client", "via", "revision", "rebalanced", "note") if name in fields},
+        **{name: fields[name] for name in SPECIAL if name in fields},
     )
 
 
@@ -204,6 +228,8 @@ def _step_as_json(step: Step) -> list[Any]:
             return ["send", *_place(place), value, offset]
         case Poll(place, records):
             return ["poll", *_place(place), [list(record) for record in records]]
+        case Taken(place, records):
+            return ["taken", *_place(place), [list(record) for record in records]]
         case Mark(group, place, offset):
             return ["mark", *_place(place), group, offset]
         case Moved(topic, target):
@@ -223,4 +249,6 @@ def _step_from_json(fields: list[Any]) -> Step:
         return Send(place, *rest)
     if what == "poll":
         return Poll(place, tuple((offset, value) for offset, value in rest[0]))
+    if what == "taken":
+        return Taken(place, tuple((offset, value, count) for offset, value, count in rest[0]))
     return Mark(rest[0], place, rest[1])

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from judge.history import History, Kind, Operation, Outcome, Place, Poll, Send, Step
+from judge.history import History, Kind, Operation, Outcome, Place, Poll, Send, Step, Taken
 
 
 @dataclass(slots=True)
@@ -85,6 +85,10 @@ def logs_of(history: History) -> Logs:
             for offset, value in poll.records:
                 here.note(offset, value)
                 logs.readers[value].append(operation)
+        for taken in operation.taken():
+            for offset, value, _ in taken.records:
+                log(taken.place).note(offset, value)
+                logs.readers[value].append(operation)
     for operation in history.operations:
         if operation.outcome is not Outcome.FAIL and logs.provably_committed(operation):
             for send in operation.sends():
@@ -117,6 +121,9 @@ def located(history: History) -> History:
     def told(step: Step) -> Iterator[Step]:
         if isinstance(step, Send):
             yield replace(step, place=home(step.place, step.value, step.offset))
+        elif isinstance(step, Taken):
+            for record in step.records:
+                yield Taken(home(step.place, record[1], record[0]), (record,))
         elif isinstance(step, Poll) and not step.place.cluster and step.records:
             run: list[tuple[int, int]] = []
             here = home(step.place, step.records[0][1], step.records[0][0])

@@ -16,6 +16,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 class Client(StrEnum):
     OWN = "own"
     LIBRDKAFKA = "librdkafka"
+    JAVA = "java"
 
 
 class Role(StrEnum):
@@ -25,6 +26,8 @@ class Role(StrEnum):
     """Of assigned partitions."""
     MEMBER = "member"
     """Of a group that all members of its protocol share."""
+    SHARER = "sharer"
+    """Of a share group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,22 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class Dose:
+    """How much goes wrong."""
+
+    lanes: int = 2
+    """Faults at a time."""
+    only: str = ""
+    """Faults in whose names this expression is found; empty: all."""
+    with_a_move: float = 0.5
+    """Of the faults: they begin when a topic begins to move, or soon after."""
+    edits: float = 0.25
+    """Of what the operator does; the rest are moves."""
+    rare: float = 0.1
+    """Of the edits: the last one of the system's list."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     seed: int
     run: str
@@ -63,6 +82,13 @@ class Plan:
             for each in self.processes
             if each.role is Role.MEMBER or (each.role is Role.READER and each.client is Client.OWN)
         ]
+
+    def sharing(self) -> list[Process]:
+        return [each for each in self.processes if each.role is Role.SHARER]
+
+    def steady(self) -> tuple[Topic, ...]:
+        """Topics that stay: transactions and share groups have no move."""
+        return tuple(topic for topic in self.topics if not topic.moves)
 
     def chance(self, what: str) -> random.Random:
         """A source of its own for each process: one's choices do not depend on how fast others are."""
@@ -99,4 +125,6 @@ def planned(
             for number in (1, 2):
                 name = f"member-{protocol}-{number}-{client}"
                 processes.append(Process(name, Role.MEMBER, client, protocol=protocol))
+    if Client.JAVA in clients:
+        processes += [Process(f"sharer-{number}-java", Role.SHARER, Client.JAVA) for number in (1, 2)]
     return Plan(seed, run, tuple(topics), tuple(processes))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from judge.history import Guarantee, History, Kind, Operation, Outcome, Step, history
 
 
 @dataclass(slots=True)
 class Recorder:
-    revision: Callable[[str], int] = lambda via: 0
-    """The routing revision at an address, where that can be had."""
+    revision: Callable[[str, float, float], int] = lambda via, start, end: 0
+    """The routing table that ran at an address between two times, where that can be had."""
     _began: float = field(default_factory=time.monotonic)
     _operations: list[Operation] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -34,8 +34,10 @@ class Recorder:
         note: str = "",
         *,
         rebalanced: bool = False,
+        revision: int = 0,
+        group: str = "",
     ) -> None:
-        end, revision = self.now(), self.revision(via)
+        end = self.now()
         with self._lock:
             self._operations.append(
                 Operation(
@@ -52,12 +54,18 @@ class Recorder:
                     revision,
                     rebalanced,
                     note,
+                    group,
                 )
             )
 
     def told(self, seed: int, system: str) -> History:
         with self._lock:
-            return history(self._operations, seed, system)
+            return history(map(self._with_revision, self._operations), seed, system)
+
+    def _with_revision(self, each: Operation) -> Operation:
+        if each.revision or not each.via:
+            return each
+        return replace(each, revision=self.revision(each.via, self._began + each.start, self._began + each.end))
 
     def __len__(self) -> int:
         return len(self._operations)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.anomalies import RULES, Anomaly
-from judge.history import History, Mark, Moved, Operation, Poll, Send, Step, as_json
+from judge.history import History, Mark, Moved, Operation, Poll, Send, Step, Taken, as_json
 from judge.shrinking import around, shrunk
 
 SHOWN = 3
@@ -149,6 +149,9 @@ def _step(step: Step) -> str:
         case Poll(place, records):
             shown = ", ".join(f"{offset}:{value}" for offset, value in records[:12])
             return f"poll {place} [{shown}{' ...' if len(records) > 12 else ''}]"
+        case Taken(place, records):
+            shown = ", ".join(f"{offset}:{value} (no. {count})" for offset, value, count in records[:12])
+            return f"take {place} [{shown}{' ...' if len(records) > 12 else ''}]"
         case Mark(group, place, offset):
             return f"{group} {place} {offset}"
         case Moved(topic, target):

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from judge.clients.java_host import JavaHost
 from judge.clients.made import Makes
 from judge.clients.own_consumer import LATEST, OwnConsumer
 from judge.clients.own_producer import OwnProducer
 from judge.clients.roads import Roads
 from judge.faults.cable import Cables
 from judge.faults.fault import Fault, of_cables
-from judge.faults.nemesis import Nemesis
-from judge.history import Guarantee, History, Kind, Moved, Outcome, Place, Poll
-from judge.plan import Plan, Role
+from judge.faults.nemesis import Moves, Nemesis
+from judge.history import Guarantee, History, Kind, Outcome, Place, Poll
+from judge.operating import Operating
+from judge.plan import Client, Dose, Plan, Role
 from judge.protocol.connection import Address, NoAnswerError, NotSentError
 from judge.protocol.errors import KafkaError
 from judge.recorder import Recorder
@@ -25,12 +28,11 @@ from judge.systems.system import System
 from judge.worker import Worker
 
 VALUES_EACH = 10_000_000
-STOP_S = 90.0
+STOP_S = 120.0
 RECOVERY_S = 60.0
 """After the last fault a probe has to succeed within this."""
 HANGING_S = 45.0
 """A transaction of nobody's ends by its time-out, which is far below this."""
-MOVE_EVERY_S = (3.0, 10.0)
 
 
 @dataclass(slots=True)
@@ -46,21 +48,45 @@ class Run:
     enough: Callable[[int], bool] = lambda operations: False
     """Whether so many operations are enough, before the time is over."""
 
+    java: Sequence[str] = ()
+    """The command that runs Kafka's own clients; none where the plan has no such process."""
+    dose: Dose = field(default_factory=Dose)
+    recovery_s: float = RECOVERY_S
+
     def judged_history(self) -> History:
         cables = self.cables or Cables()
         recorder = Recorder(self.system.revision)
-        makes = Makes(self.system.doors, self.plan.run, cables.dial if self.shake or self.cables else lambda to: to)
+        wanted = any(each.client is Client.JAVA for each in self.plan.processes)
+        java = JavaHost(self.java).start() if wanted else None
+        dial = cables.dial if self.shake or self.cables else lambda to: to
+        makes = Makes(self.system.doors, self.plan.run, dial, java)
+        try:
+            return self._judged(recorder, makes, cables)
+        finally:
+            cables.close()
+            if java is not None:
+                java.close()
+
+    def _judged(self, recorder: Recorder, makes: Makes, cables: Cables) -> History:
         for topic in self.plan.topics:
             self.system.create_topic(topic.name, topic.partitions)
         self._await_topics()
+        for group in {makes.group(each) for each in self.plan.sharing()}:
+            self.system.share_from_the_start(group)
         stop = threading.Event()
         workers = [self._worker(number, makes, recorder, stop) for number in range(len(self.plan.processes))]
         faults: list[Fault] = [*self.system.faults, *(of_cables(cables) if self.shake else [])]
-        nemesis = Nemesis(faults, self.plan.chance("nemesis"), recorder, self.say)
+        faults = [fault for fault in faults if re.search(self.dose.only, fault.name)]
+        moves = Moves()
+        nemesis = Nemesis(faults, recorder, self.say, self.dose.with_a_move, moves=moves)
+        moving = [topic.name for topic in self.plan.topics if topic.moves]
+        operating = Operating(self.system, moving, recorder, moves, self.dose)
         threads = [threading.Thread(target=worker.run, daemon=True) for worker in workers]
-        others = [threading.Thread(target=nemesis.run, daemon=True)] if faults else []
+        chances = [self.plan.chance(f"nemesis-{lane}") for lane in range(self.dose.lanes if faults else 0)]
+        others = [threading.Thread(target=nemesis.run, args=(chance,), daemon=True) for chance in chances]
         if self.system.move is not None:
-            others.append(threading.Thread(target=self._move_topics, args=(recorder, nemesis.stop), daemon=True))
+            told = (self.plan.chance("operator"), nemesis.stop)
+            others.append(threading.Thread(target=operating.run, args=told, daemon=True))
         for thread in (*threads, *others):
             thread.start()
         self._wait(workers, recorder)
@@ -68,7 +94,7 @@ class Run:
         for thread in others:
             thread.join(STOP_S)
         self.say(f"faults are over; {len(recorder)} operations so far")
-        self._recover(recorder)
+        self._recover(recorder, operating)
         stop.set()
         for thread in threads:
             thread.join(STOP_S)
@@ -79,7 +105,6 @@ class Run:
                 self._note(recorder, 0.0, f"{worker.process.name} did not end within {STOP_S:g} s")
         self._read_all(recorder)
         self._read_commits(recorder)
-        cables.close()
         return recorder.told(self.plan.seed, self.system.name)
 
     def _await_topics(self) -> None:
@@ -98,8 +123,8 @@ class Run:
     def _worker(self, number: int, makes: Makes, recorder: Recorder, stop: threading.Event) -> Worker:
         process = self.plan.processes[number]
         topics = self.plan.topics
-        if process.role is Role.TRANSACTOR:
-            topics = tuple(topic for topic in topics if not topic.moves)
+        if process.role in (Role.TRANSACTOR, Role.SHARER):
+            topics = self.plan.steady()
         values = itertools.count((number + 1) * VALUES_EACH)
         return Worker(process, topics, makes, recorder, self.plan.chance(process.name), values, stop)
 
@@ -110,23 +135,7 @@ class Run:
                 return
             time.sleep(0.2)
 
-    def _move_topics(self, recorder: Recorder, stop: threading.Event) -> None:
-        chance = self.plan.chance("operator")
-        moving = [topic.name for topic in self.plan.topics if topic.moves]
-        while moving and not stop.wait(chance.uniform(*MOVE_EVERY_S)):
-            self._moved(recorder, chance.choice(moving), chance.choice(sorted(self.system.clusters)))
-
-    def _moved(self, recorder: Recorder, topic: str, target: str) -> str:
-        assert self.system.move is not None, "only where topics move"
-        start, outcome, note = recorder.now(), Outcome.OK, ""
-        try:
-            self.system.move(topic, target)
-        except (OSError, RuntimeError, TimeoutError) as error:
-            outcome, note = Outcome.INFO, f"{target}: {error}"
-        recorder.add("operator", Kind.MOVE, outcome, start, [Moved(topic, target)], note=note)
-        return note
-
-    def _recover(self, recorder: Recorder) -> None:
+    def _recover(self, recorder: Recorder, operating: Operating) -> None:
         """Through each door a send and its poll, and each topic that moves, moved to and fro."""
         values = itertools.count(VALUES_EACH // 2)
         for door in self.system.doors:
@@ -138,7 +147,7 @@ class Run:
         if self.system.move is not None:
             for topic in self.plan.topics:
                 for cluster in sorted(self.system.clusters) if topic.moves else ():
-                    move = lambda name=topic.name, to=cluster: self._moved(recorder, name, to)  # noqa: E731
+                    move = lambda name=topic.name, to=cluster: operating.move(name, to)  # noqa: E731
                     self._probe(recorder, f"a move of {topic.name} to {cluster}", move)
 
     def _sends(
@@ -160,7 +169,7 @@ class Run:
     def _probe(self, recorder: Recorder, what: str, attempt: Callable[[], str]) -> None:
         start = recorder.now()
         while note := attempt():
-            if recorder.now() - start > RECOVERY_S:
+            if recorder.now() - start > self.recovery_s:
                 self._note(recorder, start, f"{what}: {note}")
                 return
             time.sleep(1.0)

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from judge.clients.client import Consumer, Polled, Producer, Sent
+from judge.clients.client import Consumer, Polled, Producer, Sent, ShareConsumer
 from judge.clients.made import Makes
 from judge.clients.own_producer import GivenUpError, OwnProducer
-from judge.history import Guarantee, Kind, Outcome, Place
+from judge.history import Guarantee, Kind, Outcome, Place, Poll
 from judge.plan import Client, Process, Role, Topic
 from judge.recorder import Recorder
 
@@ -21,6 +21,11 @@ CRASHES = 0.01
 ASSIGNS = 0.02
 COMMITS = 0.3
 ABORTS = 0.25
+RELEASES = 0.1
+"""Of what a share group gives: it is given back for others."""
+QUIET_S = 20.0
+"""A share group that gives nothing for longer than its locks last has no more."""
+DRAIN_S = 75.0
 MOST_VALUES = 5
 LONGEST_PAUSE_S = 0.1
 
@@ -45,6 +50,8 @@ class Worker:
                     self._transact()
                 case Role.READER | Role.MEMBER:
                     self._read()
+                case Role.SHARER:
+                    self._share()
         except Exception as error:  # noqa: BLE001  # told by the run, which ends for it
             self.failure.append(error)
 
@@ -128,6 +135,57 @@ class Worker:
             if self._commits() and self.chance.random() < COMMITS:
                 self._commit(reader)
         reader.close()
+
+    def _share(self) -> None:
+        reader = self._sharing()
+        while not self._over():
+            if self.chance.random() < CRASHES:
+                start = self.recorder.now()
+                reader.close()
+                self.recorder.add(self.process.name, Kind.CRASH, Outcome.OK, start, client=self.process.client)
+                reader = self._sharing()
+            self._take(reader, accept=self.chance.random() >= RELEASES)
+        self._drain(reader)
+        reader.close()
+
+    def _sharing(self) -> ShareConsumer:
+        reader = self.makes.share_consumer(self.process, self.chance)
+        reader.subscribe([topic.name for topic in self.topics])
+        return reader
+
+    def _take(self, reader: ShareConsumer, *, accept: bool) -> bool:
+        """Whether the group may have more to give."""
+        start = self.recorder.now()
+        given = reader.take(accept=accept)
+        if given.taken or given.note:
+            self.recorder.add(
+                self.process.name,
+                Kind.TAKE,
+                given.outcome,
+                start,
+                given.taken,
+                client=self.process.client,
+                note=given.note,
+                group=self.makes.group(self.process),
+            )
+        return bool(given.taken) or given.outcome is Outcome.INFO
+
+    def _drain(self, reader: ShareConsumer) -> None:
+        start = quiet = self.recorder.now()
+        while self.recorder.now() - quiet < QUIET_S and self.recorder.now() - start < DRAIN_S:
+            if self._take(reader, accept=True):
+                quiet = self.recorder.now()
+        done = self.recorder.now() - quiet >= QUIET_S
+        places = [Place(topic.name, partition) for topic in self.topics for partition in range(topic.partitions)]
+        self.recorder.add(
+            self.process.name,
+            Kind.DRAINED,
+            Outcome.OK if done else Outcome.INFO,
+            start,
+            [Poll(place, ()) for place in places],
+            client=self.process.client,
+            group=self.makes.group(self.process),
+        )
 
     def _commits(self) -> bool:
         """A reader of librdkafka that assigns its partitions has no group to commit in."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from judge.anomalies.anomaly import Anomaly, Rule
 from judge.anomalies.commits import commits_disagree, lost_commit
 from judge.anomalies.cycles import g0, g1c
-from judge.anomalies.moves import not_continuous, two_writers, wrong_cluster
+from judge.anomalies.moves import misrouted, not_continuous, two_writers, wrong_cluster
 from judge.anomalies.polls import (
     inner_nonmonotonic_poll,
     inner_poll_skip,
@@ -19,6 +19,7 @@ from judge.anomalies.polls import (
 )
 from judge.anomalies.recovery import did_not_recover, unexplained_failure
 from judge.anomalies.sends import inner_nonmonotonic_send, inner_send_skip, nonmonotonic_send
+from judge.anomalies.shares import accepted_again, never_given
 from judge.anomalies.transactions import aborted_read, precommitted_read, torn_transaction
 from judge.anomalies.writes import altered, duplicate, inconsistent_offsets, lost_write, unseen
 from judge.history import History
@@ -44,9 +45,12 @@ RULES: tuple[Rule, ...] = (
     Rule("G1c", g1c),
     Rule("wrong-cluster", wrong_cluster),
     Rule("two-writers", two_writers),
+    Rule("misrouted", misrouted),
     Rule("not-continuous", not_continuous),
     Rule("lost-commit", lost_commit),
     Rule("commits-disagree", commits_disagree),
+    Rule("accepted-again", accepted_again),
+    Rule("never-given", never_given),
     Rule("did-not-recover", did_not_recover),
     Rule("unexplained-failure", unexplained_failure),
 )

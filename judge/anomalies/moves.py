@@ -50,6 +50,25 @@ def two_writers(history: History) -> Iterator[Anomaly]:
                     yield Anomaly(str(send.value), text, (each.index, other.index, operation.index))
 
 
+def misrouted(history: History) -> Iterator[Anomaly]:
+    """A record is on another cluster than the routing table led to that its gateway ran, all the time of the send."""
+    for topic in {move.topic for _, move in _moves(history)}:
+        moves = [(each, move) for each, move in _moves(history) if move.topic == topic]
+        for operation, send in _sends(history, topic):
+            known = [pair for pair in moves if 0 < pair[0].revision <= operation.revision]
+            if not known:
+                continue
+            made, move = max(known, key=lambda pair: (pair[0].revision, pair[0].start))
+            # nobody knows the table of a move whose end is unknown
+            doubts = (each for each, _ in moves if each.outcome is not Outcome.OK and each.start < operation.end)
+            if send.place.cluster != move.target and not any(each.end > made.start for each in doubts):
+                text = (
+                    f"value {send.value} went to {send.place} through {operation.via}, which ran revision "
+                    f"{operation.revision}; since revision {made.revision} the topic belonged to {move.target}"
+                )
+                yield Anomaly(str(send.value), text, (made.index, operation.index))
+
+
 def not_continuous(history: History) -> Iterator[Anomaly]:
     """Over a move that promises unbroken offsets, a log on the new cluster begins below the old one's end."""
     logs = logs_of(history)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from judge.history import Guarantee, Mark, Outcome, Place, Poll, Send
+from judge.history import Guarantee, Mark, Outcome, Place, Poll, Send, Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,15 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """What a share group gave, and whether Kafka has stored what the member answered."""
+
+    outcome: Outcome
+    taken: tuple[Taken, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     outcome: Outcome
     marks: tuple[Mark, ...]
@@ -43,6 +52,17 @@ class Producer(Protocol):
 
     def transaction(self, sends: Sequence[tuple[Place, int]], *, commit: bool, between: Callable[[], None]) -> Sent:
         """`between` runs when all is sent, before the end."""
+
+    def close(self) -> None: ...
+
+
+class ShareConsumer(Protocol):
+    name: str
+
+    def subscribe(self, topics: Sequence[str]) -> None: ...
+
+    def take(self, *, accept: bool) -> Given:
+        """Records, all of them accepted, or all of them released for others."""
 
     def close(self) -> None: ...
 

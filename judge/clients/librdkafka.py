@@ -27,6 +27,8 @@ class LibrdkafkaProducer:
         self, bootstrap: str, guarantee: Guarantee, transactional_id: str, compression: str, client_id: str
     ) -> None:
         self.guarantee = guarantee
+        self._door = bootstrap
+        """Where it goes: a gateway tells its clients of itself alone."""
         self._settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
@@ -57,13 +59,13 @@ class LibrdkafkaProducer:
             between()
             if not commit:
                 producer.abort_transaction(DELIVERY_S)
-                return Sent(Outcome.FAIL, self._told(sends, reports).sends, note="meant to abort")
+                return Sent(Outcome.FAIL, self._told(sends, reports).sends, self._door, "meant to abort")
             committing = True
             self._commit(producer)
         except KafkaException as exception:
             told = self._told(sends, reports)
             return self._after(exception.args[0], told, committing=committing, wanted=commit)
-        return Sent(Outcome.OK, self._told(sends, reports).sends)
+        return Sent(Outcome.OK, self._told(sends, reports).sends, self._door)
 
     def _commit(self, producer: confluent_kafka.Producer) -> None:
         for tries_left in (2, 1, 0):
@@ -85,9 +87,8 @@ class LibrdkafkaProducer:
         if not aborted:
             self._producer = None
         outcome = Outcome.INFO if committing and not aborted else Outcome.FAIL
-        return Sent(
-            outcome, told.sends, note=f"{'commit' if committing else 'aborted' if wanted else 'abort'}: {error}"
-        )
+        note = f"{'commit' if committing else 'aborted' if wanted else 'abort'}: {error}"
+        return Sent(outcome, told.sends, self._door, note)
 
     def _open(self) -> confluent_kafka.Producer:
         if self._producer is None:
@@ -121,7 +122,7 @@ class LibrdkafkaProducer:
                 told.append(Send(place, value, offset if offset is not None and offset >= 0 else None))
         if errors:
             self._producer = None
-        return Sent(Outcome.INFO if errors else Outcome.OK, tuple(told), note="; ".join(errors[:3]))
+        return Sent(Outcome.INFO if errors else Outcome.OK, tuple(told), self._door, "; ".join(errors[:3]))
 
     def close(self) -> None:
         if self._producer is not None:
@@ -148,6 +149,7 @@ class LibrdkafkaConsumer:
         if protocol == "classic":
             self._settings |= {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1000}
         self._group = group
+        self._door = bootstrap
         self._consumer = confluent_kafka.Consumer(self._settings)
         self._rebalanced = False
 
@@ -171,7 +173,7 @@ class LibrdkafkaConsumer:
             place = Place(message.topic() or "", message.partition() or 0)
             found[place].append((message.offset() or 0, value_of(message.value())))
         polls = tuple(Poll(place, tuple(records)) for place, records in found.items())
-        return Polled(polls, self._rebalanced, note="; ".join(notes[:3]))
+        return Polled(polls, self._rebalanced, self._door, "; ".join(notes[:3]))
 
     def commit(self) -> Committed:
         positions = [each for each in self._consumer.position(self._consumer.assignment()) if each.offset >= 0]
@@ -181,9 +183,9 @@ class LibrdkafkaConsumer:
         try:
             answers = self._consumer.commit(offsets=positions, asynchronous=False) or []
         except KafkaException as exception:
-            return Committed(Outcome.INFO, marks, note=str(exception.args[0]))
+            return Committed(Outcome.INFO, marks, self._door, str(exception.args[0]))
         errors = [str(each.error) for each in answers if each.error]
-        return Committed(Outcome.INFO if errors else Outcome.OK, marks, note="; ".join(errors))
+        return Committed(Outcome.INFO if errors else Outcome.OK, marks, self._door, "; ".join(errors))
 
     def close(self) -> None:
         self._consumer.close()

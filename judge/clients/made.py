@@ -6,12 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from judge.clients.client import Consumer, Producer
+from judge.clients.client import Consumer, Producer, ShareConsumer
+from judge.clients.java_host import JavaHost
 from judge.clients.own_consumer import OwnConsumer
 from judge.clients.own_producer import OwnProducer
 from judge.clients.roads import Roads
 from judge.history import Guarantee
-from judge.plan import Client, Process
+from judge.plan import Client, Process, Role
 from judge.protocol.connection import Address
 
 
@@ -20,10 +21,15 @@ class Makes:
     doors: tuple[Address, ...]
     run: str
     dial: Callable[[Address], Address] = lambda to: to
+    java: JavaHost | None = None
 
     def group(self, process: Process) -> str:
         """Members share one by protocol and client; a reader has its own."""
-        own = f"{process.protocol}-{process.client}" if process.name.startswith("member") else process.name
+        own = process.name
+        if process.role is Role.MEMBER:
+            own = f"{process.protocol}-{process.client}"
+        elif process.role is Role.SHARER:
+            own = f"share-{process.client}"
         return f"judge-{self.run}-{own}"
 
     def producer(self, process: Process, chance: random.Random) -> Producer:
@@ -40,6 +46,19 @@ class Makes:
                     self._bootstrap(chance), process.guarantee, transactional_id, process.compression, process.name
                 )
 
+            case Client.JAVA:
+                from judge.clients.java import JavaProducer
+
+                assert self.java is not None, "a run with Java has its process"
+                return JavaProducer(
+                    self.java,
+                    self._bootstrap(chance),
+                    process.guarantee,
+                    transactional_id,
+                    process.compression,
+                    process.name,
+                )
+
     def consumer(self, process: Process, chance: random.Random) -> Consumer:
         group = self.group(process)
         match process.client:
@@ -49,6 +68,18 @@ class Makes:
                 from judge.clients.librdkafka import LibrdkafkaConsumer
 
                 return LibrdkafkaConsumer(self._bootstrap(chance), group, process.protocol, process.name)
+
+            case Client.JAVA:
+                from judge.clients.java import JavaConsumer
+
+                assert self.java is not None, "a run with Java has its process"
+                return JavaConsumer(self.java, self._bootstrap(chance), group, process.protocol, process.name)
+
+    def share_consumer(self, process: Process, chance: random.Random) -> ShareConsumer:
+        from judge.clients.java import JavaShareConsumer
+
+        assert self.java is not None, "a run with Java has its process"
+        return JavaShareConsumer(self.java, self._bootstrap(chance), self.group(process), process.name)
 
     def roads(self, process: Process, chance: random.Random) -> Roads:
         door = chance.randrange(len(self.doors))

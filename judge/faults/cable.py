@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 import time
@@ -23,6 +24,8 @@ class State(StrEnum):
     SILENT = "silent"
     """Nothing arrives, and nobody is told."""
     SLOW = "slow"
+    SHUFFLED = "shuffled"
+    """Each piece of each connection waits for a time of its own: what left later on another one arrives earlier."""
     THROTTLED = "throttled"
     DEAF = "deaf"
     """Requests arrive; the connection ends before their answer."""
@@ -106,6 +109,8 @@ class Cable:
     def _wait(self, size: int) -> None:
         if self.state is State.SLOW:
             time.sleep(self.delay_s)
+        elif self.state is State.SHUFFLED:
+            time.sleep(random.uniform(0, 2 * self.delay_s))
         elif self.state is State.THROTTLED:
             time.sleep(size / self.bytes_per_s)
         with self._changed:

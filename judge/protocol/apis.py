@@ -345,3 +345,21 @@ CREATE_TOPICS = Api(
         }
     ),
 )
+INCREMENTAL_ALTER_CONFIGS = Api(
+    "IncrementalAlterConfigs",
+    44,
+    1,
+    struct_of(
+        {
+            "resources": array(
+                {
+                    "type": INT8,
+                    "name": STRING,
+                    "configs": array({"name": STRING, "operation": INT8, "value": NULLABLE}),
+                }
+            ),
+            "validate_only": BOOL,
+        }
+    ),
+    struct_of({**_THROTTLE, "responses": array({"error": INT16, "message": NULLABLE, "type": INT8, "name": STRING})}),
+)

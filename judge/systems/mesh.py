@@ -1,185 +1,294 @@
-"""A mesh of two clusters that the judge starts for itself; all its parts and its links to both can be disturbed."""
+"""A mesh of two clusters that the judge starts for itself; all its parts and links can be disturbed."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import os
 import random
 import re
+import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 
-from judge.faults.cable import Cable, State
-from judge.faults.fault import Fault
+from judge.faults.cable import Cable
+from judge.faults.fault import Fault, of_link
 from judge.protocol.connection import Address, address
-from judge.systems.processes import Owned, Part, Supervised, faults_of, waited_for
+from judge.systems.clocks import Clock, library
+from judge.systems.kafka import PORTS_OF_A_NODE, KafkaCluster
+from judge.systems.operator import MeshOperator
+from judge.systems.processes import Keeper, Owned, faults_of, signalled, waited_for
+from judge.systems.revisions import Revisions
+from judge.systems.shape import Shape
 from judge.systems.system import System, created
 from local.leash import on_leash
 from local.ports import is_free
-from local.readiness import KafkaReady
-from local.services import HOST, PORTS
+from local.postgres import Postgres
+from local.readiness import HttpReady, PostgresReady
+from local.services import HOST
 from mesh.rpc import admin, admin_grpc, routing
 
-CLUSTERS = ("c1", "c2")
-SPARE_PORTS = 32
+HOME, OTHER = "c1", "c2"
 START_S = 240.0
-MOVE_S = 30.0
-SAMPLE_S = 0.25
-REVISION = re.compile(r"^kafka_mesh_gateway_table_revision(?:{[^}]*})? ([0-9.e+]+)$", re.MULTILINE)
+CALL_S = 30.0
+HOLD_MS = 4000
 
 
 @dataclass(slots=True)
 class MeshSystem(System):
-    control: str = ""
-    homes: dict[str, str] = field(default_factory=dict)
+    operator: MeshOperator | None = None
+    links: Mapping[str, Sequence[Cable]] = field(default_factory=dict)
 
     def create_topic(self, name: str, partitions: int) -> None:
         """On both clusters, with a rule that leads to the first."""
         for doors in self.storage.values():
             created(doors[0], name, partitions)
-        self.lead(name, CLUSTERS[0])
-
-    def lead(self, topic: str, cluster: str) -> None:
-        """The operator's order; returns when all gateways have switched."""
-        request = admin.SetRuleRequest(
-            match=routing.RuleMatch(topic=topic),
-            target_cluster=cluster,
-            options=admin.ChangeOptions(accept_skip=True, request_id=str(uuid.uuid4())),
-        )
-        with grpc.insecure_channel(self.control) as channel:
-            try:
-                admin_grpc.RuleServiceStub(channel).SetRule(request, timeout=MOVE_S)
-            except grpc.RpcError as error:
-                raise RuntimeError(f"SetRule: {error}") from error
+        assert self.operator is not None, "a mesh has one"
+        self.operator.move(name, HOME)
 
 
 @dataclass(slots=True)
-class Revisions:
-    """What runs where, looked up a few times a second."""
+class Mesh:
+    """Its processes and the cables between them."""
 
-    pages: dict[str, str]
-    """A gateway's address to its page of metrics."""
-    stop: threading.Event = field(default_factory=threading.Event)
-    _known: dict[str, int] = field(default_factory=dict)
+    folder: Path
+    shape: Shape
+    first_port: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further environment of its services: tests plant faults by it."""
+    parts: dict[str, Owned] = field(default_factory=dict)
+    clusters: dict[str, KafkaCluster] = field(default_factory=dict)
+    links: dict[str, list[Cable]] = field(default_factory=dict)
+    clocks: dict[str, Clock] = field(default_factory=dict)
+    _ports: Iterator[int] | None = None
 
-    def at(self, via: str) -> int:
-        return self._known.get(via, 0)
+    @staticmethod
+    def ports_for(shape: Shape) -> int:
+        return (1 + shape.brokers) * PORTS_OF_A_NODE + 1 + 2 * (shape.gateways + shape.routers + shape.controls)
 
-    def run(self) -> None:
-        while not self.stop.wait(SAMPLE_S):
-            for gateway, page in self.pages.items():
-                with contextlib.suppress(OSError):
-                    with urllib.request.urlopen(page, timeout=1) as answer:
-                        found = REVISION.search(answer.read().decode())
-                    if found:
-                        self._known[gateway] = int(float(found.group(1)))
+    def start(self, stack: contextlib.ExitStack) -> None:
+        self._ports = iter(range(self.first_port, self.first_port + self.ports_for(self.shape)))
+        stack.callback(self._stop)
+        for name, size in ((HOME, 1), (OTHER, self.shape.brokers)):
+            first, *_ = (next(self._ports) for _ in range(size * PORTS_OF_A_NODE))
+            cluster = KafkaCluster(name, self.folder, first, size, self._clocked)
+            self.clusters[name] = cluster
+            cluster.start()
+            self.links[f"to {name}"] = cluster.cables
+            self.parts |= {broker.name: broker for broker in cluster.brokers}
+        database = self._start_database()
+        self._start_services(database)
+        _register(self.leader(), {name: each.bootstrap for name, each in self.clusters.items()})
+        keeper = Keeper(tuple(self.parts.values()))
+        stack.callback(keeper.stop.set)
+        threading.Thread(target=keeper.run, daemon=True).start()
+        for gateway in self.named("gateway"):
+            gateway.launch()
+        for gateway in self.named("gateway"):
+            waited_for(gateway.is_up, f"{gateway.name} is ready, see {gateway.log}", START_S)
+
+    def named(self, service: str) -> list[Owned]:
+        return [part for name, part in self.parts.items() if re.fullmatch(rf"{service}-\d+", name)]
+
+    def addresses(self, service: str) -> list[str]:
+        return [part.environment[f"KAFKA_MESH_{service.upper()}_LISTEN"] for part in self.named(service)]
+
+    def leader(self) -> str:
+        """The address of the control that leads; empty: none does."""
+        ready = [HttpReady(self.page(part, "/ready")).unmet() is None for part in self.named("control")]
+        return next((where for where, leads in zip(self.addresses("control"), ready, strict=True) if leads), "")
+
+    def page(self, part: Owned, path: str) -> str:
+        service = part.name.partition("-")[0].upper()
+        return f"http://{part.environment[f'KAFKA_MESH_{service}_METRICS_LISTEN']}{path}"
+
+    def faults(self) -> list[Fault]:
+        found = []
+        for name, part in self.parts.items():
+            found += faults_of(part, disk=name.startswith(("kafka", "postgres", "gateway")))
+        for name, cables in self.links.items():
+            found += of_link(name, *cables)
+        for clock in self.clocks.values():
+            found += clock.faults()
+        return [*found, *self._lead_taken(), *self._without_quorum()]
+
+    def _lead_taken(self) -> list[Fault]:
+        """From whichever control has it."""
+        controls = self.named("control")
+        stopped: list[Owned] = []
+
+        def begin(number: signal.Signals) -> Callable[[], None]:
+            def take() -> None:
+                stopped[:] = [part for part in controls if HttpReady(self.page(part, "/ready")).unmet() is None][:1]
+                for part in stopped:
+                    signalled(part, number)()
+
+            return take
+
+        def end() -> None:
+            for part in stopped:
+                signalled(part, signal.SIGCONT)()
+
+        parts = frozenset(part.name for part in controls)
+        return [Fault("the control that leads stands still", begin(signal.SIGSTOP), end, 15.0, parts)]
+
+    def _without_quorum(self) -> list[Fault]:
+        """Of three brokers, two stand still, or are killed."""
+        brokers = self.clusters[OTHER].brokers[1:]
+        if not brokers:
+            return []
+
+        def all_of(*steps: Callable[[], None]) -> Callable[[], None]:
+            def run() -> None:
+                for step in steps:
+                    step()
+
+            return run
+
+        parts = frozenset(each.name for each in brokers)
+        frozen = all_of(*(signalled(each, signal.SIGSTOP) for each in brokers))
+        thawed = all_of(*(signalled(each, signal.SIGCONT) for each in brokers))
+        killed, started = all_of(*(each.kill for each in brokers)), all_of(*(each.start for each in brokers))
+        return [
+            Fault(f"{OTHER} without quorum: two brokers stand still", frozen, thawed, 15.0, parts),
+            Fault(f"{OTHER} without quorum: two brokers killed", killed, started, 10.0, parts),
+        ]
+
+    def _start_database(self) -> Postgres:
+        assert self._ports is not None, "given by start"
+        postgres = Postgres(folder=self.folder / "postgres", port=next(self._ports))
+        ready = PostgresReady(data=postgres.data, address=f"{HOST}:{postgres.port}")
+        command = [sys.executable, "-m", "local.postgres", str(postgres.folder), "--port", str(postgres.port)]
+        part = self._part("postgres", command, lambda: ready.unmet() is None, {}, signal.SIGINT)
+        part.launch()
+        waited_for(part.is_up, f"PostgreSQL is ready, see {part.log}", START_S)
+        migrate = self._service("migrate", "migrate", {"KAFKA_MESH_CONTROL_DATABASE_URL": postgres.url()}, lambda: True)
+        migrate.launch()
+        assert migrate.process is not None, "launched"
+        if migrate.process.wait(START_S):
+            raise RuntimeError(f"the migration failed, see {migrate.log}")
+        del self.parts["migrate"]
+        return postgres
+
+    def _start_services(self, database: Postgres) -> None:
+        home = self.clusters[HOME].bootstrap
+        for number in range(1, self.shape.controls + 1):
+            name = f"control-{number}"
+            [to] = self._linked(f"{name} to postgres", [(HOST, database.port)])
+            url = database.url().replace(f"@{HOST}:{database.port}/", f"@{to}/")
+            self._replica("control", number, {"DATABASE_URL": url, "HOME_BOOTSTRAP_SERVERS": home, "HOLD_MS": HOLD_MS})
+        for number in range(1, self.shape.routers + 1):
+            controls = self._linked(f"router-{number} to controls", map(address, self.addresses("control")))
+            of_router = {"HOME_BOOTSTRAP_SERVERS": home, "CONTROL_ADDRESSES": ",".join(controls)}
+            self._replica("router", number, {"NAME": f"router-{number}", **of_router})
+        for number in range(1, self.shape.gateways + 1):
+            routers = self._linked(f"gateway-{number} to routers", map(address, self.addresses("router")))
+            of_gateway = {"ROUTER_ADDRESSES": ",".join(routers), "HOME_BOOTSTRAP_SERVERS": home}
+            of_gateway |= {"STATE_DIR": str(self.folder / f"gateway-{number}"), "WORKERS": str(self.shape.workers)}
+            self._replica("gateway", number, {"NAME": f"gateway-{number}", **of_gateway})
+        first, *others = self.named("control")
+        first.launch()
+        waited_for(lambda: bool(self.leader()), f"{first.name} leads, see {first.log}", START_S)
+        for part in (*others, *self.named("router")):
+            part.launch()
+
+    def _linked(self, name: str, to: Iterator[Address] | Sequence[Address]) -> list[str]:
+        cables = [Cable(each).start() for each in to]
+        self.links[name] = cables
+        return [f"{host}:{port}" for host, port in (cable.address for cable in cables)]
+
+    def _replica(self, service: str, number: int, settings: Mapping[str, object]) -> None:
+        assert self._ports is not None, "given by start"
+        listens = {"LISTEN": f"{HOST}:{next(self._ports)}", "METRICS_LISTEN": f"{HOST}:{next(self._ports)}"}
+        prefix = f"KAFKA_MESH_{service.upper()}_"
+        environment = {prefix + key: str(value) for key, value in {**listens, **settings}.items()}
+        # a control that does not lead is never ready; it lives
+        path = "live" if service == "control" else "ready"
+        ready = HttpReady(f"http://{listens['METRICS_LISTEN']}/{path}")
+        self._service(f"{service}-{number}", service, environment, lambda: ready.unmet() is None)
+
+    def _service(self, name: str, command: str, environment: Mapping[str, str], is_ready: Callable[[], bool]) -> Owned:
+        words = [sys.executable, "-m", "local.cli", command]
+        return self._part(name, words, is_ready, {**environment, **self.settings, **self._clocked(name)})
+
+    def _part(
+        self,
+        name: str,
+        command: list[str],
+        is_ready: Callable[[], bool],
+        environment: dict[str, str],
+        end: signal.Signals = signal.SIGTERM,
+    ) -> Owned:
+        part = Owned(name, on_leash(command), self.folder / f"{name}.log", is_ready, environment, end)
+        self.parts[name] = part
+        return part
+
+    def _clocked(self, name: str) -> dict[str, str]:
+        made = library(self.folder)
+        if made is None or name == "migrate":
+            return {}
+        self.clocks[name] = Clock(name, self.folder / f"{name}.clock")
+        return self.clocks[name].environment(made)
+
+    def _stop(self) -> None:
+        for part in reversed(self.parts.values()):
+            part.kill()
+        for cluster in self.clusters.values():
+            cluster.stop()
+        for cables in self.links.values():
+            for cable in cables:
+                cable.close()
 
 
 @contextlib.contextmanager
 def embedded_mesh(
-    folder: Path, gateways: int, routers: int, *, calm: bool, moves: bool, ports: str = "20000-32000"
-) -> Iterator[System]:
+    folder: Path,
+    shape: Shape,
+    *,
+    calm: bool,
+    moves: bool,
+    ports: str = "20000-32000",
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[MeshSystem]:
     """Fresh each time: logs stay in the folder."""
-    folder = (folder / time.strftime("%H%M%S")).resolve()
+    folder = (folder / f"{time.strftime('%H%M%S')}-{os.getpid()}").resolve()
     folder.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
-        brokers, cables = {}, {}
-        for name in CLUSTERS:
-            first = _free(ports, 2)
-            cable = Cable((HOST, first)).start()
-            stack.callback(cable.close)
-            broker = _broker(name, folder, first, cable.address)
-            stack.callback(broker.stop)
-            broker.launch()
-            brokers[name], cables[name] = broker, cable
-        for broker in brokers.values():
-            waited_for(broker.is_ready, f"{broker.name} answers, see {broker.log}", START_S)
-        state = stack.enter_context(_up(folder, cables, gateways, routers, _free(ports, len(PORTS) + SPARE_PORTS)))
-        endpoints: dict[str, str] = json.loads((state / "endpoints.json").read_text(encoding="utf-8"))
-        names = [name for name in endpoints if re.fullmatch(r"gateway(-\d+)?", name)]
-        pages = {endpoints[name]: f"http://{endpoints[f'{name}-metrics']}/metrics" for name in names}
-        revisions = Revisions(pages)
+        mesh = Mesh(folder, shape, _free(ports, Mesh.ports_for(shape)), settings or {})
+        mesh.start(stack)
+        doors = tuple(map(address, mesh.addresses("gateway")))
+        told = dict(zip(mesh.addresses("gateway"), mesh.named("gateway"), strict=True))
+        revisions = Revisions({where: mesh.page(part, "/metrics") for where, part in told.items()})
         threading.Thread(target=revisions.run, daemon=True).start()
         stack.callback(revisions.stop.set)
-        parts: list[Part] = [
-            Supervised(name, state)
-            for name in ("control", "postgres", *names, *(n for n in endpoints if re.fullmatch(r"router(-\d+)?", n)))
-        ]
-        faults = [fault for part in parts for fault in faults_of(part, disk=part.name == "postgres")]
-        faults += [fault for broker in brokers.values() for fault in faults_of(broker, disk=True)]
-        faults += [fault for name, cable in cables.items() for fault in _of_link(name, cable)]
+        operator = MeshOperator(mesh.leader)
         system = MeshSystem(
-            f"mesh of {gateways} gateways, {routers} routers, {len(CLUSTERS)} clusters",
-            tuple(address(endpoints[name]) for name in names),
-            {name: (cable.address,) for name, cable in cables.items()},
-            () if calm else faults,
-            revision=revisions.at,
-            control=endpoints["control"],
+            f"mesh: {shape}",
+            doors,
+            {name: cluster.doors for name, cluster in mesh.clusters.items()},
+            () if calm else mesh.faults(),
+            revision=revisions.during,
+            operator=operator,
+            links=mesh.links,
         )
         if moves:
-            system.move = system.lead
+            system.move, system.edits = operator.move, operator.edits
         yield system
 
 
-def _of_link(name: str, cable: Cable) -> list[Fault]:
-    def fault(state: State) -> Fault:
-        return Fault(f"link to {name} {state}", lambda: cable.become(state), lambda: cable.become(State.WHOLE))
-
-    return [fault(state) for state in State if state is not State.WHOLE]
-
-
-def _broker(name: str, folder: Path, port: int, seen_at: Address) -> Owned:
-    further = folder / f"{name}.properties"
-    lines = (f"advertised.listeners=PLAINTEXT://{seen_at[0]}:{seen_at[1]}", "log.retention.ms=-1")
-    further.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
-    ports = ["--port", str(port), "--controller-port", str(port + 1), "--further", str(further)]
-    command = [sys.executable, "-m", "local.kafka", str(folder / name), *ports]
-    ready = KafkaReady(f"{HOST}:{port}")
-    return Owned(f"kafka-{name}", on_leash(command), folder / f"{name}.log", lambda: ready.unmet() is None, {})
-
-
-@contextlib.contextmanager
-def _up(folder: Path, cables: dict[str, Cable], gateways: int, routers: int, first_port: int) -> Iterator[Path]:
-    state = folder / "state"
-    state.mkdir()
-    options = [f"--state-dir={state}", f"--port-base={first_port}", "--no-pipeline"]
-    options += [f"--gateways={gateways}", f"--routers={routers}"]
-    options += [f"--cluster={name}={cable.address[0]}:{cable.address[1]}" for name, cable in cables.items()]
-    log = folder / "up.log"
-    with log.open("ab") as output:
-        command = on_leash([sys.executable, "-m", "local.cli", "up", *options])
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
-
-    def is_up() -> bool:
-        if process.poll() is not None:
-            raise RuntimeError(f"kafka-mesh up ended with {process.returncode}, see {log}")
-        try:
-            rows = json.loads((state / "processes.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return False
-        return {row["state"] for row in rows.values()} <= {"ready", "done"}
-
-    try:
-        waited_for(is_up, f"the mesh is up, see {log}", START_S)
-        yield state
-    finally:
-        process.terminate()
-        try:
-            process.wait(START_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+def _register(control: str, clusters: Mapping[str, str]) -> None:
+    with grpc.insecure_channel(control) as channel:
+        for name, bootstrap in clusters.items():
+            spec = routing.ClusterSpec(cluster_name=name, bootstrap_servers=bootstrap.split(","))
+            request = admin.RegisterClusterRequest(spec=spec, request_id=str(uuid.uuid4()))
+            admin_grpc.ClusterServiceStub(channel).RegisterCluster(request, timeout=CALL_S)
 
 
 def _free(ports: str, size: int) -> int:

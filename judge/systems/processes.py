@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import resource
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 from judge.faults.fault import Fault
 
@@ -21,21 +20,7 @@ READY_S = 90.0
 STARTER = ThreadPoolExecutor(1, "starter")
 """A process on a leash ends with the thread that started it, so one thread starts all and stays."""
 POLL_S = 0.1
-
-
-class Part(Protocol):
-    """A process, and what can be done to it."""
-
-    name: str
-
-    def kill(self) -> None: ...
-
-    def start(self) -> None:
-        """Returns when it is ready."""
-
-    def stop(self) -> None: ...
-
-    def pid(self) -> int | None: ...
+KEEP_S = 1.0
 
 
 def waited_for(condition: Callable[[], bool], what: str, within_s: float = READY_S) -> None:
@@ -47,50 +32,15 @@ def waited_for(condition: Callable[[], bool], what: str, within_s: float = READY
 
 
 @dataclass(slots=True)
-class Supervised:
-    """One that `kafka-mesh up` runs; a file in its folder `down` keeps it away."""
-
-    name: str
-    state: Path
-
-    def pid(self) -> int | None:
-        found: int | None = self._row()["pid"]
-        return found
-
-    def kill(self) -> None:
-        pid = self.pid()
-        self._stay_away()
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-        waited_for(lambda: self._row()["state"] == "down", f"{self.name} is down")
-
-    def stop(self) -> None:
-        self._stay_away()
-        waited_for(lambda: self._row()["state"] == "down", f"{self.name} is down")
-
-    def start(self) -> None:
-        (self.state / "down" / self.name).unlink(missing_ok=True)
-        waited_for(lambda: self._row()["state"] == "ready", f"{self.name} is ready")
-
-    def _stay_away(self) -> None:
-        (self.state / "down").mkdir(exist_ok=True)
-        (self.state / "down" / self.name).touch()
-
-    def _row(self) -> dict[str, Any]:
-        rows: dict[str, dict[str, Any]] = json.loads((self.state / "processes.json").read_text(encoding="utf-8"))
-        return rows[self.name]
-
-
-@dataclass(slots=True)
 class Owned:
-    """One that the judge runs itself."""
+    """One that the judge runs itself. Its output goes by a pipe, which has room when its disk has none."""
 
     name: str
     command: list[str]
     log: Path
     is_ready: Callable[[], bool]
     environment: dict[str, str]
+    goodbye: signal.Signals = signal.SIGTERM
     process: subprocess.Popen[bytes] | None = None
 
     def pid(self) -> int | None:
@@ -98,32 +48,41 @@ class Owned:
 
     def start(self) -> None:
         self.launch()
-        waited_for(self._is_up, f"{self.name} is ready, see {self.log}")
+        waited_for(self.is_up, f"{self.name} is ready, see {self.log}")
 
     def launch(self) -> None:
         self.process = STARTER.submit(self._launched).result()
 
     def _launched(self) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as output:
-            return subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                env={**os.environ, **self.environment},
-            )
+        process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
+        )
+        threading.Thread(target=self._keep_output, args=(process,), daemon=True).start()
+        return process
 
-    def _is_up(self) -> bool:
+    def _keep_output(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None, "a pipe"
+        with self.log.open("ab") as log:
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+
+    def is_up(self) -> bool:
+        """Starts it again where it ended: a port that is not free yet, a lock of the one before."""
         if self.process is not None and self.process.poll() is not None:
-            self.launch()  # a port that is not free yet, a lock of the one before
+            self.launch()
         return self.is_ready()
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        self._end(signal.SIGTERM)
+        self._end(self.goodbye)
 
     def _end(self, number: signal.Signals) -> None:
         if self.process is None:
@@ -139,16 +98,24 @@ class Owned:
         self.process = None
 
 
-def faults_of(part: Part, *, disk: bool = False) -> list[Fault]:
+@dataclass(slots=True)
+class Keeper:
+    """Starts parts again that ended by themselves, as every supervisor does, and tells of it."""
+
+    parts: Sequence[Owned]
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self.stop.wait(KEEP_S):
+            for part in self.parts:
+                process = part.process
+                if process is not None and (code := process.poll()) is not None and part.process is process:
+                    print(f"{part.name} ended by itself with {code}, see {part.log}", flush=True)
+                    part.launch()
+
+
+def faults_of(part: Owned, *, disk: bool = False) -> list[Fault]:
     """Kill, restart, freeze, and where the part writes files, a disk that takes nothing more."""
-
-    def signalled(number: signal.Signals) -> Callable[[], None]:
-        def send() -> None:
-            if (pid := part.pid()) is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, number)
-
-        return send
 
     def limited(size: int) -> Callable[[], None]:
         def limit() -> None:
@@ -164,11 +131,21 @@ def faults_of(part: Part, *, disk: bool = False) -> list[Fault]:
         part.stop()
         part.start()
 
+    parts = frozenset({part.name})
     found = [
-        Fault(f"kill {part.name}", part.kill, part.start),
-        Fault(f"restart {part.name}", part.stop, part.start, longest_s=1.0),
-        Fault(f"freeze {part.name}", signalled(signal.SIGSTOP), signalled(signal.SIGCONT), longest_s=12.0),
+        Fault(f"kill {part.name}", part.kill, part.start, parts=parts),
+        Fault(f"restart {part.name}", part.stop, part.start, 1.0, parts),
+        Fault(f"freeze {part.name}", signalled(part, signal.SIGSTOP), signalled(part, signal.SIGCONT), 12.0, parts),
     ]
     if disk:
-        found.append(Fault(f"disk of {part.name} full", limited(0), with_disk_again, longest_s=3.0))
+        found.append(Fault(f"disk of {part.name} full", limited(0), with_disk_again, 3.0, parts))
     return found
+
+
+def signalled(part: Owned, number: signal.Signals) -> Callable[[], None]:
+    def send() -> None:
+        if (pid := part.pid()) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+
+    return send

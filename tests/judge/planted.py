@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from itertools import count
 
-from judge.history import Guarantee, History, Kind, Mark, Moved, Operation, Outcome, Place, Poll, Send, Step, history
+from judge.history import (
+    Guarantee,
+    History,
+    Kind,
+    Mark,
+    Moved,
+    Operation,
+    Outcome,
+    Place,
+    Poll,
+    Send,
+    Step,
+    Taken,
+    history,
+)
 
 LOG = Place("t", 0)
 OTHER = Place("t", 1)
@@ -29,12 +43,26 @@ class Story:
         rebalanced: bool = False,
         note: str = "",
         via: str = "",
+        revision: int = 0,
+        group: str = "",
     ) -> Story:
         index = next(self._next)
         start, end = at or (index * 10.0, index * 10.0 + 1)
         self._operations.append(
             Operation(
-                index, process, kind, outcome, start, end, steps, guarantee, via=via, rebalanced=rebalanced, note=note
+                index,
+                process,
+                kind,
+                outcome,
+                start,
+                end,
+                steps,
+                guarantee,
+                via=via,
+                revision=revision,
+                rebalanced=rebalanced,
+                note=note,
+                group=group,
             )
         )
         return self
@@ -44,6 +72,10 @@ class Story:
 
     def poll(self, *records: tuple[int, int], place: Place = LOG, **how: object) -> Story:
         return self.add(Kind.POLL, Poll(place, records), **{"process": "reader", **how})  # type: ignore[arg-type]
+
+    def take(self, offset: int, value: int, count: int, **how: object) -> Story:
+        taken = Taken(LOG, ((offset, value, count),))
+        return self.add(Kind.TAKE, taken, **{"process": "sharer", "group": "s", **how})  # type: ignore[arg-type]
 
     def sweep(self, *records: tuple[int, int], place: Place = LOG) -> Story:
         return self.add(Kind.SWEEP, Poll(place, records), process="sweep")
@@ -95,6 +127,14 @@ PLANTED: dict[str, Story] = {
     .send(2, 1, C1)
     .add(Kind.MOVE, Moved("t", "c2"), note="unbroken offsets")
     .send(3, 0, C2),
+    "misrouted": Story().add(Kind.MOVE, Moved("t", "c2"), revision=7).send(1, 0, C1, via="gateway", revision=8),
+    "accepted-again": Story().send(1, 0).take(0, 1, 1).take(0, 1, 2, process="other"),
+    "never-given": Story()
+    .send(1, 0)
+    .send(2, 1)
+    .take(0, 1, 1)
+    .add(Kind.DRAINED, Poll(LOG, ()), process="sharer", group="s")
+    .sweep((0, 1), (1, 2)),
     "lost-commit": Story().add(Kind.COMMIT, _mark(5)).add(Kind.COMMIT, _mark(7)).add(Kind.COMMITTED, _mark(5)),
     "commits-disagree": Story()
     .add(Kind.COMMIT, _mark(5), outcome=_INFO)
@@ -130,6 +170,23 @@ INNOCENT: dict[str, Story] = {
     .add(Kind.COMMIT, _mark(5), at=(1, 2))
     .add(Kind.COMMIT, _mark(7), outcome=_INFO, at=(3, 4))
     .add(Kind.COMMITTED, _mark(7)),
+    "a member has what its group gave it before another one took it over": Story()
+    .send(1, 0)
+    .take(0, 1, 2)
+    .take(0, 1, 1, process="slow"),
+    "a group gives again what it got back": Story()
+    .send(1, 0)
+    .take(0, 1, 1, outcome=_FAIL)
+    .take(0, 1, 2, process="other"),
+    "a group that was not asked to the end": Story()
+    .send(1, 0)
+    .add(Kind.DRAINED, Poll(LOG, ()), process="sharer", group="s", outcome=_INFO)
+    .sweep((0, 1)),
+    "a table of which nobody knows whether it came into force": Story()
+    .add(Kind.MOVE, Moved("t", "c2"), revision=7)
+    .add(Kind.MOVE, Moved("t", "c1"), outcome=_INFO)
+    .send(1, 0, C1, via="gateway", revision=8)
+    .add(Kind.FAULT, at=(0, 50)),
     "an aborted transaction that nobody sees": Story()
     .add(Kind.TXN, Send(LOG, 1), outcome=_FAIL, note="meant to abort")
     .send(2, 2)
