@@ -97,6 +97,8 @@ def judge(
             run.java = command() if Client.JAVA in wanted else ()
             run.dose = Dose(lanes, only)
             history = run.judged_history()
+        folder.mkdir(parents=True, exist_ok=True)
+        history.write(folder / "history.jsonl")  # the checks of a long run take a while
     report = Report(history, tuple(judged(history)))
     report.write(folder)
     print(report.summary())

@@ -104,7 +104,7 @@ class Run:
             if thread.is_alive():
                 self._note(recorder, 0.0, f"{worker.process.name} did not end within {STOP_S:g} s")
         self._read_all(recorder)
-        self._read_commits(recorder)
+        self._read_commits(recorder, makes)
         return recorder.told(self.plan.seed, self.system.name)
 
     def _await_topics(self) -> None:
@@ -230,17 +230,21 @@ class Run:
                 raise TimeoutError(said)
             time.sleep(0.2)
 
-    def _read_commits(self, recorder: Recorder) -> None:
-        """The positions of each group, as each door tells them."""
-        makes = Makes(self.system.doors, self.plan.run)
+    def _read_commits(self, recorder: Recorder, makes: Makes) -> None:
+        """The positions of each group, as each door tells them, and as the owner of each topic stores them."""
         groups = {makes.group(each) for each in self.plan.committing()}
         places = [Place(each.name, part) for each in self.plan.topics for part in range(each.partitions)]
+        looks = [((door,), _told(door), places) for door in self.system.doors]
+        for cluster, doors in self.system.clusters.items():
+            owned = [place for place in places if self.system.owner(place.topic) == cluster]
+            if owned:
+                looks.append((doors, cluster, owned))
         for group in sorted(groups):
-            for door in self.system.doors:
-                reader = OwnConsumer(Roads((door,), "judge-commits", random.Random(0)))
+            for doors, via, asked in looks:
+                reader = OwnConsumer(Roads(doors, "judge-commits", random.Random(0)))
                 start = recorder.now()
-                told = reader.committed(group, places)
-                via, note = _told(door), told.note or "at rest"
+                told = reader.committed(group, asked)
+                note = told.note or "at rest"
                 recorder.add("sweep", Kind.COMMITTED, told.outcome, start, told.marks, client="own", via=via, note=note)
                 reader.close()
 

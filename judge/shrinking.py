@@ -6,25 +6,27 @@ what remains is a witness that a person can read, and no history of its own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from judge.anomalies import Anomaly, rule_named
 from judge.history import History, Kind
 from judge.logs import located
 
-MOST_CHECKS = 400
-"""Bound of the work for one anomaly."""
+MOST_CHECKS, MOST_S = 400, 30.0
+"""Bounds of the work for one anomaly: what was reached by then is shown."""
 
 
 def shrunk(history: History, anomaly: Anomaly) -> History:
     placed = located(history)
     rule = rule_named(anomaly.rule)
-    checks = 0
+    checks, deadline = 0, time.monotonic() + MOST_S
 
     def shows(indices: Sequence[int]) -> bool:
         nonlocal checks
         checks += 1
-        return checks <= MOST_CHECKS and any(each.key == anomaly.key for each in rule.check(placed.only(indices)))
+        in_time = checks <= MOST_CHECKS and time.monotonic() < deadline
+        return in_time and any(each.key == anomaly.key for each in rule.check(placed.only(indices)))
 
     named = [each.index for each in placed.operations if each.index in anomaly.operations]
     enough = named if shows(named) else [each.index for each in placed.operations if each.kind is not Kind.FAULT]

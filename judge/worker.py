@@ -14,6 +14,7 @@ from judge.clients.made import Makes
 from judge.clients.own_producer import GivenUpError, OwnProducer
 from judge.history import Guarantee, Kind, Outcome, Place, Poll
 from judge.plan import Client, Process, Role, Topic
+from judge.protocol.schema import ProtocolError
 from judge.recorder import Recorder
 
 CRASHES = 0.01
@@ -95,7 +96,7 @@ class Worker:
         try:
             for sent in producer.late_write(self._place(), next(self.values), next(self.values)):
                 self._sent(Kind.TXN, sent, start)
-        except (GivenUpError, OSError):
+        except (GivenUpError, OSError, ProtocolError):
             producer.forget()
 
     def _sent(self, kind: Kind, sent: Sent, start: float, polled: Sequence[Polled] = ()) -> None:

@@ -16,13 +16,12 @@ def lost_commit(history: History) -> Iterator[Anomaly]:
         if operation.outcome is not Outcome.FAIL:
             for mark in operation.marks():
                 stored[mark.group, mark.place.anywhere].append((operation, mark))
+    all_moves = list(history.of_kind(Kind.MOVE))
     for reading in history.of_kind(Kind.COMMITTED):
         if reading.outcome is not Outcome.OK:
             continue
         for seen in reading.marks():
-            moves = [
-                each.end for each in history.of_kind(Kind.MOVE) if _moves(each, seen.place) and each.start < reading.end
-            ]
+            moves = [each.end for each in all_moves if _moves(each, seen.place) and each.start < reading.end]
             since = max(moves, default=float("-inf"))  # the new cluster has a book of its own
             writes = [pair for pair in stored[seen.group, seen.place.anywhere] if since < pair[0].start < reading.end]
             settled = [each for each, _ in writes if each.outcome is Outcome.OK and each.end < reading.start]

@@ -53,14 +53,14 @@ def nonmonotonic_poll(history: History) -> Iterator[Anomaly]:
 
 def _inside(history: History) -> Iterator[tuple[Operation, Record, Record, Log]]:
     """Each two records that one operation read of one log in a row."""
-    logs = logs_of(history)
+    logs, moves = logs_of(history), _moves(history)
     for operation in history.operations:
         if operation.rebalanced:
             continue
         last: dict[Place, Record] = {}
         for poll in operation.polls():
             log, before = logs.by_place[poll.place], last.get(poll.place)
-            if before is not None and _moved(history, poll.place.topic, operation.start, operation.end):
+            if before is not None and _moved(moves, poll.place.topic, operation.start, operation.end):
                 before = None
             for record in poll.records:
                 if before is not None:
@@ -72,7 +72,7 @@ def _inside(history: History) -> Iterator[tuple[Operation, Record, Record, Log]]
 
 def _between(history: History) -> Iterator[tuple[Operation, Operation, Record, Record, Log]]:
     """The last record that a process read of a log, and the first one that it read in a later operation."""
-    logs = logs_of(history)
+    logs, moves = logs_of(history), _moves(history)
     reached: dict[str, dict[Place, tuple[Record, Operation]]] = defaultdict(dict)
     for operation in history.operations:
         mine = reached[operation.process]
@@ -86,7 +86,7 @@ def _between(history: History) -> Iterator[tuple[Operation, Operation, Record, R
         for place, (first, last) in _ends(operation).items():
             if place in mine:
                 before, earlier = mine[place]
-                if not _moved(history, place.topic, earlier.start, operation.end):
+                if not _moved(moves, place.topic, earlier.start, operation.end):
                     yield earlier, operation, before, first, logs.by_place[place]
             mine[place] = (last, operation)
 
@@ -100,13 +100,21 @@ def _ends(operation: Operation) -> dict[Place, tuple[Record, Record]]:
     return found
 
 
-def _moved(history: History, topic: str, start: float, end: float) -> bool:
+Moves = dict[str, list[Operation]]
+"""By topic."""
+
+
+def _moves(history: History) -> Moves:
+    found: Moves = defaultdict(list)
+    for operation in history.of_kind(Kind.MOVE):
+        for move in operation.moves():
+            found[move.topic].append(operation)
+    return found
+
+
+def _moved(moves: Moves, topic: str, start: float, end: float) -> bool:
     """A cut is where a reader's position may stand elsewhere; `not-continuous` has its own rule about it."""
-    return any(
-        move.topic == topic and each.overlaps(start, end)
-        for each in history.of_kind(Kind.MOVE)
-        for move in each.moves()
-    )
+    return any(each.overlaps(start, end) for each in moves.get(topic, ()))
 
 
 def _writers(history: History, values: list[int]) -> tuple[int, ...]:

@@ -20,6 +20,8 @@ WAIT_MS = 200
 MOST_BYTES = 256 * 1024
 READ_COMMITTED = 1
 EARLIEST, LATEST = -2, -1
+DELIVERY_S, PAUSE_S = 20.0, 0.1
+"""Bound of a commit; between two tries."""
 GROUP = 0
 """FindCoordinator's key type."""
 
@@ -132,21 +134,30 @@ class OwnConsumer:
                 for topic in topics
             ],
         }
-        codes: set[int] = set()
-        try:
-            answer = self.roads.to_coordinator(GROUP, self.group, OFFSET_COMMIT, message)
-            codes = {partition["error"] for topic in answer["topics"] for partition in topic["partitions"]}
-            for code in sorted(codes - {0}):
-                raise KafkaError(code, "OffsetCommit")
-        except NotSentError as error:
-            return Committed(Outcome.FAIL, marks, self.roads.last, str(error))
-        except NoAnswerError as error:
-            return Committed(Outcome.INFO, marks, self.roads.last, str(error))
-        except KafkaError as error:
-            self.roads.forget()
-            unknown = error.code in MAY_HAVE_HAPPENED or len(codes) > 1
-            return Committed(Outcome.INFO if unknown else Outcome.FAIL, marks, self.roads.last, str(error))
-        return Committed(Outcome.OK, marks, self.roads.last)
+        return self._committed_to(message, marks)
+
+    def _committed_to(self, message: Message, marks: tuple[Mark, ...]) -> Committed:
+        """Again until it is answered, as libraries do: the same positions may be stored twice."""
+        deadline, unknown = time.monotonic() + DELIVERY_S, False
+        while True:
+            try:
+                answer = self.roads.to_coordinator(GROUP, self.group, OFFSET_COMMIT, message)
+                codes = {partition["error"] for topic in answer["topics"] for partition in topic["partitions"]}
+                unknown |= len(codes) > 1
+                for code in sorted(codes - {0}):
+                    raise KafkaError(code, "OffsetCommit")
+                return Committed(Outcome.OK, marks, self.roads.last)
+            except NotSentError as error:
+                said, again = str(error), True
+            except NoAnswerError as error:
+                said, again, unknown = str(error), True, True
+            except KafkaError as error:
+                self.roads.forget()
+                said, again = str(error), error.is_retriable
+                unknown |= error.code in MAY_HAVE_HAPPENED
+            if not again or time.monotonic() > deadline:
+                return Committed(Outcome.INFO if unknown else Outcome.FAIL, marks, self.roads.last, said)
+            time.sleep(PAUSE_S)
 
     def committed(self, group: str, places: Sequence[Place], within_s: float = 20.0) -> Committed:
         topics = sorted({place.topic for place in places})

@@ -18,6 +18,8 @@ class Fault:
     """From begin to end."""
     parts: frozenset[str] = frozenset()
     """What it disturbs. Two faults of one part never overlap."""
+    weight: float = 1.0
+    """How often it is chosen, beside others."""
 
 
 def of_cables(cables: Cables) -> list[Fault]:

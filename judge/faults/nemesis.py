@@ -51,7 +51,7 @@ class Nemesis:
     def run(self, chance: random.Random) -> None:
         """One lane, until it is stopped."""
         while not self.stop.wait(chance.uniform(*CALM_S)):
-            fault = chance.choice(self.faults)
+            [fault] = chance.choices(self.faults, [each.weight for each in self.faults])
             for_s, soon = chance.uniform(SHORTEST_S, fault.longest_s), chance.uniform(0, AFTER_MOVE_S)
             if chance.random() < self.with_a_move:
                 self.moves.next_within(MOVE_WITHIN_S)

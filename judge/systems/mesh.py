@@ -39,6 +39,8 @@ HOME, OTHER = "c1", "c2"
 START_S = 240.0
 CALL_S = 30.0
 HOLD_MS = 4000
+OFTEN = 3.0
+"""Beside faults of one process or link, of which there are many."""
 
 
 @dataclass(slots=True)
@@ -137,7 +139,7 @@ class Mesh:
                 signalled(part, signal.SIGCONT)()
 
         parts = frozenset(part.name for part in controls)
-        return [Fault("the control that leads stands still", begin(signal.SIGSTOP), end, 15.0, parts)]
+        return [Fault("the control that leads stands still", begin(signal.SIGSTOP), end, 15.0, parts, OFTEN)]
 
     def _without_quorum(self) -> list[Fault]:
         """Of three brokers, two stand still, or are killed."""
@@ -157,8 +159,8 @@ class Mesh:
         thawed = all_of(*(signalled(each, signal.SIGCONT) for each in brokers))
         killed, started = all_of(*(each.kill for each in brokers)), all_of(*(each.start for each in brokers))
         return [
-            Fault(f"{OTHER} without quorum: two brokers stand still", frozen, thawed, 15.0, parts),
-            Fault(f"{OTHER} without quorum: two brokers killed", killed, started, 10.0, parts),
+            Fault(f"{OTHER} without quorum: two brokers stand still", frozen, thawed, 15.0, parts, OFTEN),
+            Fault(f"{OTHER} without quorum: two brokers killed", killed, started, 10.0, parts, OFTEN),
         ]
 
     def _start_database(self) -> Postgres:
@@ -274,6 +276,7 @@ def embedded_mesh(
             doors,
             {name: cluster.doors for name, cluster in mesh.clusters.items()},
             () if calm else mesh.faults(),
+            owner=lambda topic: operator.owners.get(topic, ""),
             revision=revisions.during,
             operator=operator,
             links=mesh.links,

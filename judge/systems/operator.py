@@ -23,6 +23,8 @@ LARGE_S = 60.0
 class MeshOperator:
     leader: Callable[[], str]
     """The address of the control that leads; empty: none does."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """Where the topics are, but for those whose last move ended nobody knows how."""
     _noise: set[str] = field(default_factory=set)
 
     def move(self, topic: str, cluster: str) -> int:
@@ -30,7 +32,10 @@ class MeshOperator:
         request = admin.SetRuleRequest(
             match=routing.RuleMatch(topic=topic), target_cluster=cluster, options=_options(accept_skip=True)
         )
-        return int(self._asked("SetRule", request, MOVE_S).revision)
+        self.owners.pop(topic, None)
+        revision = int(self._asked("SetRule", request, MOVE_S).revision)
+        self.owners[topic] = cluster
+        return revision
 
     def edits(self) -> list[tuple[str, Callable[[random.Random], None]]]:
         return [("a rule of nobody's topic", self._edit), ("a large change of rules", self._edit_largely)]
@@ -77,7 +82,8 @@ class MeshOperator:
                     request, timeout=within_s
                 )
             except grpc.RpcError as error:
-                raise RuntimeError(f"{method}: {error}") from error
+                said = error.details() if hasattr(error, "details") else str(error)
+                raise RuntimeError(f"{method}: {said}") from error
         return answer
 
 

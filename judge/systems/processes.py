@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import threading
@@ -117,17 +116,17 @@ class Keeper:
 def faults_of(part: Owned, *, disk: bool = False) -> list[Fault]:
     """Kill, restart, freeze, and where the part writes files, a disk that takes nothing more."""
 
-    def limited(size: int) -> Callable[[], None]:
+    def limited(size: str) -> Callable[[], None]:
         def limit() -> None:
             if (pid := part.pid()) is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+                for each in (pid, *_children(pid)):
+                    _limit_files(each, size)
 
         return limit
 
     def with_disk_again() -> None:
         """A broker whose disk refused a write halts; it needs a start then."""
-        limited(resource.RLIM_INFINITY)()
+        limited("unlimited")()
         part.stop()
         part.start()
 
@@ -138,7 +137,7 @@ def faults_of(part: Owned, *, disk: bool = False) -> list[Fault]:
         Fault(f"freeze {part.name}", signalled(part, signal.SIGSTOP), signalled(part, signal.SIGCONT), 12.0, parts),
     ]
     if disk:
-        found.append(Fault(f"disk of {part.name} full", limited(0), with_disk_again, 3.0, parts))
+        found.append(Fault(f"disk of {part.name} full", limited("0"), with_disk_again, 3.0, parts))
     return found
 
 
@@ -149,3 +148,19 @@ def signalled(part: Owned, number: signal.Signals) -> Callable[[], None]:
                 os.killpg(pid, number)
 
     return send
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    return []
+
+
+def _limit_files(pid: int, size: str) -> None:
+    """The soft limit of a file's bytes. Asked for as the user that the process belongs to: root may lack the right."""
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        user = Path(f"/proc/{pid}").stat().st_uid
+        command = ["prlimit", f"--pid={pid}", f"--fsize={size}:"]
+        run = subprocess.run(command, user=user, capture_output=True, text=True, timeout=READY_S, check=False)
+        if run.returncode and Path(f"/proc/{pid}").exists():
+            raise OSError(f"prlimit of {pid}: {run.stderr.strip()}")

@@ -32,6 +32,8 @@ class System:
     """Sends a topic to a cluster, and returns the revision of that when it is done."""
     edits: Callable[[], Sequence[tuple[str, Edit]]] = lambda: ()
     """Other changes that an operator makes meanwhile, by name; the last one is rare."""
+    owner: Callable[[str], str] = lambda topic: ""
+    """The cluster that a topic's records and commits belong to now; empty: not known."""
     revision: Callable[[str, float, float], int] = lambda via, start, end: 0
     """Which routing table ran at an address between two times of `time.monotonic`; 0: not known."""
 
