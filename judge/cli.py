@@ -75,14 +75,13 @@ def judge(
     else:
         chosen = random.randrange(2**31) if seed is None else seed
         print(f"seed {chosen}: repeat the run's choices with --seed {chosen}", flush=True)
+        system = System(where, tuple(map(address, where.split(","))) if where else ())
         with ExitStack() as stack:
             if with_mesh:
                 from judge.systems.mesh import embedded_mesh
 
                 shape = Shape.chosen(chosen, gateways, workers, routers, int(brokers) if brokers else None)
                 system = stack.enter_context(embedded_mesh(folder / "mesh", shape, calm=calm, moves=moves, ports=ports))
-            else:
-                system = System(where, tuple(map(address, where.split(","))))
             wanted = [Client(each) for each in clients] or [Client.OWN, Client.LIBRDKAFKA, Client.JAVA]
             if not clients and not can_compile():
                 wanted.remove(Client.JAVA)

@@ -234,6 +234,7 @@ class Run:
         """The positions of each group, as each door tells them, and as the owner of each topic stores them."""
         groups = {makes.group(each) for each in self.plan.committing()}
         places = [Place(each.name, part) for each in self.plan.topics for part in range(each.partitions)]
+        looks: list[tuple[tuple[Address, ...], str, list[Place]]]
         looks = [((door,), _told(door), places) for door in self.system.doors]
         for cluster, doors in self.system.clusters.items():
             owned = [place for place in places if self.system.owner(place.topic) == cluster]

@@ -13,14 +13,16 @@ UNBROKEN = "unbroken offsets"
 
 
 def wrong_cluster(history: History) -> Iterator[Anomaly]:
-    """A record whose send began after a move had ended, and ended before the next one began, is on another cluster."""
+    """A record is on another cluster, whose send began after a move had ended, and ended before one to elsewhere."""
     for topic in {move.topic for _, move in _moves(history)}:
         moves = [(each, move) for each, move in _moves(history) if move.topic == topic]
+        sends = list(_sends(history, topic))
         for number, (each, move) in enumerate(moves):
             if each.outcome is not Outcome.OK:
                 continue
-            until = moves[number + 1][0].start if number + 1 < len(moves) else float("inf")
-            for operation, send in _sends(history, topic):
+            others = (later.start for later, elsewhere in moves[number + 1 :] if elsewhere.target != move.target)
+            until = next(others, float("inf"))
+            for operation, send in sends:
                 if operation.start > each.end and operation.end < until and send.place.cluster != move.target:
                     text = f"value {send.value} went to {send.place} after the topic had moved to {move.target}"
                     yield Anomaly(str(send.value), text, (each.index, operation.index))

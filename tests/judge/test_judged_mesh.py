@@ -14,7 +14,7 @@ import pytest
 
 from judge.anomalies import Anomaly, judged
 from judge.faults.cable import State
-from judge.plan import Client, Dose, Plan, planned
+from judge.plan import Client, Dose, Plan, Process, Role, planned
 from judge.report import Report
 from judge.run import Run
 from judge.systems.jvm import command
@@ -31,6 +31,7 @@ RECOVERY_S = 25.0
 """A mesh that a planted fault holds up never recovers."""
 MOST_S = 60.0
 SLOW_S = 0.7
+WRITERS = 8
 
 
 @pytest.mark.timeout(900)
@@ -67,11 +68,11 @@ def test_routers_that_stay_with_a_control_without_the_lead_are_found(kafka_jars:
 def test_a_late_switch_without_a_barrier_is_found(kafka_jars: None, tmp_path: Path) -> None:
     """Fault 3: the home cluster stands still between HELD and the word of the switch."""
     dose = Dose(lanes=1, only="^freeze kafka-c1-1$", with_a_move=1.0, edits=0.0)
-    found = _found("3", tmp_path, dose, slow="to controls")
+    found = _found("3", tmp_path, dose, slow="to controls", longest_s=20.0)
     assert {"wrong-cluster", "two-writers", "misrouted"} & {each.rule for each in found}, found
 
 
-def _found(planted: str, folder: Path, dose: Dose, slow: str = "") -> list[Anomaly]:
+def _found(planted: str, folder: Path, dose: Dose, slow: str = "", longest_s: float = 8.0) -> list[Anomaly]:
     """What the judge finds within a minute; the links with `slow` in their names are slow all the time."""
     settings = {"PYTHONPATH": str(PLANTS), "JUDGE_PLANTED": planted, "KAFKA_MESH_CONTROL_HOLD_MS": "2500"}
     with embedded_mesh(folder, SMALL, calm=False, moves=True, ports=PORTS, settings=settings) as system:
@@ -79,6 +80,7 @@ def _found(planted: str, folder: Path, dose: Dose, slow: str = "") -> list[Anoma
             for cable in cables if slow and slow in name else ():
                 cable.delay_s = SLOW_S
                 cable.become(State.SLOW)
+        system.faults = [replace(each, longest_s=longest_s) for each in system.faults]
         run = Run(_small_plan(), system, MOST_S - RECOVERY_S, shake=False, dose=dose, recovery_s=RECOVERY_S, say=print)
         history = run.judged_history()
     report = Report(history, tuple(judged(history)))
@@ -88,9 +90,14 @@ def _found(planted: str, folder: Path, dose: Dose, slow: str = "") -> list[Anoma
 
 
 def _small_plan() -> Plan:
-    """Of few partitions: two writers meet in one."""
+    """Of few partitions, where writers meet, and of many writers: where one cluster stands still, some go on."""
     plan = planned(1, clients=[Client.OWN, Client.LIBRDKAFKA], moves=True, late=False)
-    return replace(plan, topics=tuple(replace(each, partitions=min(each.partitions, 2)) for each in plan.topics))
+    writers = tuple(Process(f"writer-{number}-own", Role.WRITER, Client.OWN) for number in range(WRITERS))
+    return replace(
+        plan,
+        processes=(*plan.processes, *writers),
+        topics=tuple(replace(each, partitions=min(each.partitions, 2)) for each in plan.topics),
+    )
 
 
 def _moves_no_more(found: list[Anomaly]) -> bool:
