@@ -19,6 +19,7 @@ from judge.faults.cable import Cables
 from judge.faults.fault import Fault, of_cables
 from judge.faults.nemesis import Moves, Nemesis
 from judge.history import Guarantee, History, Kind, Outcome, Place, Poll
+from judge.machine import Machine
 from judge.operating import Operating
 from judge.plan import Client, Dose, Plan, Role
 from judge.protocol.connection import Address, NoAnswerError, NotSentError
@@ -29,7 +30,7 @@ from judge.worker import Worker
 
 VALUES_EACH = 10_000_000
 STOP_S = 120.0
-RECOVERY_S = 60.0
+RECOVERY_S = 90.0
 """After the last fault a probe has to succeed within this."""
 HANGING_S = 45.0
 """A transaction of nobody's ends by its time-out, which is far below this."""
@@ -87,6 +88,7 @@ class Run:
         if self.system.move is not None:
             told = (self.plan.chance("operator"), nemesis.stop)
             others.append(threading.Thread(target=operating.run, args=told, daemon=True))
+        others.append(threading.Thread(target=Machine(recorder).run, args=(nemesis.stop,), daemon=True))
         for thread in (*threads, *others):
             thread.start()
         self._wait(workers, recorder)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from judge.anomalies.anomaly import Anomaly
 from judge.history import History, Kind, Outcome
 
-AFTERMATH_S = 20.0
+AFTERMATH_S = 30.0
 """So long after a fault, or a move, an operation may fail for its sake."""
 WORK = (Kind.SEND, Kind.TXN, Kind.COMMIT, Kind.MOVE)
 """A poll that brings an error brings records the next time, or the reads after the run tell."""
