@@ -17,22 +17,36 @@ ANSWER_S = 1.0
 REVISION = re.compile(r"^kafka_mesh_gateway_table_revision(?:{[^}]*})? ([0-9.e+]+)$", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The revision was there at some moment between the two times."""
+
+    began: float
+    ended: float
+    revision: int
+    """0: workers of the gateway differed."""
+
+
 @dataclass(slots=True)
 class Revisions:
     pages: Mapping[str, str]
     """A gateway's address to its page of metrics."""
     stop: threading.Event = field(default_factory=threading.Event)
-    _samples: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    _looks: dict[str, list[Look]] = field(default_factory=lambda: defaultdict(list))
 
     def during(self, via: str, start: float, end: float) -> int:
         """The one that ran there from before `start` until after `end` (`time.monotonic`); 0: several, or not known."""
-        samples = self._samples.get(via, [])
-        before = bisect_right(samples, (start, -1)) - 1
-        after = bisect_left(samples, (end, -1))
-        if before < 0 or after >= len(samples):
+        looks = self._looks.get(via, [])
+        before = bisect_right(looks, start, key=lambda look: look.ended) - 1
+        after = bisect_left(looks, end, key=lambda look: look.began)
+        if before < 0 or after >= len(looks):
             return 0
-        seen = {revision for _, revision in samples[before : after + 1]}
+        seen = {look.revision for look in looks[before : after + 1]}
         return seen.pop() if len(seen) == 1 else 0
+
+    def saw(self, via: str, look: Look) -> None:
+        """Looks at one gateway come one after the other."""
+        self._looks[via].append(look)
 
     def run(self) -> None:
         while not self.stop.wait(SAMPLE_S):
@@ -41,6 +55,5 @@ class Revisions:
                     began = time.monotonic()
                     with urllib.request.urlopen(page, timeout=ANSWER_S) as answer:
                         found = {int(float(each)) for each in REVISION.findall(answer.read().decode())}
-                    # the workers of one gateway may differ for a moment; `began` and the end bound when it was true
-                    value = found.pop() if len(found) == 1 else 0
-                    self._samples[gateway] += [(began, value), (time.monotonic(), value)]
+                    revision = found.pop() if len(found) == 1 else 0
+                    self.saw(gateway, Look(began, time.monotonic(), revision))
