@@ -1,12 +1,13 @@
-"""What polls brought, put together to the logs that a client saw.
+"""The logs that a client saw, put together from the answers to its polls.
 
-Kafka promises what stands in a log, and not which answer brings it. So the batches that all answers of an endpoint
-brought are compared, each at its offset.
+Kafka promises the content of a log, and not which answer brings it. So the batches of all answers of an endpoint are
+compared, each at its offset. An endpoint that answers twice with different batches at one offset has both compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from judge.replay.bindings import Bindings, Bound
@@ -17,7 +18,8 @@ from judge.replay.side import FETCH, SHARE_FETCH, Side
 
 PATH = "Responses[].Partitions[].Records"
 Place = tuple[object, int]
-Log = dict[int, Stored | bytes]
+Log = dict[int, list[Stored | bytes]]
+"""By offset, the different batches that answers brought: one, unless the endpoint is wrong."""
 
 
 def logs(side: Side, exchanges: list[Exchange]) -> dict[Place, Log]:
@@ -30,7 +32,9 @@ def logs(side: Side, exchanges: list[Exchange]) -> dict[Place, Log]:
                 log = found.setdefault(place, {})
                 for batch in split(partition.get("Records") or b""):
                     offset = int.from_bytes(batch[:8], "big", signed=True)
-                    log[offset] = _stored(batch, side.bindings)
+                    seen, known = _stored(batch, side.bindings), log.setdefault(offset, [])
+                    if seen not in known:
+                        known.append(seen)
     return found
 
 
@@ -38,11 +42,20 @@ def differences(a: Mapping[Place, Log], b: Mapping[Place, Log]) -> Iterator[Diff
     for place in a.keys() | b.keys():
         left, right = a.get(place, {}), b.get(place, {})
         for offset in sorted(left.keys() | right.keys()):
-            one, other = left.get(offset), right.get(offset)
-            if one != other:
-                topic, partition = place
-                at = f"{topic!s} {partition} at offset {offset}"
+            topic, partition = place
+            at = f"{topic!s} {partition} at offset {offset}"
+            for one, other in _unequal(left.get(offset, []), right.get(offset, [])):
                 yield Difference(PATH, at, *_shown(one, other))
+
+
+def _unequal(
+    left: list[Stored | bytes], right: list[Stored | bytes]
+) -> Iterator[tuple[Stored | bytes | None, Stored | bytes | None]]:
+    """The batches of one side that the other side never gave, in pairs."""
+    missed = [one for one in left if one not in right], [other for other in right if other not in left]
+    for one, other in zip_longest(*missed):
+        first, second = next(iter(left), None), next(iter(right), None)
+        yield (first if one is None else one), (second if other is None else other)
 
 
 def _stored(batch: bytes, bindings: Bindings) -> Stored | bytes:

@@ -29,11 +29,13 @@ class Stored:
     epoch: int
     sequence: int
     count: int
+    is_sound: bool
+    """Its checksum is right."""
     payload: bytes
 
 
 def split(records: bytes) -> Iterator[bytes]:
-    """Whole batches, or message sets' messages; a cut one at the end is passed over."""
+    """Whole batches, or the messages of message sets; a cut batch at the end is left out."""
     at = 0
     while at + OFFSET_AND_SIZE <= len(records):
         [size] = struct.unpack_from(">i", records, at + SIZE_AT)
@@ -70,7 +72,8 @@ def stored(batch: bytes, producer: Callable[[int], int]) -> Stored | None:
     """None: a message of an older format. `producer` gives the recording's own name for a producer id."""
     if not has_head(batch):
         return None
-    offset, _, _, _, _, attributes, delta, first, last, producer_id, epoch, sequence, count = HEAD.unpack_from(batch)
+    head = HEAD.unpack_from(batch)
+    offset, _, _, _, checksum, attributes, delta, first, last, producer_id, epoch, sequence, count = head
     by_broker = attributes & (CONTROL | LOG_APPEND_TIME)
     return Stored(
         offset,
@@ -81,5 +84,6 @@ def stored(batch: bytes, producer: Callable[[int], int]) -> Stored | None:
         epoch,
         sequence,
         count,
+        crc32c(batch[CHECKED_FROM:]) == checksum,
         batch[HEAD.size :],
     )

@@ -94,6 +94,6 @@ TITLES: Mapping[str, str] = {
     "kafkajs": "KafkaJS",
     "console-tools": "Kafka's command-line tools 4.4.0",
     "streams": "Kafka Streams 4.4.0",
-    "mirror-maker": "Connect and MirrorMaker 2, 4.4.0",
+    "mirror-maker": "Connect and MirrorMaker 2, 4.3.1",
 }
 """The clients as people call them, in the order of the README's table."""

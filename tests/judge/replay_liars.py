@@ -13,6 +13,7 @@ from judge.faults.cable import PIECE, Cable
 from judge.protocol.schema import Message
 from judge.replay.codec import encode
 from judge.replay.frames import Request, answer_of, request_of
+from judge.replay.record_batches import has_head, split
 from judge.replay.specification import Specifications
 from judge.systems.client_jars import client_jars
 
@@ -23,6 +24,7 @@ class Lie(StrEnum):
     OFFSET = "an offset changes"
     PARTITION = "a partition is dropped"
     ORDER = "two answers change places"
+    RECORD = "a byte of a record changes"
     SILENCE = "the connection ends in the place of an answer"
 
 
@@ -76,9 +78,22 @@ class AnswerLiar(Cable):
             message["Responses"][0]["PartitionResponses"][0]["BaseOffset"] += 1
         elif self.lie is Lie.PARTITION and api == "Metadata" and message["Topics"]:
             message["Topics"][0]["Partitions"] = message["Topics"][0]["Partitions"][1:]
+        elif self.lie is Lie.RECORD and api == "Fetch":
+            return any(_spoiled(p) for topic in message["Responses"] for p in topic["Partitions"])
         else:
             return self.lie is Lie.SILENCE and api == "ListOffsets"
         return True
+
+
+def _spoiled(partition: Message) -> bool:
+    """Whether there was a whole batch, of which another byte stands at the end now."""
+    records = partition["Records"]
+    batch = next(split(records or b""), b"")
+    if not has_head(batch):
+        return False
+    last = len(batch) - 1
+    partition["Records"] = records[:last] + bytes([records[last] ^ 1]) + records[last + 1 :]
+    return True
 
 
 def _frames(source: socket.socket, kept: bytearray) -> Iterator[bytes]:

@@ -26,6 +26,7 @@ SHOWS_AS = {
     Lie.ERROR: ("OffsetCommit", "Topics[].Partitions[].ErrorCode"),
     Lie.OFFSET: ("Produce", "Responses[].PartitionResponses[].BaseOffset"),
     Lie.PARTITION: ("Metadata", "Topics[].Partitions[]"),
+    Lie.RECORD: ("", "Responses[].Partitions[].Records"),
     Lie.ORDER: ("", "the whole answer"),
     Lie.SILENCE: ("ListOffsets", "the whole answer"),
 }

@@ -14,7 +14,7 @@ from tests.clients.java.driver import JVM_OPTIONS
 from tests.fixtures.toolchains import need
 
 PROJECT = Path(__file__).parent
-KAFKA_VERSION = "4.4.0"
+KAFKA_VERSION = "4.3.1"  # no connect-mirror of 4.4.0 can be had where the tests run
 INTERNAL = "mm2-"
 """How the topics begin in which Connect keeps its settings, offsets and states."""
 

@@ -48,7 +48,7 @@ ROWS = (
     ),
     Handler(
         ApiKey.TXN_OFFSET_COMMIT,
-        VersionRange(0, 5),
+        VersionRange(0, 6),
         offsets.handle_commit,
         split="each topic's owner, or the group's home that keeps all; a member is checked at its group's home first",
         merge="partition",

@@ -15,6 +15,7 @@ from typing import Any
 
 from services.gateway.requests.groups.group_home import find_home, offsets_place
 from services.gateway.requests.groups.group_kinds import COORDINATOR_MOVED
+from services.gateway.requests.groups.group_topic_ids import name_topics
 from services.gateway.requests.groups.offset_commit import GROUP_ERRORS, member_fault
 from services.gateway.requests.groups.partition_errors import PartitionErrors
 from services.gateway.requests.plan import Command, Coordinator, Forget, MeshView, Plan, Request
@@ -37,6 +38,8 @@ from services.gateway.wire.messages.txn_offset_commit import (
 FOREIGN_OFFSETS = ErrorCode.GROUP_AUTHORIZATION_FAILED
 """For offsets on a cluster that takes no part in transactions of others: names the group, and the transaction can only
 be aborted."""
+IDS_SINCE = 6
+"""First version of TxnOffsetCommit that has ids in the place of the topics' names (KIP-1319)."""
 ADD_VERSION = 3
 """Of AddOffsetsToTxn on our own account."""
 FENCED_SINCE = 2
@@ -77,6 +80,19 @@ def _add(
 
 def handle_commit(request: Request, mesh: MeshView) -> Plan:
     message = request.decode(TxnOffsetCommitRequest)
+    if request.version < IDS_SINCE:
+        return (yield from _committed(message, request.version, mesh))
+    known = yield from name_topics(message.topics, mesh)
+    strange = [topic for topic in message.topics if not topic.name]
+    answer = yield from _committed(replace(message, topics=known), IDS_SINCE - 1, mesh)
+    answer.topics += _answer(replace(message, topics=strange), ErrorCode.UNKNOWN_TOPIC_ID).topics
+    return answer
+
+
+def _committed(
+    message: TxnOffsetCommitRequest, version: int, mesh: MeshView
+) -> Generator[Command, Any, TxnOffsetCommitResponse]:
+    """The answer to a request in a version that names topics."""
     home = transaction_home(message.transactional_id, mesh)
     if home is None:
         return _answer(message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -98,14 +114,14 @@ def handle_commit(request: Request, mesh: MeshView) -> Plan:
         group_home = yield from find_home(message.group_id, mesh)
         if group_home is None:
             return _answer(message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        fault = yield from _members_part(message, request.version, parts, group_home, home, errors, mesh)
+        fault = yield from _members_part(message, version, parts, group_home, home, errors, mesh)
         if fault is not None:
             return _answer(message, fault)
     plain = replace(message, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None)
     for cluster, topics in parts.items():
         if cluster != group_home:
             part, adds = replace(plain, topics=topics), len(mesh.table.clusters) > 1
-            yield from _commit(cluster, part, request.version, home, errors, mesh, adds=adds)
+            yield from _commit(cluster, part, version, home, errors, mesh, adds=adds)
     return _answer(message, errors)
 
 
@@ -184,7 +200,8 @@ def _answer(message: TxnOffsetCommitRequest, errors: PartitionErrors | int) -> T
         topics=[
             TxnOffsetCommitResponseTopic(
                 topic.name,
-                partitions=[
+                topic.topic_id,
+                [
                     TxnOffsetCommitResponsePartition(p.partition_index, error_of(topic.name, p.partition_index))
                     for p in topic.partitions
                 ],

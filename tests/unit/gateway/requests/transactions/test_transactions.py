@@ -6,6 +6,7 @@ from mesh.routing import ExactName, ForwardingRule, NamePrefix, RoutingTable, Ru
 from services.gateway.requests.knowledge import TopicKnowledge, VersionRange
 from services.gateway.requests.plan import Coordinator, Forget, Handle, KeyType, Lane, Unreachable, Verbatim
 from services.gateway.requests.records import produce
+from services.gateway.requests.topic_ids import mesh_topic_id
 from services.gateway.requests.topic_names import TRANSACTIONS_TOPIC
 from services.gateway.requests.transactions import add_partitions, end, init_producer_id, offsets
 from services.gateway.requests.transactions.state import Identity, Producer
@@ -246,6 +247,23 @@ def test_a_member_that_was_replaced_commits_no_offsets_anywhere() -> None:
     assert call.message == HeartbeatRequest("pickers", 4, "m-1")
     book.answered(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
     assert errors_of_offsets(book.answer) == {"bananas": ErrorCode.ILLEGAL_GENERATION}
+
+
+def test_offsets_of_topics_that_are_told_by_ids_are_answered_by_ids() -> None:
+    """KIP-1319: ids are the mesh's own, so clusters are asked by name."""
+    made = world()
+    apples, strange = mesh_topic_id(made.view().mesh_id, "apples"), b"?" * 16
+    message = committed("", "")
+    message.topics[0].topic_id, message.topics[1].topic_id = apples, strange
+    book = play(offsets.handle_commit, message, 6, made)
+    book.answered(Unreachable("c1", "away"), Unreachable("c2", "away"))  # nobody knows the other topic
+    (call,) = book.asked()
+    assert isinstance(call.message, TxnOffsetCommitRequest)
+    assert [topic.name for topic in call.message.topics] == ["apples"]
+    assert call.version == 5
+    book.answered(stored("apples"))
+    errors = {topic.topic_id: topic.partitions[0].error_code for topic in book.answer.topics}
+    assert errors == {apples: 0, strange: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
 def test_offsets_of_topics_on_a_cluster_that_takes_no_part_are_refused() -> None:
