@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from mesh.lifecycle import Lifecycle
 from mesh.routing import (
@@ -23,6 +24,7 @@ from mesh.routing import (
 )
 from services.gateway.downstream import last_table
 from services.gateway.downstream.gateway import Gateway
+from services.gateway.downstream.sweeping import Sweeping
 from services.gateway.requests.groups.group_kinds import CLASSIC, KINDS
 from services.gateway.requests.table import HANDLERS
 from services.gateway.settings import GatewaySettings
@@ -90,11 +92,15 @@ async def stage(directory: Path, *, alone: bool = False) -> AsyncIterator[Stage]
     async with broker(topics) as c1, broker({"bananas": 1}) as c2:
         last_table.save(directory, _table(c1.address, None if alone else c2.address))
         gateway = Gateway(settings, Lifecycle())
-        await gateway.start()
+        with patch.object(Sweeping, "run", _looks_for_nothing):  # brokers shall see what the client asks, no more
+            await gateway.start()
         try:
             yield Stage(gateway, c1, c2)
         finally:
             await gateway.stop()
+
+
+async def _looks_for_nothing(_: Sweeping) -> None: ...
 
 
 def _table(c1: str, c2: str | None) -> RoutingTable:

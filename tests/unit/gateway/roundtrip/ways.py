@@ -207,6 +207,8 @@ WAYS: Final[Mapping[int, Way]] = {
     ApiKey.DELETE_RECORDS: Way(answer=(UNHURRIED,), question_anew=". topics", answer_anew=". topics"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Way(own=True),
     ApiKey.ADD_PARTITIONS_TO_TXN: Way(answer=(UNHURRIED,), answer_anew="."),
+    ApiKey.ADD_OFFSETS_TO_TXN: Way(answer=(UNHURRIED,), answer_anew="."),
+    ApiKey.TXN_OFFSET_COMMIT: Way(answer=(UNHURRIED,), answer_anew=". topics topics.partitions"),
     ApiKey.WRITE_TXN_MARKERS: Way(question_anew=". markers.topics", answer_anew="markers markers.topics ."),
     ApiKey.DESCRIBE_ACLS: Way(answer=(UNHURRIED,), answer_anew=". resources resources.acls"),
     ApiKey.CREATE_ACLS: Way(
