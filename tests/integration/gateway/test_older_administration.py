@@ -172,4 +172,4 @@ async def test_what_the_older_one_does_not_have_is_refused_by_name(client: RawCl
     changed = await client.ask(AlterConfigsRequest([changing], validate_only=True), 2, AlterConfigsResponse)
     [result] = changed.responses
     assert result.error_code != 0
-    assert "older: " in str(result.error_message)
+    assert "(on older)" in str(result.error_message)

@@ -11,8 +11,8 @@ from tests.fixtures.backend import Backend, answer_of
 from tests.fixtures.clusters import KafkaCluster
 from tests.fixtures.waiting import wait_until
 from tests.integration.gateway.running import Rules, RunningGateway
-from tests.integration.sidecar.reactive_world import hindrance, reading, settings, wait_for_commit, write
-from tests.integration.sidecar.world import Kafka, started
+from tests.integration.sidecar.reactive_world import hindrance, reading, wait_for_commit, write
+from tests.integration.sidecar.world import Kafka
 
 
 @pytest.fixture
@@ -69,30 +69,35 @@ def test_a_transaction_that_is_aborted_leaves_nothing_and_its_batch_comes_again_
     assert len(backend.calls) > 1
 
 
-def test_topics_on_another_cluster_are_refused_by_name_before_anything_is_delivered(
-    kafka_c1: KafkaCluster, kafka_c2: KafkaCluster, backend: Backend, topic: str, group: str, tmp_path: Path
+@pytest.mark.parametrize(("source", "target"), [("c1", "c2"), ("c2", "c1")])
+def test_replies_on_another_cluster_are_written_once_with_the_commits_of_their_records(
+    source: str,
+    target: str,
+    kafka_c1: KafkaCluster,
+    kafka_c2: KafkaCluster,
+    backend: Backend,
+    topic: str,
+    group: str,
+    tmp_path: Path,
 ) -> None:
-    here, there = topic, f"{topic}-there"
-    Kafka(kafka_c1.bootstrap).create(here)
-    Kafka(kafka_c2.bootstrap).create(there)
-    rules = Rules({"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap})
-    rules.to("c1", [here, f"{here}.dlq"])
-    gateway = RunningGateway(tmp_path / "gateway", rules.to("c2", [there, f"{there}.dlq"]))
-    once = {"reactive_exactly_once": True, "reactive_transactional_id": topic}
-
-    def refusal(read: str, **more: object) -> str:
-        chosen = settings(backend, read, group, **once, **more)
-        with started(gateway.address, **chosen) as world:
-            return wait_until(
-                lambda: said if "not possible" in (said := hindrance(world)) else "", "readiness names the reason"
-            )
-
+    """One transaction spans the cluster that is read and the cluster of the replies, without a rule about its id."""
+    replies, dead = f"{topic}-replies", f"{topic}.dlq"
+    clusters = {"c1": kafka_c1.bootstrap, "c2": kafka_c2.bootstrap}
+    read, written = Kafka(clusters[source]), Kafka(clusters[target])
+    read.create(topic, 1)
+    read.create(dead, 1)
+    written.create(replies, 1)
+    rules = Rules(clusters)
+    rules.to(target, [replies])
+    gateway = RunningGateway(tmp_path / "gateway", rules.to(source, [topic, dead]))
+    backend.always(answer_of(lambda _: echoing(replies)))
+    once = {
+        "reactive_exactly_once": True, "reactive_reply_topics": (replies,), "reactive_transactional_id": topic,
+    }  # fmt: skip
     try:
-        write(Kafka(kafka_c1.bootstrap), here, 1)
-        assert f"{there} cannot be in a transaction" in refusal(here, reactive_reply_topics=(there,))
-        assert f"what is read ({there}), or its group, cannot be" in refusal(there)
-        assert backend.calls == []
-        with reading(Kafka(gateway.address), backend, here, f"{group}-2", **once):
-            backend.wait_for_records(1)
+        write(read, topic, 3)
+        with reading(Kafka(gateway.address), backend, topic, group, **once):
+            wait_for_commit(Kafka(gateway.address), group, topic, 0, 3)
+        assert len(written.read(replies, None)) == 3
     finally:
         gateway.close()
