@@ -38,7 +38,7 @@ run_job.add_command(traffic_command)
 
 
 def main(arguments: list[str] | None = None, *, gateway: str | None = None, control: str = "") -> None:
-    """`gateway` and `control` are where the caller found the mesh, for jobs that are told nothing else."""
+    """`gateway` and `control` are the addresses that the caller found; jobs use them if no other address is set."""
     CONTROL_FOUND.set(control)
     pipeline.main(args=arguments, prog_name="kafka-mesh pipeline", obj=gateway)
 

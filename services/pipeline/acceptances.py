@@ -1,10 +1,13 @@
-"""Losses that an operator accepts: lines of JSON on stdin by which serve tells the driver of a continuous job, and the
-answers on stdout.
+"""Losses that an operator accepts: `serve` sends lines of JSON to the driver of a continuous job, which answers.
 
-1. An acceptance is of one topic, and of the loss that there is when the job looks next. A later loss needs another one.
-2. Serve tells an acceptance again to each new driver until it has an answer. So a driver that is killed in between
-   loses none; the next one may find that the loss is behind it already, and then says so.
-3. A job does not begin with an acceptance that has expired: control has told the operator that nobody carried it out.
+The lines of `serve` go to the driver's stdin, the answers come from its stdout.
+
+1. An acceptance covers one topic, and the loss that the job finds at its next check. A later loss needs another
+   acceptance.
+2. `serve` sends an acceptance to each new driver until a driver answers. So a killed driver loses no acceptance. If the
+   loss is already given up, the next driver answers with that.
+3. A job does not begin with an acceptance that has expired: control has reported to the operator that nobody carried
+   the acceptance out.
 """
 
 from __future__ import annotations
@@ -21,17 +24,17 @@ from services.pipeline.positions import Span
 
 ASKED, ANSWERED = "accept_loss", "accepted_loss"
 MOST_SPANS = 10
-"""Named in one answer; of more only their number is told."""
+"""The most spans or topics that one answer names. The answer gives only the number of the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What an operator has ordered."""
+    """An operator's order to accept a loss."""
 
     order: str
-    """orders/{order}."""
+    """The order's resource name: orders/{order}."""
     topic: str
-    """As the job names it."""
+    """The topic, as the job names it."""
     until: float
     """Unix time at which it expires."""
 
@@ -41,7 +44,7 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of an acceptance."""
+    """The job's answer to an acceptance."""
 
     order: str
     is_done: bool
@@ -52,7 +55,7 @@ class Answer:
 
 
 def of_line(line: str) -> Acceptance | None:
-    """The acceptance that a line is; None for any other line."""
+    """Parses a line into an acceptance; None for any other line."""
     try:
         return Acceptance(**json.loads(line)[ASKED])
     except (ValueError, TypeError, KeyError):
@@ -60,7 +63,7 @@ def of_line(line: str) -> Acceptance | None:
 
 
 def answer_of_line(line: bytes) -> Answer | None:
-    """The answer that a line is; None for any other line."""
+    """Parses a line into an answer; None for any other line."""
     if not line.startswith(f'{{"{ANSWERED}"'.encode()):
         return None
     try:
@@ -70,7 +73,7 @@ def answer_of_line(line: bytes) -> Answer | None:
 
 
 class Acceptances:
-    """Those that a job has not answered yet; told by one thread, asked by another."""
+    """The acceptances that a job has not answered yet; one thread adds them, another thread reads them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,14 +82,14 @@ class Acceptances:
 
     @classmethod
     def of_serve(cls) -> Acceptances:
-        """Those that come on stdin; none where the job was started by hand."""
+        """The acceptances that `serve` sends on stdin; none if the job was started by hand."""
         made = cls()
         if job_reports.is_heard():
             threading.Thread(target=made.listen, args=(sys.stdin,), name="acceptances", daemon=True).start()
         return made
 
     def listen(self, lines: Iterable[str]) -> None:
-        """Until the lines end."""
+        """Takes the acceptances in the lines until the lines end."""
         for line in lines:
             if (acceptance := of_line(line)) is not None:
                 self.take(acceptance)
@@ -98,11 +101,14 @@ class Acceptances:
 
     @property
     def has_news(self) -> bool:
-        """Whether one has come since `open_for` was asked last."""
+        """Whether an acceptance has arrived since the last call of `open_for`."""
         return self._news
 
     def open_for(self, topics: Collection[str]) -> dict[str, list[Acceptance]]:
-        """By topic. A topic that is not one of the job's is answered at once; what has expired is forgotten."""
+        """Returns the open acceptances by topic.
+
+        An acceptance for a topic that the job does not have is answered at once. An expired acceptance is dropped.
+        """
         with self._lock:
             self._news = False
             now = time.time()
@@ -118,14 +124,14 @@ class Acceptances:
         return mine
 
     def answer(self, acceptance: Acceptance, text: str, *, is_done: bool = True) -> None:
-        """Tells serve what became of it."""
+        """Sends `serve` the outcome of the acceptance."""
         with self._lock:
             self._open.pop(acceptance.order, None)
         job_reports.say(Answer(acceptance.order, is_done, text).to_line())
 
 
 def given_up(spans: Collection[Span]) -> str:
-    """What the acceptance of a loss gives up, as a sentence."""
+    """A sentence that names the offsets that the acceptance of a loss gives up."""
     if not spans:
         return "nothing is lost there: it goes on, and there is nothing to accept"
     shown = sorted(spans, key=lambda span: (span.topic, span.partition))[:MOST_SPANS]

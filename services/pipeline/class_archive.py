@@ -1,9 +1,8 @@
-"""The classes that Spark's JVM loads, parsed and verified once (class data sharing): with them a session starts in half
-the time. The archive lies in the environment that pyspark is in, and fits one Java and one pyspark only; Java passes by
-an archive that does not fit.
+"""The archive of Spark's parsed and verified classes (class data sharing), which halves the start of a session.
 
-`kafka-mesh pipeline prepare` makes it, and so does `make env PIPELINE=1`. Images go without: see the README.
-If there is none, all is as it is, but slower.
+The archive is in the environment of pyspark, and fits one Java and one pyspark only. Java ignores an archive that does
+not fit. `kafka-mesh pipeline prepare` and `make env PIPELINE=1` make the archive. Images have none: see the README.
+Without an archive, jobs work the same, but start slower.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = Path(sys.prefix) / "share" / "kafka-mesh"
-QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"  # that an archive does not fit is no news
-JVM_EXIT_S = 300.0  # it writes the archive when it ends
+QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"  # Java is not to log that an archive does not fit
+JVM_EXIT_S = 300.0  # the JVM writes the archive when it ends
 
 
 def archive_of(java: Path) -> Path:
-    """Where the archive for this Java and this pyspark is, or would be."""
+    """The path of the archive for this Java and this pyspark; the file may not exist yet."""
     spec = find_spec("pyspark")
-    assert spec is not None and spec.origin is not None  # who asks has it
+    assert spec is not None and spec.origin is not None  # the caller needs pyspark anyway
     files = [java.resolve(), Path(spec.origin).parent / "jars"]
     told = "\n".join(f"{file} {file.stat().st_mtime_ns}" for file in files)
     return FOLDER / f"spark-{hashlib.sha256(told.encode()).hexdigest()[:12]}.jsa"
@@ -44,13 +43,13 @@ def options_to_make(archive: Path) -> str:
 
 
 def finish(session: SparkSession, archive: Path) -> None:
-    """Uses Spark for a moment as jobs do, and ends its JVM."""
+    """Uses Spark briefly, like a job, and ends its JVM."""
     records = session.range(1_000).selectExpr("id % 7 as day", "cast(id as string) as text")
     records.groupBy("day").count().mapInArrow(lambda batches: batches, "day long, count long").collect()
     gateway = session.sparkContext._gateway
     session.stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # on which it waits
+    gateway.proc.stdin.close()  # the JVM ends when its stdin is closed
     gateway.proc.wait(JVM_EXIT_S)
     _unfinished(archive).replace(archive)
 

@@ -1,10 +1,10 @@
-"""Which Kafka clusters there are and how a job connects to them: as control tells it, or as the operator does.
+"""The Kafka clusters and how a job connects to them: from control, or from the operator's settings.
 
-1. Control keeps secrets as references (`${env:NAME}`, `${file:/path}`); they are resolved here, in the driver's process
-   and when a cluster is used, and go to Spark's workers as properties of their clients. One that can't be resolved is
-   the trouble of its cluster alone.
-2. What control has told may be kept in a file, with references as they are, for a job that has to be started again
-   while control is away.
+1. Control keeps secrets as references (`${env:NAME}`, `${file:/path}`). The driver resolves them when a job uses the
+   cluster, and Spark's workers get them as properties of their clients. If a reference can't be resolved, only its
+   cluster fails.
+2. The answer of control can be kept in a file, with unresolved references. A job that restarts while control is away
+   reads this file.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from mesh.settings import host_port
 from mesh.whole_files import replace_file
 
 BOOTSTRAP = "bootstrap.servers"
-PAGE_SIZE = 1000  # the largest that control gives
+PAGE_SIZE = 1000  # the most clusters of one page
 KEPT_FILE = "clusters.json"
-CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0),)  # control is a neighbour; a proxy for the web is not on the way
+CHANNEL_OPTIONS = (("grpc.enable_http_proxy", 0),)  # a web proxy must not be used for control
 
 log = structlog.get_logger(__name__)
 
 
 class ClustersError(Exception):
-    """The clusters are not known; the message says why, and never a secret."""
+    """The clusters are not known; the message says why, and contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One cluster, as clients of the pipeline reach it."""
+    """One cluster, as the pipeline's clients connect to it."""
 
     name: str
     said: Mapping[str, str] = field(repr=False)
-    """librdkafka's properties, `bootstrap.servers` among them; secrets may be references."""
+    """librdkafka's properties, including `bootstrap.servers`; secrets may be references."""
     home: bool = False
-    """Whether the mesh keeps its own topics there."""
+    """Whether this cluster has the mesh's own topics."""
 
     @property
     def properties(self) -> dict[str, str]:
-        """Secrets resolved. ClustersError where one can't be."""
+        """The properties with resolved secrets. ClustersError if a secret can't be resolved."""
         try:
             return {name: resolve_property(name, value) for name, value in self.said.items()}
         except UnresolvedReferenceError as error:
@@ -60,8 +60,9 @@ class Cluster:
 def read_clusters(
     control_addresses: tuple[str, ...], timeout_s: float, kept_in: Path | None = None
 ) -> dict[str, Cluster]:
-    """The registered clusters by name, in the order of their registration. In the folder `kept_in` they are kept, and
-    found again while control does not answer.
+    """The registered clusters by name, in the order of their registration.
+
+    The answer is kept in the folder `kept_in`, and read from there while control does not answer.
     """
     try:
         found = _asked(control_addresses, timeout_s)
@@ -78,7 +79,7 @@ def read_clusters(
 
 
 def _asked(control_addresses: tuple[str, ...], timeout_s: float) -> list[admin.Cluster]:
-    """Any replica of control may tell them: the first that answers."""
+    """The answer of the first replica of control that responds; any replica knows the clusters."""
     *others, last = control_addresses
     for address in others:
         with suppress(ClustersError):
@@ -106,7 +107,7 @@ def _told_by(address: str, timeout_s: float) -> list[admin.Cluster]:
 
 
 def _keep(folder: Path, clusters: Iterable[admin.Cluster]) -> None:
-    """What a job needs of them."""
+    """Writes the fields that a job needs."""
     needed = admin.ListClustersResponse(clusters=[admin.Cluster(spec=each.spec, home=each.home) for each in clusters])
     content = f"{json_format.MessageToJson(needed, preserving_proto_field_name=True)}\n".encode()
     file = folder / KEPT_FILE
@@ -118,7 +119,7 @@ def _keep(folder: Path, clusters: Iterable[admin.Cluster]) -> None:
 
 
 def _kept(folder: Path) -> list[admin.Cluster] | None:
-    """None where nothing is kept that can be read."""
+    """None if there is no readable file."""
     try:
         content = (folder / KEPT_FILE).read_text(encoding="utf-8")
         return list(json_format.Parse(content, admin.ListClustersResponse(), ignore_unknown_fields=True).clusters)
@@ -127,7 +128,7 @@ def _kept(folder: Path) -> list[admin.Cluster] | None:
 
 
 def _reason(error: Any) -> str:
-    status: grpc.Call = error  # what a stub raises is both
+    status: grpc.Call = error  # the error of a stub is also a grpc.Call
     return f"{status.code().name}: {status.details()}"
 
 
@@ -139,7 +140,7 @@ def _registered(cluster: admin.Cluster) -> Cluster:
 
 
 def told_clusters(words: Iterable[str], properties: Mapping[str, str]) -> dict[str, Cluster]:
-    """From `NAME=HOST:PORT,...`, all with the same further properties. The first one is home."""
+    """Parses `NAME=HOST:PORT,...`; all clusters get the same further properties. The first cluster is home."""
     clusters: dict[str, Cluster] = {}
     for word in words:
         name, separator, addresses = word.partition("=")
@@ -156,7 +157,7 @@ def told_clusters(words: Iterable[str], properties: Mapping[str, str]) -> dict[s
 
 
 def set_clusters(properties: Mapping[str, Mapping[str, str]]) -> dict[str, Cluster]:
-    """From librdkafka's properties by name of the cluster. The first one is home."""
+    """Makes clusters from librdkafka's properties by cluster name. The first cluster is home."""
     clusters: dict[str, Cluster] = {}
     for name, each in properties.items():
         if not each.get(BOOTSTRAP):
@@ -166,7 +167,7 @@ def set_clusters(properties: Mapping[str, Mapping[str, str]]) -> dict[str, Clust
 
 
 def home_of(clusters: Mapping[str, Cluster]) -> Cluster:
-    """The one that holds the mesh's own topics."""
+    """The cluster with the mesh's own topics."""
     for cluster in clusters.values():
         if cluster.home:
             return cluster
@@ -174,7 +175,7 @@ def home_of(clusters: Mapping[str, Cluster]) -> Cluster:
 
 
 def properties_of(clusters: Mapping[str, Cluster], names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Of these clusters alone, by name. ClustersError for one that is not known, or that lacks a secret."""
+    """The properties of these clusters, by name. ClustersError for an unknown cluster, or a missing secret."""
     wanted = sorted(set(names))
     if missing := [name for name in wanted if name not in clusters]:
         raise ClustersError(f"cluster {', '.join(missing)} is not registered (known: {', '.join(clusters) or 'none'})")

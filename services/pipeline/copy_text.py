@@ -1,9 +1,9 @@
-"""Rows as PostgreSQL's COPY reads them: columns of Spark in, bytes out, and no row is looked at one by one.
+"""Converts columns of Spark to the text that PostgreSQL's COPY reads, without a loop over the rows.
 
     frame.select(*for_copy(frame, names)).mapInArrow(... copy_text(batch) ...)
 
-Spark hands columns on as they are, and Arrow makes lines of them in a worker: a column is searched once for what has to
-be escaped, where Spark's functions would search each text five times.
+Spark passes the columns on unchanged, and Arrow makes lines of them in a worker. Arrow searches a column once for
+characters to escape; Spark's functions would search each text five times.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType
 
 ESCAPES = (("\x00", ""), ("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
-"""In this order. PostgreSQL's texts hold no NUL."""
+"""Replaced in this order. PostgreSQL's texts hold no NUL."""
 NEEDS_ESCAPE = r"[\x00\\\n\r\t]"
 NULL = "\\N"
 
 
 def for_copy(rows: DataFrame, columns: tuple[str, ...]) -> list[Column]:
-    """What `copy_text` takes: binary columns have to come as the text that PostgreSQL has for them."""
+    """The columns for `copy_text`; binary columns become PostgreSQL's text form of bytea."""
     binary = {each.name for each in rows.schema.fields if isinstance(each.dataType, BinaryType)}
     return [
         f.concat(f.lit("\\x"), f.hex(name)).alias(name) if name in binary else f.col(name).alias(name)
@@ -30,7 +30,7 @@ def for_copy(rows: DataFrame, columns: tuple[str, ...]) -> list[Column]:
 
 
 def copy_text(batch: pyarrow.RecordBatch) -> bytes:
-    """All rows of a batch, a line each."""
+    """All rows of a batch, one line for each."""
     if not batch.num_rows:
         return b""
     join = pyarrow.compute.binary_join_element_wise
@@ -40,7 +40,7 @@ def copy_text(batch: pyarrow.RecordBatch) -> bytes:
 
 def _texts(column: pyarrow.Array) -> pyarrow.Array:
     if pyarrow.types.is_timestamp(column.type):
-        column = column.cast(pyarrow.timestamp(column.type.unit))  # of UTC, like the connection
+        column = column.cast(pyarrow.timestamp(column.type.unit))  # in UTC, like the connection
     if not pyarrow.types.is_string(column.type):
         return column.cast(pyarrow.string())
     try:
@@ -55,7 +55,7 @@ def _texts(column: pyarrow.Array) -> pyarrow.Array:
 
 
 def _valid(column: pyarrow.Array) -> pyarrow.Array:
-    """What is no UTF-8 becomes U+FFFD."""
+    """Replaces invalid UTF-8 by U+FFFD."""
     values = column.cast(pyarrow.binary()).to_pylist()
     return pyarrow.array(
         [value if value is None else value.decode(errors="replace") for value in values], pyarrow.string()
@@ -63,7 +63,7 @@ def _valid(column: pyarrow.Array) -> pyarrow.Array:
 
 
 def _content(texts: pyarrow.Array) -> bytes:
-    """All texts of an Arrow array, which has them one behind the other."""
+    """All texts of an Arrow array, which stores them one behind the other."""
     _, starts, content = texts.buffers()
     begin, end = (memoryview(starts).cast("i")[texts.offset + at] for at in (0, len(texts)))
     return bytes(memoryview(content)[begin:end])

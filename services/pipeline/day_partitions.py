@@ -1,8 +1,8 @@
-"""The days of a table that is partitioned by day: made before rows come, dropped when they are old.
+"""The days of a table that is partitioned by day: created before rows arrive, dropped when they are old.
 
-Each day is a table `TABLE_YYYYMMDD`. It is made on its own and attached then: readers of the others wait for nothing.
-Several drivers may do it at once. What differs in all rows can be asked for day by day alone: PostgreSQL has no unique
-index over all days that leaves out the time.
+Each day is a table `TABLE_YYYYMMDD`. The table is created on its own and attached then, so readers of other days don't
+wait. Several drivers may do this at once. A column can be unique only within a day: PostgreSQL has no unique index over
+all days that leaves out the time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from psycopg import sql
 from services.pipeline.tables import Database
 
 LOCK = 0x6D657368_64617973
-"""Key of the advisory lock of those who make and drop days ("meshdays")."""
+"""Key of the advisory lock for creating and dropping days ("meshdays")."""
 DROP_LOCK_TIMEOUT = "2s"
-"""Dropping waits for readers, and readers that come wait for it: not long. It is tried again."""
+"""A drop waits for readers, and new readers wait for the drop, so it gives up soon. A later run tries again."""
 ONE_DAY = timedelta(days=1)
 DIGITS = len("20261122")
 
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class TableMissingError(Exception):
-    """The database has not been migrated, or not far enough."""
+    """The database lacks a migration."""
 
 
 @dataclass(slots=True)
@@ -38,11 +38,11 @@ class DayPartitions:
     database: Database
     table: str
     unique: tuple[str, ...] = ()
-    """Columns in which the rows of a day differ, beside what the table's own indexes say."""
+    """Columns with unique values within a day, in addition to the table's own indexes."""
     _known: set[date] = field(default_factory=set)
 
     def make(self, days: Iterable[date]) -> None:
-        """Returns when there is a table for each."""
+        """Creates the missing tables of these days."""
         if not (missing := set(days) - self._known):
             return
         with self.database.connect() as connection:
@@ -53,11 +53,11 @@ class DayPartitions:
         self._known |= missing
 
     def forget(self) -> None:
-        """Which days there are is looked up again: somebody else may have dropped one."""
+        """Drops the cached days: another process may have dropped a day."""
         self._known = set()
 
     def drop_before(self, first: date) -> int:
-        """How many were dropped. A day that somebody reads for long stays, until it is tried again."""
+        """Returns the number of dropped days. If somebody reads a day for long, a later call drops the day."""
         dropped = 0
         with self.database.connect() as connection:
             old = sorted(day for day in _days(connection, self.table) if day < first)
@@ -91,7 +91,7 @@ class DayPartitions:
 
 
 def _days(connection: psycopg.Connection[tuple[object, ...]], table: str) -> set[date]:
-    """Those that are attached."""
+    """The attached days."""
     try:
         rows = connection.execute(
             "select child.relname from pg_inherits join pg_class child on child.oid = inhrelid "

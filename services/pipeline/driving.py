@@ -1,15 +1,15 @@
-"""A driver of `serve`: the pipeline's command in a process of its own, which never outlives the serve that started it.
+"""A driver of `serve`: the pipeline's command in a process of its own, which never outlives its `serve`.
 
-    python -m services.pipeline.driving [--nice N] run replay --order -      what `kafka-mesh pipeline` takes
+    python -m services.pipeline.driving [--nice N] run replay --order -      the arguments of `kafka-mesh pipeline`
 
-Serve starts it as the leader of a process group, with three pipes. A job needs to know nothing of that:
+`serve` starts the driver as the leader of a process group, with three pipes. Jobs don't depend on these rules:
 
-1. stdin stays open for as long as serve lives. An order is its first line; lines that come later tell a continuous job
-   what an operator accepts (`acceptances.py`). When the other end is closed, serve is gone, whatever ended it, and the
-   group ends at once: this process and Spark's JVM; Spark's Python workers follow the JVM. That is what `kill -9` of a
-   driver leaves, and what each job goes on from. It does not end in order instead, because the next serve may be
-   starting a driver for the same work now, and two must not be at it for longer than it takes to start one.
-2. stdout is for reports. What Spark's JVM or a library prints there goes to stderr.
+1. stdin stays open as long as `serve` runs. Its first line is an order; later lines tell a continuous job which losses
+   an operator accepts (`acceptances.py`). If the other end closes, `serve` has ended for any reason, and the process
+   group ends at once: this process and Spark's JVM. Spark's Python workers end after the JVM. This leaves the same
+   state as `kill -9` of a driver, from which each job can resume. The driver makes no orderly end, because the next
+   `serve` may be starting a driver for the same work. The two may overlap only for the time of a driver's start.
+2. stdout is for reports. Output of Spark's JVM or of a library to stdout goes to stderr.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ def main() -> None:
     end_when_orphaned()
     keep_stdout_for_reports()
     from services.pipeline import job_reports
-    from services.pipeline.__main__ import main as pipeline  # what is orphaned while it is imported ends too
+    from services.pipeline.__main__ import main as pipeline  # an orphan ends even during this import
 
     job_reports.begin()
     arguments = sys.argv[1:]
     if arguments[:1] == ["--nice"]:
-        os.nice(int(arguments[1]))  # its children too: the JVM, and Python workers
+        os.nice(int(arguments[1]))  # for its children too: the JVM, and Python workers
         arguments = arguments[2:]
     pipeline(arguments)
 
 
 def end_when_orphaned() -> None:
-    """From now on the process group ends when nobody holds the other end of stdin any more; reads nothing from it."""
+    """Starts a thread that ends the process group when the other end of stdin is closed; the thread reads no data."""
     hang_up = select.poll()
-    hang_up.register(STDIN, 0)  # of no event but the end, of which it is always told
+    hang_up.register(STDIN, 0)  # no event but the hang-up, which poll always reports
 
     def wait() -> None:
         hang_up.poll()
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)  # it was started by hand, in somebody else's group
+        os.kill(os.getpid(), signal.SIGKILL)  # started by hand, in the process group of another program
 
     threading.Thread(target=wait, name="orphaned", daemon=True).start()
 
 
 def keep_stdout_for_reports() -> None:
-    """`sys.stdout` goes on to where it went; what writes to the descriptor, as children do, writes to stderr now."""
+    """Keeps `sys.stdout` on the original stdout; the descriptor 1, which children write to, becomes stderr."""
     sys.stdout.flush()
     reports = os.dup(STDOUT)  # not inherited by children
     os.dup2(STDERR, STDOUT)

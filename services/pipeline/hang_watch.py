@@ -1,4 +1,4 @@
-"""Whether a streaming query makes progress: a batch that hangs looks alive to the thread that waits for it."""
+"""Detects whether a streaming query makes progress: to the thread that waits for it, a stuck batch looks alive."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 EVERY_S = 10.0
-"""How often a job tells that it is alive."""
+"""Seconds between two reports of a job."""
 
 
 class HangWatch:
-    """Looks at one query: its batches, and the tasks that its stages have done."""
+    """Watches one query: its batches, and the finished tasks of its stages."""
 
     def __init__(self, session: SparkSession) -> None:
         self._tracker = session.sparkContext.statusTracker()
@@ -27,7 +27,7 @@ class HangWatch:
         return time.monotonic() - self._asked_at >= EVERY_S
 
     def stuck_s(self, query: StreamingQuery | None) -> float:
-        """How long the query has been at work without progress; 0 while it waits, and where there is none."""
+        """Seconds that the query has worked without progress; 0 while it waits, or if there is no query."""
         now = self._asked_at = time.monotonic()
         if query is None or not query.isActive or not query.status["isTriggerActive"]:
             self._seen, self._seen_at = None, now

@@ -1,5 +1,6 @@
-"""How far a continuous job is, told to `serve`, which shows it as metrics: lines of JSON on stdout, where serve listens
-for reports of replays too. Who runs a job by hand is not told: the log says what has been done.
+"""Reports of a continuous job's progress to `serve`, which shows them as metrics: lines of JSON on stdout.
+
+`serve` also reads the reports of replays there. A job that runs by hand sends no reports; its log has the progress.
 """
 
 from __future__ import annotations
@@ -14,31 +15,31 @@ MARK = "job_report"
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """Since the last one."""
+    """A report about the time since the last report."""
 
     job: str
     cluster: str = ""
-    """That it reads from, where it reads from each by itself."""
+    """The cluster that the job reads, if the job reads each cluster by itself."""
     records: int = 0
-    """That were brought over, those that were refused among them."""
+    """Records that were written, including the refused ones."""
     refused: int = 0
     failures: int = 0
-    """After which it tried again."""
+    """Failures that the job has retried."""
     behind: int | None = None
-    """Records that are there and not brought over; None where that is not known."""
+    """Records that are not yet written; None if unknown."""
     spare: int | None = None
-    """Records that retention has still to take before it takes one that is not brought over; None where none waits."""
+    """Records that retention can delete before it deletes an unwritten record; None if no record waits."""
     apart: Mapping[str, str] | None = None
-    """Topics that are set apart, and why; None where the report does not say."""
+    """Topics that are set apart, with the reason; None if the report does not say."""
     lost: Sequence[str] = field(default_factory=list)
-    """Those among them of which retention took records: an operator may accept that."""
+    """Topics in `apart` that lost records to retention: an operator may accept the loss."""
     stuck_s: float = 0.0
-    """How long a batch has been at work without progress."""
+    """Seconds that a batch has worked without progress."""
     complete_until: float | None = None
-    """Unix time up to which all is brought over; None where that is not known."""
+    """Unix time up to which all records are written; None if unknown."""
 
     def with_what_stays_of(self, before: JobReport) -> JobReport:
-        """This report, with what the one before it said and this one leaves open."""
+        """This report; fields that it leaves open come from the earlier report."""
         if self.behind is not None:
             return self
         stays = replace(self, behind=before.behind, spare=before.spare, complete_until=before.complete_until)
@@ -49,7 +50,7 @@ class JobReport:
 
 
 def of_line(line: bytes) -> JobReport | None:
-    """The report that a line is; None for any other line."""
+    """Parses a line into a report; None for any other line."""
     if not line.startswith(f'{{"{MARK}"'.encode()):
         return None
     try:
@@ -59,13 +60,13 @@ def of_line(line: bytes) -> JobReport | None:
 
 
 class _Listener:
-    """Whether somebody listens to this process."""
+    """Whether `serve` listens to this process."""
 
     is_there = False
 
 
 def begin() -> None:
-    """Serve listens to this process."""
+    """Notes that `serve` listens to this process."""
     _Listener.is_there = True
 
 
@@ -75,12 +76,12 @@ def is_heard() -> bool:
 
 
 def tell(report: JobReport) -> None:
-    """To whoever listens."""
+    """Sends a report to `serve`, if it listens."""
     say(report.to_line())
 
 
 def say(line: str) -> None:
-    """A line to whoever listens."""
+    """Sends a line to `serve`, if it listens."""
     if _Listener.is_there:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()

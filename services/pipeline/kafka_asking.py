@@ -1,5 +1,6 @@
-"""What one cluster is asked, by whoever reads, archives or copies: confluent-kafka's admin client, and errors that say
-what, where and why. Blocks; every question has a time.
+"""Requests to one cluster, for all code that reads, archives or copies, by confluent-kafka's admin client.
+
+An error names the request, the cluster and the reason. The calls block; each request has a time-out.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ CLIENT_ID = "kafka-mesh-pipeline"
 EARLIEST, LATEST, LAST = OffsetSpec.earliest(), OffsetSpec.latest(), OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 COMMITTED, ALL = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 NO_ID = str(Uuid(0, 0))
-"""What clusters before Kafka 2.8 say, which have none."""
+"""The topic id in answers of clusters before Kafka 2.8, which have no ids."""
 GRACE_S = 5.0
-"""In which the client gives up by itself a question that has had its time."""
+"""Extra seconds in which the client itself gives up a request after its time-out."""
 NOTICE = "5"
-"""Of syslog's levels: what librdkafka says of each client that goes is below it."""
+"""A level of syslog that hides librdkafka's message about each client that ends."""
 REFUSED_CONNECTIONS = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
 UNAUTHORIZED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -31,14 +32,14 @@ UNAUTHORIZED = (
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
 LEADERS_ON_THE_WAY = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
-"""Of a partition that was made just now, or whose leader changes."""
+"""Errors of a partition that is new, or whose leader changes."""
 ON_THE_WAY_POLL_S = 0.1
-"""Until it is asked again."""
+"""Seconds until the next request to such a partition."""
 Answer = TypeVar("Answer")
 
 
 class UnauthorizedError(UnreachableError):
-    """The cluster does not let this user ask that."""
+    """The cluster denies this request to the user."""
 
 
 class UnknownTopicError(StreamError):
@@ -47,24 +48,25 @@ class UnknownTopicError(StreamError):
     def __init__(self, message: str, what: str = "") -> None:
         super().__init__(message)
         self.what = what
-        """What there is not."""
+        """The name of the missing thing."""
 
 
 class Questions:
-    """What is asked of one cluster, each question for all partitions at once. UnreachableError, and those above."""
+    """Requests to one cluster, each for all partitions at once. UnreachableError, and the errors above."""
 
     def __init__(self, properties: Mapping[str, str], timeout_s: float, name: str = "") -> None:
-        """`name`: what it is called in errors; by its servers otherwise."""
+        """`name`: the cluster's name in errors; without it, errors name its servers."""
         self._where = f"cluster {name!r}" if name else properties["bootstrap.servers"]
         self.timeout_s = timeout_s
-        # not of ours: the client's threads and sockets go with us, and not when Python comes to look for circles
+        # a separate object without a reference to this one: so the client's threads and sockets are freed with this
+        # object, and not at the next garbage collection
         self._complaints = _Complaints()
         settings: dict[str, Any] = {"log_level": NOTICE, **properties, "client.id": CLIENT_ID}
         settings["error_cb"] = self._complaints.heed
         self.admin = AdminClient(settings)
 
     def topics(self, names: Collection[str], *, skip_absent: bool = False) -> dict[str, Any]:
-        """Descriptions of topics; of those that are there, with `skip_absent`."""
+        """Descriptions of topics; `skip_absent` leaves out missing topics."""
         if not names:
             return {}
         asked = self.admin.describe_topics(TopicCollection(list(names)), request_timeout=self.timeout_s)
@@ -78,7 +80,7 @@ class Questions:
         return found
 
     def offsets(self, specs: Mapping[Place, Any], isolation: Any = COMMITTED) -> dict[Place, int]:
-        """An offset of each partition; -1 for a time that no record has reached."""
+        """An offset of each partition; -1 for a time later than all records."""
         if not specs:
             return {}
         asked = {TopicPartition(*place): spec for place, spec in specs.items()}
@@ -89,15 +91,18 @@ class Questions:
         return self.offsets(dict.fromkeys(places, EARLIEST))
 
     def ends(self, places: Iterable[Place], isolation: Any = COMMITTED) -> dict[Place, int]:
-        """Up to the last stable offset, or with what is not committed yet."""
+        """The last stable offset of each partition, or the high watermark for uncommitted records."""
         return self.offsets(dict.fromkeys(places, LATEST), isolation)
 
     def since(self, times: Mapping[Place, int], isolation: Any = COMMITTED) -> dict[Place, int]:
-        """Of the first record that is not older than this, in milliseconds since 1970; -1 where none is."""
+        """Offset of the first record that is not older than the time (ms since 1970); -1 if there is none."""
         return self.offsets({place: OffsetSpec.for_timestamp(at) for place, at in times.items()}, isolation)
 
     def last(self, places: Iterable[Place]) -> dict[Place, Stamp]:
-        """The records with the latest times; without those that have none. Brokers before Kafka 3.0 do not tell."""
+        """The records with the latest times; only if they have times.
+
+        Brokers before Kafka 3.0 don't support this request.
+        """
         asked = {TopicPartition(*place): LAST for place in places}
         if not asked:
             return {}
@@ -111,7 +116,7 @@ class Questions:
     def _offsets(
         self, specs: Mapping[TopicPartition, Any], isolation: Any, accepted: Collection[int] = ()
     ) -> dict[TopicPartition, Any]:
-        """Partitions whose leader is on the way are asked again, as long as an answer may take."""
+        """Repeats the request for partitions whose leader is changing, until the time-out."""
         deadline = time.monotonic() + self.timeout_s
         found: dict[TopicPartition, Any] = {}
         remaining = dict(specs)
@@ -127,11 +132,11 @@ class Questions:
     def answers(
         self, futures: Mapping[Any, Future[Answer]], what: str, accepted: Collection[int] = ()
     ) -> dict[Any, Answer]:
-        """What each is answered; without those whose error is `accepted`."""
+        """The answer to each request, without those whose error is `accepted`."""
         found = {}
         for about, future in futures.items():
             try:
-                failure = future.exception(self.timeout_s + GRACE_S)  # one that it raises has this frame, and so us
+                failure = future.exception(self.timeout_s + GRACE_S)  # raising it would keep this frame alive
             except TimeoutError as late:
                 raise UnreachableError(
                     f"{what} {_name_of(about)}: no answer from {self._where} in {self.timeout_s:g} s"
@@ -145,14 +150,14 @@ class Questions:
         return found
 
     def answer(self, question: Callable[[], Answer], what: str) -> Answer:
-        """Of a question that is no future."""
+        """The answer to a request that returns no future."""
         try:
             return question()
         except KafkaException as failure:
             raise self.problem(failure, what) from failure
 
     def problem(self, failure: KafkaException, what: str) -> StreamError:
-        """What Kafka said, for people."""
+        """Converts Kafka's error to an error with a readable message."""
         error: KafkaError = failure.args[0]
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return UnknownTopicError(
@@ -160,12 +165,12 @@ class Questions:
             )
         if error.code() in UNAUTHORIZED:
             return UnauthorizedError(f"{what} at {self._where}: {error.str()}; the pipeline's user needs that right")
-        self.admin.poll(0)  # complaints
+        self.admin.poll(0)  # runs the callback for errors
         return UnreachableError(f"{what} at {self._where}: {error.str()}{self._complaints.newest}")
 
 
 class _Complaints:
-    """What librdkafka says beside its answers: why a connection is refused."""
+    """The reason of a refused connection, which librdkafka reports beside its answers."""
 
     def __init__(self) -> None:
         self.newest = ""
@@ -176,13 +181,13 @@ class _Complaints:
 
 
 def topic_id_of(description: Any) -> str:
-    """Empty where the cluster has none."""
+    """Empty if the cluster has no topic ids."""
     text = str(description.topic_id) if description.topic_id is not None else NO_ID
     return "" if text == NO_ID else text
 
 
 def _code_of(answered: Future[Any]) -> int | None:
-    """Of the error that Kafka has answered."""
+    """The code of Kafka's error."""
     failure = answered.exception(0)
     return failure.args[0].code() if isinstance(failure, KafkaException) else None
 

@@ -1,14 +1,16 @@
-"""What topics hold, and how spans of them are read: confluent-kafka, without Spark. Nobody here is in a consumer group:
-who reads knows its position.
+"""Reads topics and spans of them by confluent-kafka, without Spark.
 
-1. Only committed records are read, and what is planned never reaches past the last stable offset unless somebody tells
-   an end, so an open transaction holds back what lies behind it and nothing else.
-2. A span ends by position, never by count: transaction markers and compaction leave offsets without records. The end of
-   a partition counts as the end of the span only when it lies at or behind it: before an open transaction it does not.
-3. A partition whose span is read is given back, so that nothing is fetched of it any more.
-4. An offset that is gone is an error at once. So is it when nothing at all has come for too long: if a partition was
-   read to where it ends now, a transaction is open there; otherwise the cluster is away. The time that whoever reads
-   takes for itself does not count.
+The consumers are in no group: each reader knows its own position.
+
+1. Only committed records are read. Without an explicit end, a plan never reaches past the last stable offset. So an
+   open transaction holds back only the records behind its start, in its partition.
+2. A span ends by position, and never by the number of records: transaction markers and compaction leave offsets without
+   records. The end of a partition ends the span only if it is at or behind the end of the span. Before an open
+   transaction it is not.
+3. When the span of a partition has been read, the partition is unassigned, so that the consumer fetches no more of it.
+4. A deleted offset is an error at once. It is also an error if nothing has arrived for too long. If a partition was
+   read up to its current end, an open transaction is the cause; otherwise the cluster is away. The time that the caller
+   takes between two batches does not count.
 """
 
 from __future__ import annotations
@@ -34,15 +36,17 @@ from services.pipeline.positions import (
 from services.pipeline.ranges import PartitionBounds, Range, span_of
 
 CONSUME_RECORDS = 2_000
-"""Of one call, and of one Arrow batch: bounds what a task holds beside librdkafka's queue."""
+"""Records of one call and of one Arrow batch: limits the memory of a task beside librdkafka's queue."""
 CONSUME_S = 0.1
-"""How long one call waits to be full."""
+"""The most seconds that one call waits for more records."""
 QUEUE_KBYTES = 32_768
-"""What librdkafka fetches ahead in one task."""
+"""The most that librdkafka fetches ahead in one task."""
 FETCH_WAIT_MS = 100
 FULL_PAUSE_MS = 10
-"""How long librdkafka fetches nothing when it has fetched enough ahead. By itself it takes a second for that, and a
-task that has read all of it meanwhile stands still."""
+"""Milliseconds that librdkafka pauses a fetch when its queue is full.
+
+The default is a second; a task that has read the whole queue meanwhile would wait.
+"""
 
 
 def read_logs(
@@ -53,7 +57,7 @@ def read_logs(
     skip_absent: bool = False,
     with_last: bool = False,
 ) -> dict[str, TopicLog]:
-    """The topics as they are now. Three questions, however many partitions there are; a fourth one for `last`."""
+    """The current state of the topics. Three requests for any number of partitions, and a fourth request for `last`."""
     ask = Questions(properties, timeout_s)
     described = ask.topics(topics, skip_absent=skip_absent)
     places = [(topic, each.id) for topic, about in described.items() for each in about.partitions]
@@ -72,14 +76,14 @@ def read_logs(
 
 
 def read_since(properties: Mapping[str, str], times: Mapping[Place, int], timeout_s: float) -> dict[Place, int]:
-    """The first offset of these times or later, committed or not; -1 where there is none."""
+    """The first offset of these times or later, committed or not; -1 if there is none."""
     return Questions(properties, timeout_s).since(times, ALL) if times else {}
 
 
 def read_bounds(
     properties: Mapping[str, str], ranges: Sequence[Range], timeout_s: float, *, accept_loss: bool = False
 ) -> list[Span]:
-    """The offsets that ranges of one cluster mean now."""
+    """The current offsets of ranges of one cluster."""
     ask = Questions(properties, timeout_s)
     described = ask.topics({each.topic for each in ranges})
     there = {topic: {each.id for each in about.partitions} for topic, about in described.items()}
@@ -89,7 +93,7 @@ def read_bounds(
     times = {
         at: ask.since(
             {(each.topic, partition): at for each, partition in asked if at in each.times_ms()},
-            ALL,  # stable ones alone would hide what an open transaction holds back
+            ALL,  # stable offsets alone would hide records that an open transaction holds back
         )
         for at in {at for each in ranges for at in each.times_ms()}
     }
@@ -114,20 +118,20 @@ def _partitions(asked: Range, there: set[int]) -> Collection[int]:
 
 
 class Batch(NamedTuple):
-    """What was read next of one partition."""
+    """The next records of one partition."""
 
     topic: str
     partition: int
     records: Sequence[Record]
-    """In the order of their offsets; may be empty."""
+    """In the order of offsets; may be empty."""
     position: int
-    """All records before this offset were in this batch or an earlier one: gaps are passed over."""
+    """All records before this offset were in this batch or an earlier one; gaps are skipped."""
 
 
 def read_spans(
     properties: Mapping[str, str], some: Sequence[Span], stall_timeout_s: float, *, accept_loss: bool = False
 ) -> Iterator[Batch]:
-    """The committed records of spans of different partitions, in order within each."""
+    """The committed records of spans of different partitions, in the order of offsets within each span."""
     with closing(SpanReader(properties, stall_timeout_s, accept_loss=accept_loss)) as reader:
         try:
             for batch in reader.read(some):
@@ -138,11 +142,11 @@ def read_spans(
 
 
 class SpanReader:
-    """One consumer, for spans of many partitions of one cluster side by side. Not to be used by several threads."""
+    """One consumer, for spans of many partitions of one cluster in parallel. Not safe for several threads."""
 
     def __init__(self, properties: Mapping[str, str], stall_timeout_s: float, *, accept_loss: bool = False) -> None:
         self._stall_timeout_s = stall_timeout_s
-        self._trouble = ""  # what the cluster has said since something came
+        self._trouble = ""  # the cluster's last error since the last record
         self._consumer = Consumer(
             {
                 "queued.max.messages.kbytes": QUEUE_KBYTES,
@@ -150,7 +154,7 @@ class SpanReader:
                 "fetch.queue.backoff.ms": FULL_PAUSE_MS,
                 **properties,
                 "client.id": CLIENT_ID,
-                "group.id": CLIENT_ID,  # librdkafka asks for one; nothing is ever committed
+                "group.id": CLIENT_ID,  # librdkafka requires a group; nothing is ever committed
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "isolation.level": "read_committed",
@@ -164,7 +168,7 @@ class SpanReader:
         self._consumer.close()
 
     def read(self, spans: Sequence[Span]) -> Iterator[Batch | None]:
-        """The committed records, in order within each span. None when nothing has come for a moment."""
+        """The committed records, in the order of offsets within each span. None if nothing has arrived for a moment."""
         waiting = {(span.topic, span.partition): span for span in spans if span.start < span.end}
         positions = {place: span.start for place, span in waiting.items()}
         self._consumer.assign([TopicPartition(span.topic, span.partition, span.start) for span in waiting.values()])
@@ -200,17 +204,17 @@ class SpanReader:
             yield None
 
     def _heed(self, error: KafkaError) -> None:
-        """What is of no partition: librdkafka gets over it by itself, or nothing comes for too long."""
+        """Keeps an error of no partition: librdkafka recovers by itself, or the stall time-out ends the read."""
         self._trouble = str(error.str())
 
 
 class _Come(NamedTuple):
-    """What one call has brought, by partition."""
+    """The result of one call, by partition."""
 
     records: dict[Place, list[Message]]
     reached: dict[Place, int]
     ends: dict[Place, int]
-    """Where logs end now, or their committed records."""
+    """The current ends of the logs, or of their committed records."""
     errors: dict[Place, KafkaError]
 
 
@@ -231,14 +235,14 @@ def _sorted_out(messages: Sequence[Message]) -> _Come:
 
 
 def _within(messages: list[Message], span: Span) -> list[Record]:
-    records = cast("list[Record]", messages)  # what a consumer gives is never without a place
+    records = cast("list[Record]", messages)  # a message from a consumer always has a topic, a partition and an offset
     if not records or (span.start <= records[0].offset() and records[-1].offset() < span.end):
         return records
     return [each for each in records if span.start <= each.offset() < span.end]
 
 
 def _passing(error: KafkaError, span: Span, position: int) -> str:
-    """The text of an error that librdkafka gets over by itself; raises for the others."""
+    """The text of an error that librdkafka recovers from by itself; raises for other errors."""
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise RecordsLostError(
             f"{span} does not hold offset {position} any more ({error.str()}): retention took it before it was read"

@@ -1,17 +1,18 @@
 """Kafka as a source of Spark, batch and stream: a Python Data Source over `kafka_reading`.
 
-A stream: Spark starts one Python process that plans (`StreamReader`: where does the next batch end?), and for each
-batch as many tasks as there are slots, each with one consumer for its share of the spans. A batch: the driver finds the
-offsets of its ranges, tasks read pieces of them. All make their own clients; nothing of them is pickled.
+For a stream, Spark starts one Python process that plans: `StreamReader` chooses the end of the next batch. Each batch
+has at most as many tasks as there are slots. Each task has one consumer for its share of the spans. For a batch query,
+the driver finds the offsets of its ranges, and tasks read pieces of them. Each process makes its own clients; no client
+is pickled.
 
-A task asks, when it has read its share, whether the topics are still the ones that were planned. Kafka never uses a
-topic id twice, so the records before that question are of the right topic. A batch that Spark runs again after a crash
-leaves out topics that were replaced since, and what retention took since: no later attempt could read it.
+After its share, a task checks that the topics still have the planned ids. Kafka never reuses a topic id, so all records
+that were read before this check came from the right topic. Spark may run a batch again after a crash. The batch then
+leaves out topics that were replaced since, and offsets that retention took since: no later attempt could read them.
 
-Several clusters are one source: their records come with a column `cluster`, and a position knows topics as `c1/apples`,
-so a cluster that joins later is read from the start of its logs, and one that leaves keeps its place in the checkpoint.
-A stream that follows its topics goes on without a cluster that does not answer, and reads it when it is back; what was
-planned of it is waited for.
+Several clusters are one source. Their records have a column `cluster`, and a position names topics like `c1/apples`. So
+a new cluster is read from the start of its logs, and a removed cluster keeps its place in the checkpoint. A stream that
+follows its topics continues without a cluster that does not answer, and reads the cluster when it is back. Planned
+offsets of that cluster are waited for.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ from services.pipeline.ranges import Range, cut, shares
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from services.pipeline.settings import PipelineSettings  # not for each worker: pydantic takes its time
+    from services.pipeline.settings import PipelineSettings  # not imported by workers: pydantic takes time to import
 
 FORMAT = "mesh-kafka"
 GATEWAY = ""
-"""The cluster without a name: what the gateway shows. Its records come without a column `cluster`."""
+"""The cluster without a name: the gateway. Its records have no column `cluster`."""
 SCHEMA = """
     topic string, partition int, offset bigint, timestamp timestamp,
     key binary, value binary, headers array<struct<key: string, value: binary>>
@@ -75,33 +76,33 @@ ARROW_SCHEMA = pyarrow.schema(
 MICROSECONDS_OF_A_MILLISECOND = 1_000
 LAST_TIME_MS = (2**63 - 1) // MICROSECONDS_OF_A_MILLISECOND
 PROPERTY_PREFIX = "kafka."
-CLUSTERS_AT_ONCE = 8  # that are asked while a batch is planned
+CLUSTERS_AT_ONCE = 8  # clusters that are asked in parallel while a batch is planned
 WORTH_A_TASK = 50_000
-"""Records of a stream's batch: with fewer, another task would only make another small file."""
+"""Records of a stream's batch for each task: with fewer, another task would only write another small file."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """What to read, and how."""
+    """The topics to read, and the limits of reading."""
 
     topics: tuple[str, ...]
-    """Of each cluster. A batch may read others."""
+    """Topics of each cluster. The ranges of a batch may name others."""
     clusters: Mapping[str, Mapping[str, str]]
-    """librdkafka's properties by the cluster's name, `bootstrap.servers` among them; or those of GATEWAY alone."""
+    """librdkafka's properties by cluster name, including `bootstrap.servers`; or only those of GATEWAY."""
     max_batch_rows: int
     stall_timeout_s: float
     request_timeout_s: float
     accept_loss: bool = False
     skip_absent: bool = False
-    """Topics that a cluster does not have are read when it has them; otherwise they are an error."""
+    """A missing topic is read when it exists; otherwise it is an error."""
     accept_replaced: bool = False
     """A topic that was created again is read from its start, as its next generation; otherwise it is an error."""
     sets_apart: bool = False
     """A topic with a problem is left out while the others are read; otherwise its problem ends the stream."""
     accept_loss_of: tuple[str, ...] = ()
-    """Topics (as positions name them) for which alone loss is accepted."""
+    """Topics (as positions name them) whose loss is accepted, if `accept_loss` is false."""
     slots: int = 1
-    """How many tasks Spark runs at a time: a batch of a stream has no more shares."""
+    """The number of tasks that Spark runs at once: a batch of a stream has at most as many shares."""
 
     @classmethod
     def of_settings(
@@ -113,7 +114,7 @@ class KafkaSource:
         accept_loss: bool = False,
         skip_absent: bool = False,
     ) -> KafkaSource:
-        """With the bounds that the settings say."""
+        """Makes a source with the limits of the settings."""
         return cls(
             topics=topics,
             clusters=clusters,
@@ -135,8 +136,10 @@ class KafkaSource:
         return session.readStream.format(FORMAT).options(**slotted.to_options()).load()
 
     def batch(self, session: SparkSession, ranges: Sequence[Range] = ()) -> DataFrame:
-        """The records of `ranges` (without any: all of `topics`) as a DataFrame that is the same however often it is
-        read. What can't be read is told now, as far as it is known now.
+        """The records of `ranges` as a DataFrame; without ranges, all of `topics`.
+
+        The DataFrame has the same records each time that it is read. A range that can't be read is an error now, if
+        this is already known.
         """
         session.dataSource.register(KafkaDataSource)
         pieces = cut(self.spans(ranges), session.sparkContext.defaultParallelism)
@@ -144,11 +147,11 @@ class KafkaSource:
         return session.read.format(FORMAT).options(**self.to_options(), spans=listed).load()
 
     def logs(self) -> dict[str, TopicLog]:
-        """The topics as they are now, of all clusters, by the names that positions know."""
+        """The current topics of all clusters, by the names in positions."""
         return {name: log for cluster in self.clusters for name, log in self.logs_of(cluster).items()}
 
     def logs_of(self, cluster: str) -> dict[str, TopicLog]:
-        """The topics of one cluster as they are now."""
+        """The current topics of one cluster."""
         found = read_logs(
             self.clusters[cluster],
             self.topics,
@@ -159,7 +162,7 @@ class KafkaSource:
         return {_in_cluster(cluster, topic): log for topic, log in found.items()}
 
     def problems(self, position: Position, logs: Mapping[str, TopicLog]) -> dict[str, StreamError]:
-        """The topics that a stream sets apart at `position`, and why."""
+        """The topics that a stream sets apart at `position`, with the reason."""
         accepted = logs.keys() if self.accept_loss else self.accept_loss_of
         absent = {
             name: UnknownTopicError(f"topic {topic} is unknown: no rule routes it, or its cluster does not have it")
@@ -170,7 +173,7 @@ class KafkaSource:
         return absent | problems(position, logs, accept_loss=accepted, accept_replaced=self.accept_replaced)
 
     def replaced(self, position: Position) -> dict[str, TopicReplacedError]:
-        """The topics in `position`, of clusters that are read, that are not the ones that it speaks of any more."""
+        """The topics in `position` whose names other topics have now; only of the clusters that this source reads."""
         found: dict[str, TopicReplacedError] = {}
         for cluster in self.clusters:
             there = {topic: each for topic, each in position.items() if topic.rpartition("/")[0] == cluster}
@@ -184,14 +187,14 @@ class KafkaSource:
         return found
 
     def replaced_by_times(self, position: Position) -> dict[str, TopicReplacedError]:
-        """Those of a gateway, whose topic ids do not tell."""
+        """The replaced topics of a gateway, whose topic ids don't show a replacement."""
         if GATEWAY not in self.clusters:
             return {}
         times = later_times(position, position)
         return replaced_by_times(position, read_since(self.clusters[GATEWAY], times, self.request_timeout_s))
 
     def spans(self, ranges: Sequence[Range] = ()) -> list[Span]:
-        """The offsets that ranges mean now; topics by the names that positions know."""
+        """The current offsets of ranges; topics have the names in positions."""
         asked = ranges or [Range(topic) for topic in self.topics]
         return [
             replace(span, topic=_in_cluster(cluster, span.topic))
@@ -211,7 +214,7 @@ class KafkaSource:
             yield to_arrow(messages, batch.topic, batch.partition, cluster)
 
     def batches(self, some: Sequence[Span]) -> Iterator[tuple[str, Batch]]:
-        """The committed records of spans, in order within each, with their cluster; one consumer for each cluster."""
+        """The committed records of spans with their cluster, each span in order; one consumer for each cluster."""
         by_cluster: dict[str, list[Span]] = {}
         for span in some:
             cluster, _, topic = span.topic.rpartition("/")
@@ -222,7 +225,7 @@ class KafkaSource:
                 yield cluster, batch
 
     def to_options(self) -> dict[str, str]:
-        """As Spark passes them on; properties one by one, so that Spark's redaction knows the secret ones by name."""
+        """Options for Spark; each property is one option, so that Spark redacts secrets by their names."""
         return {
             "topics": json.dumps(self.topics),
             "clusters": json.dumps(list(self.clusters)),
@@ -244,7 +247,7 @@ class KafkaSource:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> KafkaSource:
         clusters: dict[str, dict[str, str]] = {}
-        for number, cluster in enumerate(json.loads(options["clusters"])):  # Spark takes case from names, not numbers
+        for number, cluster in enumerate(json.loads(options["clusters"])):  # Spark lowercases the names of options
             prefix = f"{PROPERTY_PREFIX}{number}."
             clusters[cluster] = {
                 name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)
@@ -269,7 +272,7 @@ def _in_cluster(cluster: str, topic: str) -> str:
 
 
 class KafkaDataSource(DataSource):
-    """What Spark registers."""
+    """The data source that is registered at Spark."""
 
     @classmethod
     def name(cls) -> str:
@@ -289,15 +292,15 @@ class KafkaDataSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class SpanPartition(InputPartition):
-    """What one task reads."""
+    """The spans of one task."""
 
     spans: Sequence[Span]
     expected: Position = field(default_factory=dict)
-    """The topics as they were planned, for the question at the end; empty where nobody asks."""
+    """The planned topics, for the check at the end; empty if there is no check."""
 
 
 class BatchReader(DataSourceReader):
-    """Reads spans that were found before."""
+    """Reads spans that were determined before."""
 
     def __init__(self, source: KafkaSource, spans: Sequence[Span]) -> None:
         self._source = source
@@ -307,18 +310,18 @@ class BatchReader(DataSourceReader):
         return [SpanPartition([span]) for span in self._spans]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        # Spark reads a frame without any partition as one partition, which is None
+        # Spark reads a DataFrame without partitions as one partition, which is None
         return self._source.read(partition.spans) if isinstance(partition, SpanPartition) else iter(())
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches, and reads the parts of one."""
+    """Plans batches, and reads the spans of one."""
 
     def __init__(self, source: KafkaSource) -> None:
         self.source = source
         self._logs_at_start: dict[str, TopicLog] | None = None
         self._planned: dict[str, Any] | None = None
-        """The end of the batch that was planned last."""
+        """The end of the last planned batch."""
         self._told: set[str] = set()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -335,7 +338,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         position = parse(start)
         known = {topic: each for topic, each in position.items() if topic in logs}
-        is_asked = self._logs_at_start is not None and self._planned is not None  # once for a run over what is there
+        is_asked = self._logs_at_start is not None and self._planned is not None  # once in a run that ends
         replaced = {} if is_asked else self.source.replaced_by_times(known)
         if replaced and not self.source.accept_replaced:
             raise next(iter(replaced.values()))
@@ -346,7 +349,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
             self._tell(f"topic {topic} is set apart: {problem}" for topic, problem in apart.items())
             logs = {topic: log for topic, log in logs.items() if topic not in apart}
-            accept_loss = True  # of those that are left: it was asked for, or there is none
+            accept_loss = True  # for the remaining topics: loss is accepted for them, or they have none
         end = advance(
             position,
             logs,
@@ -380,12 +383,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.check_topics(planned)
 
     def check_topics(self, planned: SpanPartition) -> None:
-        """TopicReplacedError where the records that were read may be of another topic than the one that was planned."""
+        """TopicReplacedError if the records may have come from another topic than the planned one."""
         for error in self.source.replaced(planned.expected).values():
             raise error
 
     def _still_there(self, planned: Sequence[Span], position: Position) -> list[Span]:
-        """What can be read yet of a batch that was planned by an earlier process."""
+        """The spans of a batch, planned by an earlier process, that can still be read."""
         topics = {span.topic for span in planned}
         replaced = self.source.replaced({topic: each for topic, each in position.items() if topic in topics})
         logs = [self.source.logs_of(cluster) for cluster in {topic.rpartition("/")[0] for topic in topics}]
@@ -409,14 +412,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _tell(self, lines: Iterable[str]) -> None:
-        """Each once, in the log of the driver: this process is a child of it."""
+        """Writes each line once to stderr, which is the driver's log: this process is a child of the driver."""
         for line in lines:
             if line not in self._told:
                 self._told.add(line)
                 sys.stderr.write(line + "\n")
 
     def _logs_of_reachable(self) -> dict[str, TopicLog]:
-        """Of the clusters that answer; at least one must."""
+        """The topics of the clusters that answer; at least one must."""
         with ThreadPoolExecutor(CLUSTERS_AT_ONCE) as threads:
             asked = {cluster: threads.submit(self.source.logs_of, cluster) for cluster in self.source.clusters}
         logs: dict[str, TopicLog] = {}
@@ -429,12 +432,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for cluster, absence in away.items():
             if len(away) == len(asked):
                 raise absence
-            sys.stderr.write(f"cluster {cluster} is not read now: {absence}\n")  # of the driver: this is a child of it
+            sys.stderr.write(f"cluster {cluster} is not read now: {absence}\n")  # stderr is the driver's log
         return logs
 
 
 def to_arrow(messages: list[Message], topic: str, partition: int, cluster: str = GATEWAY) -> pyarrow.RecordBatch:
-    """The rows that SCHEMA describes, all of one partition, with the name of their cluster where it has one."""
+    """Rows of SCHEMA, all of one partition; with the column `cluster` if the cluster has a name."""
     rows = pyarrow.RecordBatch.from_arrays(
         [
             pyarrow.repeat(topic, len(messages)),
@@ -453,18 +456,18 @@ def to_arrow(messages: list[Message], topic: str, partition: int, cluster: str =
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
-    # what a consumer gets is always a list; the type also covers what a producer may give
+    # a consumer always returns a list; the type also covers the forms that a producer accepts
     return cast("list[tuple[str, bytes | None]]", message.headers() or [])
 
 
 def milliseconds_of(message: Message) -> int | None:
-    """Kafka's time of it. None for records of message formats that know no time."""
+    """Kafka's timestamp of the message. None for message formats without a timestamp."""
     _kind, milliseconds = message.timestamp()
     return milliseconds if milliseconds >= 0 else None
 
 
 def _microseconds(message: Message) -> int | None:
-    """None also for a time that columns have no room for: Kafka takes any, and it would end each reader."""
+    """None also for a time outside of the column's range: Kafka accepts any time, and each reader would fail at it."""
     milliseconds = milliseconds_of(message)
     if milliseconds is None or milliseconds > LAST_TIME_MS:
         return None

@@ -1,15 +1,16 @@
-"""What `serve` and the driver of a job tell each other: the order as one line on stdin, reports as lines on stdout.
+"""The messages between `serve` and a driver: the order as one line on stdin, reports as lines on stdout.
 
-The order holds secrets, so it is neither an argument nor a file. A report is a ReportReplayRequest of replays.proto:
-the partitions that changed, RUNNING or how it ended, and why.
+The order contains secrets, so it is neither an argument nor a file. A report is a ReportReplayRequest of replays.proto:
+the changed partitions, the state (RUNNING or the final state), and the reason.
 
-1. A driver reports its plan before it writes the first record, and in the end how it ended: DONE, FAILED, CANCELLED.
-   One that ends without that has crashed, and is started again: with the same order, in which the partitions are as
-   they were reported last.
-2. SIGTERM: it stops, sweeps what it left open, reports CANCELLED with where each partition is, and exits with 0.
-   Whether the replay is cancelled by that, or goes on later, is not the driver's to know: serve stops drivers too when
-   it stops itself.
-3. An order that says `cancelling` is of a driver that died before it could do so: sweep, report CANCELLED, exit.
+1. A driver reports its plan before it writes the first record, and at the end its final state: DONE, FAILED, CANCELLED.
+   A driver that ends without a final state has crashed. `serve` starts another driver with the same order, which has
+   the last reported state of the partitions.
+2. After SIGTERM, the driver stops, ends its open transactions, reports CANCELLED with the position of each partition,
+   and exits with 0. The driver does not know whether the replay is cancelled or resumes later: `serve` also stops its
+   drivers when it stops itself.
+3. An order with `cancelling` follows a driver that died before it could do so. The new driver ends the open
+   transactions, reports CANCELLED, and exits.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class InvalidReportError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A replay that a driver has to carry out, or to go on with."""
+    """A replay that a driver has to carry out or resume."""
 
     replay: replays.Replay
-    """With `places`, and with how far it is known to be."""
+    """The replay with its `places` and its last known progress."""
     clusters: Mapping[str, Mapping[str, str]]
-    """librdkafka's properties of every cluster that it needs, secrets resolved."""
+    """librdkafka's properties of each cluster of the replay, with resolved secrets."""
     archive: str = ""
-    """Folder of the archive; empty for none."""
+    """Folder of the archive; empty: no archive."""
 
     def to_line(self) -> str:
         return json.dumps(
@@ -53,7 +54,7 @@ class Order:
 
     @classmethod
     def from_line(cls, line: str) -> Order:
-        """InvalidOrderError says what is wrong, and never what stands in the line."""
+        """InvalidOrderError says what is wrong, and shows nothing of the line."""
         try:
             said = json.loads(line)
             replay = json_format.ParseDict(said["replay"], replays.Replay())
@@ -63,12 +64,12 @@ class Order:
 
 
 def report_to_line(report: replays.ReportReplayRequest) -> str:
-    """One line, without its end."""
+    """One line, without a line break."""
     return json_format.MessageToJson(report, preserving_proto_field_name=True, indent=None)
 
 
 def report_from_line(line: str) -> replays.ReportReplayRequest:
-    """InvalidReportError for a line that is none."""
+    """InvalidReportError for a line that is no report."""
     try:
         return json_format.Parse(line, replays.ReportReplayRequest())
     except json_format.ParseError as error:

@@ -1,23 +1,24 @@
-"""Where a stream of topics stands, and how far its next batch goes. No I/O, no Spark.
+"""The position of a stream of topics, and the end of its next batch. No I/O, no Spark.
 
 Spark keeps a position in the checkpoint as JSON, one entry for each topic:
 
     {"apples": {"id": "WfM1...", "next": {"0": 120, "1": 98}, "from": {"1": 0}, "last": {"0": [119, 1790000000000]}}}
 
-1. `next` is the offset that is read next, for every partition that is known.
-2. A batch is the span between two positions. A partition that the earlier one does not know begins where the later one
-   says in `from`. So a batch that is run again after a crash reads exactly what it read before.
+1. `next` is the next offset to read, for each known partition.
+2. A batch is the span between two positions. If the earlier position lacks a partition, the batch begins at the offset
+   in `from` of the later position. So a batch that is run again after a crash reads exactly the same records.
 3. A topic that is new to the stream begins at the start of its log. A partition that was *added* to a known topic
-   begins at 0: what retention took from it meanwhile was lost to us.
-4. What was lost is an error and never skipped in silence: retention that passed `next`, a log that ends before `next`,
-   a partition that went away, a topic with another id (created again, or moved to another cluster by a rule: its
-   offsets mean other records). The first may be accepted, by order of the operator; `from` then says where reading goes
-   on. Who knows its records by what they say (`accept_replaced`) may read such a topic as a new one, from its start.
-5. An id that a gateway made of the topic's name tells nothing of that. There, `last` is the record of each partition
-   with the latest time: no record before its offset can be of a later time, for as long as the log is the same one.
-6. A topic that is no longer asked for keeps its entry, so that it goes on from there when it is asked for again.
-7. A topic that is read anew, because another topic took its name, begins its next `generation`. Records of different
-   generations of a topic may have the same partition and offset. Generation 0 is not written.
+   begins at 0: records of it that retention has taken meanwhile are lost.
+4. A loss is an error and is never skipped silently. Losses are: retention passed `next`; a log ends before `next`; a
+   partition disappeared; the topic has another id. A topic gets another id if it is created again, or if a rule moves
+   it to another cluster; its offsets then mean other records. An operator may accept the first kind of loss; `from`
+   then has the offset at which reading continues. If a caller identifies records by their content (`accept_replaced`),
+   it may read a replaced topic as a new one, from its start.
+5. An id that a gateway derived from the topic's name does not show a replacement. For such ids, `last` is the record
+   with the latest time of each partition. In the same log, no record before its offset can have a later time.
+6. A topic that is no longer requested keeps its entry, so that reading resumes there when it is requested again.
+7. A topic that is read from its start, because another topic took its name, begins its next `generation`. Records of
+   different generations of a topic may have the same partition and offset. Generation 0 is not written.
 8. One topic with a problem must not stop the others: `problems` names the topics that `advance` would refuse, so that
    the caller can leave them out.
 """
@@ -35,24 +36,24 @@ Place = tuple[str, int]
 
 
 class StreamError(Exception):
-    """The stream can't go on as it should; the message says where and why, in one line."""
+    """The stream can't continue as required; the message says where and why, in one line."""
 
 
 class UnreachableError(StreamError):
-    """A cluster, or a store, does not answer, or not as it should; another attempt may do better."""
+    """A cluster or a store does not answer, or answers with an error; another attempt may succeed."""
 
 
 class RecordsLostError(StreamError):
-    """Records that the stream was to read next do not exist any more."""
+    """The next records of the stream do not exist any more."""
 
 
 class TopicReplacedError(StreamError):
-    """The topic is not the one that the checkpoint speaks of."""
+    """The topic is not the topic of the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """What a partition holds: offsets from `start` up to `end`, which is the last stable offset."""
+    """The offsets of a partition: from `start` up to `end`, which is the last stable offset."""
 
     start: int
     end: int
@@ -67,12 +68,12 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """A topic as the cluster shows it now; an empty id where the cluster does not tell."""
+    """The current state of a topic on its cluster; the id is empty if the cluster does not report ids."""
 
     topic_id: str
     partitions: Mapping[int, PartitionLog]
     last: Mapping[int, Stamp] = field(default_factory=dict)
-    """The records with the latest time, where it was asked for."""
+    """The records with the latest time, if they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ Position = Mapping[str, TopicPosition]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets `start` up to `end`, without it, of one partition."""
+    """Offsets of one partition, from `start` up to `end` exclusive."""
 
     topic: str
     partition: int
@@ -121,7 +122,7 @@ def _by_number(offsets: Mapping[str, int]) -> dict[int, int]:
 
 
 def render(position: Position) -> dict[str, Any]:
-    """The JSON form. Spark compares positions as text, so equal ones are rendered alike."""
+    """The JSON form. Spark compares positions as text, so equal positions have equal text."""
     return {
         topic: {"id": entry.topic_id, "next": _by_text(entry.next), "from": _by_text(entry.starts)}
         | (
@@ -139,7 +140,7 @@ def _by_text(offsets: Mapping[int, int]) -> dict[str, int]:
 
 
 def spans(start: Position, end: Position) -> Iterator[Span]:
-    """What lies between two positions."""
+    """The spans between two positions."""
     for topic, entry in end.items():
         before = start.get(topic, TopicPosition()).next
         for partition, until in entry.next.items():
@@ -158,11 +159,10 @@ def advance(
     accept_replaced: bool = False,
     replaced: Collection[str] = (),
 ) -> Position:
-    """The end of the batch after `start`: at most `max_rows` offsets on, shared fairly between partitions.
+    """The end of the batch after `start`: at most `max_rows` offsets, shared fairly between partitions.
 
-    It is `start` itself when there is nothing to read. Loss is accepted of all topics, or of some. `replaced` names
-    topics of which the caller knows that another topic has their name now. Raises RecordsLostError and
-    TopicReplacedError.
+    Returns `start` itself if there is nothing to read. Loss is accepted for all topics, or for some. `replaced` names
+    topics whose name another topic has now, as the caller knows. Raises RecordsLostError and TopicReplacedError.
     """
     entries = {
         topic: _entry(topic, start.get(topic), log, accept_loss or topic in accept_loss_of, accept_replaced, replaced)
@@ -174,7 +174,7 @@ def advance(
         for partition, begin in entries[topic].next.items()
     }
     steps = lags if max_rows is None else fair_shares(lags, max_rows)
-    # a topic that is left out now is not read from where its batch before this one began
+    # a topic that is left out now must not keep the `from` of its last batch
     position = {topic: dataclasses.replace(entry, starts={}) for topic, entry in start.items()}
     for topic, entry in entries.items():
         ends = {partition: begin + steps[topic, partition] for partition, begin in entry.next.items()}
@@ -185,7 +185,7 @@ def advance(
 def problems(
     start: Position, logs: Mapping[str, TopicLog], *, accept_loss: Collection[str] = (), accept_replaced: bool = False
 ) -> dict[str, StreamError]:
-    """The topics that `advance` would refuse, and why; it would read the others."""
+    """The topics that `advance` would refuse, with the reason; it would read the other topics."""
     found: dict[str, StreamError] = {}
     for topic, log in logs.items():
         try:
@@ -196,7 +196,7 @@ def problems(
 
 
 def lost_spans(position: Position, logs: Mapping[str, TopicLog]) -> list[Span]:
-    """What retention took of topics before it was read."""
+    """The spans that retention took before they were read."""
     return [
         Span(topic, partition, position[topic].next.get(partition, 0), each.start)
         for topic, log in logs.items()
@@ -208,18 +208,19 @@ def lost_spans(position: Position, logs: Mapping[str, TopicLog]) -> list[Span]:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a position is behind the logs."""
+    """The lag of a position behind the logs."""
 
     behind: int
-    """Offsets that are there and not read."""
+    """Number of existing offsets that are not read yet."""
     spare: int | None
-    """Offsets that retention has still to take before it takes one that is not read, in the partition where they are
-    fewest; below 0 where it has taken some. None while nothing waits to be read.
+    """The least number of offsets, over partitions, that retention can delete before an unread offset.
+
+    Below 0 if retention has deleted unread offsets. None if nothing waits to be read.
     """
 
 
 def lag_of(position: Position, logs: Mapping[str, TopicLog]) -> Lag:
-    """Topics that nobody has read yet are behind with all that they hold."""
+    """The lag; for a topic that nobody has read yet, all its offsets count."""
     behind, spare = 0, []
     for topic, log_ in logs.items():
         reached = position[topic].next if topic in position else {}
@@ -232,7 +233,7 @@ def lag_of(position: Position, logs: Mapping[str, TopicLog]) -> Lag:
 
 
 def replaced_topics(expected: Position, logs: Mapping[str, TopicLog]) -> dict[str, TopicReplacedError]:
-    """The topics of `expected` that are not the same ones any more, or that are gone, and why."""
+    """The topics of `expected` that were replaced or deleted, with the reason."""
     found = {}
     for topic, entry in expected.items():
         if topic not in logs:
@@ -246,7 +247,7 @@ def replaced_topics(expected: Position, logs: Mapping[str, TopicLog]) -> dict[st
 
 
 def _stands_still(start: Position, position: Position) -> bool:
-    """Nothing to read and nothing to note; what `start` says in `from` is no news."""
+    """Whether there is nothing to read and nothing to note; a different `from` in `start` does not count."""
     return all(
         topic in start
         and (start[topic].next, start[topic].topic_id, start[topic].generation)
@@ -263,7 +264,7 @@ def _entry(
     accept_replaced: bool,
     replaced: Collection[str],
 ) -> TopicPosition:
-    """The topic's entry when its next batch begins."""
+    """The topic's entry at the start of its next batch."""
     from_start = {partition: each.start for partition, each in log.partitions.items()}
     if before is None:
         return TopicPosition(log.topic_id, from_start, from_start, log.last)
@@ -282,7 +283,7 @@ def _entry(
 
 
 def _behind(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool) -> dict[int, int]:
-    """Where reading goes on in a topic that is known."""
+    """The offsets at which reading continues in a known topic."""
     if before.topic_id and log.topic_id and before.topic_id != log.topic_id:
         raise TopicReplacedError(
             f"topic {topic} has id {log.topic_id}, the checkpoint knows it as {before.topic_id}: it was created again, "
@@ -311,8 +312,9 @@ def _behind(topic: str, before: TopicPosition, log: TopicLog, accept_loss: bool)
 
 
 def later_times(position: Position, topics: Iterable[str]) -> dict[Place, int]:
-    """What to ask of the logs to know whether they are still those that `position` speaks of: the first offset of a
-    later time than each had then.
+    """The times whose first offsets show whether the logs are still those of `position`.
+
+    For each partition, this is the first time later than its latest record had.
     """
     return {
         (topic, partition): stamp.time_ms + 1
@@ -322,7 +324,7 @@ def later_times(position: Position, topics: Iterable[str]) -> dict[Place, int]:
 
 
 def replaced_by_times(position: Position, found: Mapping[Place, int]) -> dict[str, TopicReplacedError]:
-    """The topics whose answers to `later_times` (-1: none) can't be of the same log."""
+    """The topics whose answers to `later_times` (-1: none) can't come from the same log."""
     replaced = {}
     for (topic, partition), offset in found.items():
         stamp = position[topic].last[partition]
@@ -335,7 +337,7 @@ def replaced_by_times(position: Position, found: Mapping[Place, int]) -> dict[st
 
 
 def fair_shares(lags: Mapping[tuple[str, int], int], rows: int) -> dict[tuple[str, int], int]:
-    """`rows` over partitions: nobody gets more than it has, and what small ones leave goes to the large ones."""
+    """Divides `rows` among partitions: none gets more than it has; large ones get what small ones leave."""
     shares = {}
     waiting = len(lags)
     for place, lag in sorted(lags.items(), key=lambda item: (item[1], item[0])):

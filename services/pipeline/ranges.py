@@ -1,13 +1,13 @@
-"""Bounded reading: which offsets a range of a topic means. No I/O, no Spark.
+"""Bounded reading: the offsets that a range of a topic means. No I/O, no Spark.
 
-1. A bound is an offset, a time, or nothing. From a time on means: from the first record of that time or later, as Kafka
-   finds it; up to a time means: up to the first one of that time or later, without it. Records of a partition need not
-   be in the order of their times, so who must not get others filters on `timestamp` too.
-2. Without an end, a range ends at the last stable offset: what is committed now. An end that was told, as offset or as
-   time, is meant: what an open transaction holds back before it is waited for, and its end is looked up among all
-   records, not among the stable ones.
-3. An offset before the log's start is an error unless loss is accepted, one behind its end is an error always. A time
-   asks for what there is, so retention may have taken what was older.
+1. A bound is an offset, a time, or nothing. A start time means: from the first record of that time or later, as Kafka
+   finds it. An end time means: up to the first record of that time or later, exclusive. The records of a partition need
+   not be in the order of their times. So a caller that must not get records of other times also filters on `timestamp`.
+2. Without an end, a range ends at the last stable offset, which is the end of the committed records. With an explicit
+   end, as offset or as time, the reader waits for the records that an open transaction holds back before the end. An
+   end time is looked up among all records, and not only among the stable ones.
+3. An offset before the log's start is an error unless loss is accepted. An offset behind its end is always an error. A
+   time means the existing records, so retention may have taken older ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from services.pipeline.positions import RecordsLostError, Span, StreamError
 
 SMALLEST_PIECE = 10_000
-"""Offsets that are worth a task of their own."""
+"""The least number of offsets for a task of its own."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 Bound = int | datetime | None
@@ -28,44 +28,44 @@ Bound = int | datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What to read of a topic."""
+    """The records to read of a topic."""
 
     topic: str
     start: Bound = None
     """None: from the first record on. A datetime has a time zone."""
     end: Bound = None
-    """Without it itself. None: up to what is committed now."""
+    """Exclusive. None: up to the end of the committed records."""
     partitions: frozenset[int] | None = None
     """None: all."""
     cluster: str = ""
-    """Empty: of each cluster that is read."""
+    """Empty: each cluster of the source."""
 
     def times_ms(self) -> set[int]:
-        """The times that have to be looked up."""
+        """The times whose offsets have to be looked up."""
         return {milliseconds(bound) for bound in (self.start, self.end) if isinstance(bound, datetime)}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionBounds:
-    """What a range needs to know of a partition."""
+    """The offsets of a partition that a range needs."""
 
     start: int
-    """Of the log."""
+    """Start of the log."""
     stable_end: int
     """The last stable offset."""
     end: int
-    """Of the log: the high watermark."""
+    """End of the log: the high watermark."""
     at: Mapping[int, int]
-    """The first offset of a time (in ms) or later, the end of the log where there is none."""
+    """For a time (in ms), the first offset of this time or later; the end of the log if there is none."""
 
 
 def milliseconds(time: datetime) -> int:
-    """Since the epoch; the first whole one that is not before `time`."""
+    """Milliseconds since the epoch, rounded up."""
     return math.ceil((time - EPOCH) / timedelta(milliseconds=1))
 
 
 def span_of(asked: Range, topic: str, partition: int, log: PartitionBounds, *, accept_loss: bool = False) -> Span:
-    """The offsets that `asked` means in one partition; StreamError for those that can't be read."""
+    """The offsets of `asked` in one partition; StreamError if they can't be read."""
     start, end = asked.start, asked.end
     begin = log.start if start is None else log.at[milliseconds(start)] if isinstance(start, datetime) else start
     until = log.stable_end if end is None else log.at[milliseconds(end)] if isinstance(end, datetime) else end
@@ -81,7 +81,7 @@ def span_of(asked: Range, topic: str, partition: int, log: PartitionBounds, *, a
 
 
 def cut(spans: Iterable[Span], pieces: int) -> list[Span]:
-    """About as many as `pieces`, so that each core has something to do; a partition may be several of them."""
+    """Cuts the spans into about `pieces` pieces, so that each core has work; a partition may give several pieces."""
     whole = [span for span in spans if span.start < span.end]
     total = sum(span.end - span.start for span in whole)
     most = max(SMALLEST_PIECE, math.ceil(total / max(pieces, 1)))
@@ -94,8 +94,9 @@ def cut(spans: Iterable[Span], pieces: int) -> list[Span]:
 
 
 def shares(spans: Iterable[Span], count: int) -> list[list[Span]]:
-    """The spans as `count` shares with about as many offsets each, or fewer; those of a partition stay in their order,
-    and parts of it are shared out where that is more even.
+    """Divides the spans into at most `count` shares with about as many offsets each.
+
+    The spans of a partition stay in their order. A span is cut if this makes the shares more even.
     """
     whole = [span for span in spans if span.start < span.end]
     most = math.ceil(sum(span.end - span.start for span in whole) / max(count, 1))

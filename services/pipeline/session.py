@@ -1,8 +1,8 @@
 """The Spark session of a job: one JVM beside this process, all in UTC, no web page, no jars but Spark's own.
 
-The records come through Python (`kafka_source.py`), so the workers must have this Python and its packages. Here they
-are this very one. On a cluster they are what PYSPARK_PYTHON names there, and get this package from the driver, so that
-both are always of one version (`shipping.py`).
+The records come through Python (`kafka_source.py`), so the workers need this Python and its packages. On this machine
+the workers run the driver's own Python. On a cluster they run the Python that PYSPARK_PYTHON names there. They get this
+package from the driver, so that both always have the same version (`shipping.py`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 LOOPBACK = "127.0.0.1"
-STACK = "-Xss4m"  # Spark's default is too small for the trace of a query that is stopped in mid-batch
+STACK = "-Xss4m"  # Spark's default is too small for the traceback of a query that is stopped during a batch
 JAVA_TIMEOUT_S = 20
-SHUFFLE_PARTITIONS = 4  # Spark's 200 is for larger ones; a batch of ours is small
+SHUFFLE_PARTITIONS = 4  # Spark's default of 200 is for larger batches
 LARGEST_BATCH_BYTES = 16 * 1024 * 1024
-"""Of what goes to a worker at a time: a row may have thousands of events."""
-FILES_AT_ONCE = 4  # of a task; rows of more days than that are sorted first
-WORKER_START = "60s"  # how long a Python worker may take to report; 15 s are too few on a busy machine
+"""The most bytes that go to a worker at a time: a row may have thousands of events."""
+FILES_AT_ONCE = 4  # of a task; rows of more days are sorted first
+WORKER_START = "60s"  # the time for a Python worker to connect; 15 s are too few on a busy machine
 SECRET_NAMES = r"(?i)secret|password|passwd|token|access[.]?key|[.]pem$|oauthbearer[.]config"
-"""Of options whose values Spark shows nowhere: its own pattern, and librdkafka's further ones."""
+"""Options whose values Spark hides everywhere: Spark's own pattern, and librdkafka's further secrets."""
 WORKER_PYTHON = Path(__file__).with_name("worker-python")
 LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _JAVA_VERSION = re.compile(r'version "(\d+)')
@@ -47,12 +47,12 @@ class SessionError(Exception):
 
 
 def check_java() -> None:
-    """SessionError unless the Java that Spark will take is new enough."""
+    """SessionError unless the Java that Spark will use is new enough."""
     find_java()
 
 
 def find_java() -> Path:
-    """The Java that Spark will take; SessionError unless it is new enough."""
+    """The Java that Spark will use; SessionError unless it is new enough."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     major = _java_major(found) if found else None
@@ -80,7 +80,7 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
     java = find_java()
     from pyspark.sql import SparkSession
 
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every call
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # py4j logs every call
     if is_local(settings.master):
         os.environ |= worker_environment(os.environ)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
@@ -95,8 +95,8 @@ def start_session(settings: PipelineSettings, name: str) -> SparkSession:
 
 
 def worker_environment(of_driver: Mapping[str, str]) -> dict[str, str]:
-    """What makes Spark start this very Python, with the path that this process was started with."""
-    if not os.access(WORKER_PYTHON, os.X_OK):  # as some archives leave it
+    """The environment that makes Spark start the driver's own Python, with this process's PYTHONPATH."""
+    if not os.access(WORKER_PYTHON, os.X_OK):  # some archives lose the permission to execute
         return {"PYSPARK_PYTHON": sys.executable}
     return {
         "PYSPARK_PYTHON": str(WORKER_PYTHON),
@@ -106,12 +106,12 @@ def worker_environment(of_driver: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether all of Spark is this machine's, in one JVM."""
+    """Whether all of Spark runs on this machine, in one JVM."""
     return master == "local" or master.startswith("local[")
 
 
 def options_of(settings: PipelineSettings, java_options: str = "") -> dict[str, str]:
-    """Spark's properties; `java_options` are the driver's, beside those of the settings."""
+    """Spark's properties; `java_options` are added to the driver's options in the settings."""
     of_driver = " ".join(each for each in (STACK, LOGGING, java_options, settings.driver_java_options) if each)
     here = LOOPBACK if is_local(settings.master) else ""
     addresses = {
@@ -128,9 +128,9 @@ def options_of(settings: PipelineSettings, java_options: str = "") -> dict[str, 
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.execution.arrow.maxBytesPerBatch": str(LARGEST_BATCH_BYTES),
-        "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is read a moment later
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",  # kept data are read once, a moment later
         "spark.sql.maxConcurrentOutputFileWriters": str(FILES_AT_ONCE),
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is an old type of Hive's
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default is an old type of Hive
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         **{name: address for name, address in addresses.items() if address},
         **settings.spark_properties,
@@ -138,7 +138,7 @@ def options_of(settings: PipelineSettings, java_options: str = "") -> dict[str, 
 
 
 def our_sentence(failure: BaseException) -> str | None:
-    """The message of an error of this package, also from amid Spark's traces; None for errors of others."""
+    """The message of an error of this package, also inside Spark's traceback; None for errors of others."""
     if type(failure).__module__.startswith(__package__ or ""):
         return str(failure)
     sentences: list[str] = _OUR_FAULT.findall(str(failure))
@@ -146,5 +146,5 @@ def our_sentence(failure: BaseException) -> str | None:
 
 
 def first_line(failure: BaseException) -> str:
-    """What Spark says before its traces."""
+    """Spark's message before its traceback."""
     return str(failure).strip().partition("\n")[0] or type(failure).__name__

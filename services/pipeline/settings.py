@@ -26,57 +26,59 @@ class PipelineSettings(
     """Run Spark jobs: one of them, or those that control orders."""
 
     bootstrap_servers: AddressList = ()
-    """The gateway (or any Kafka). Empty: where `kafka-mesh` finds the mesh."""
+    """The gateway (or any Kafka). Empty: the mesh that `kafka-mesh` finds."""
     kafka_properties: dict[str, SecretStr] = Field(default_factory=dict)
-    """More librdkafka properties for clients of `bootstrap_servers` and of `--cluster`: security and the like."""
+    """More librdkafka properties for clients of `bootstrap_servers` and of `--cluster`, for example security."""
     control_addresses: AddressList = Field(default=("127.0.0.1:7070",), min_length=1)
-    """Where control is (gRPC), each replica: it knows the clusters."""
+    """The gRPC addresses of control's replicas; control knows the clusters."""
     clusters: dict[str, dict[str, SecretStr]] = Field(default_factory=dict)
-    """Instead of control's: librdkafka properties by the cluster's name, `bootstrap.servers` among them; secrets as
-    ${env:NAME} or ${file:/path}. The first one is home."""
+    """Clusters that replace control's: librdkafka properties by cluster name, including `bootstrap.servers`.
+
+    Secrets are ${env:NAME} or ${file:/path}. The first cluster is home.
+    """
     state_dir: Path = Path(".kafka-mesh/pipeline")
-    """Where is kept what control has told of the clusters, for audit and traffic while it is away; without secrets."""
+    """Folder with control's last answer about clusters, without secrets, for audit and traffic while it is away."""
     log_level: str = "INFO"
 
     master: str = "local[*,2]"
-    """Where Spark runs: here (a task that fails is tried once more), or spark://, yarn, k8s://."""
+    """Spark's master: local (a task that fails is tried once more), or spark://, yarn, k8s://."""
     driver_host: str = ""
-    """Where executors find the driver. Empty: loopback, and on a cluster this machine's name."""
+    """The driver's address for executors. Empty: loopback, and on a cluster this machine's name."""
     driver_bind_address: str = ""
-    """What the driver listens on. Empty: loopback, and on a cluster what `driver_host` stands for."""
+    """The address that the driver listens on. Empty: loopback, and on a cluster the address of `driver_host`."""
     ship_package: bool = True
-    """Whether executors of a cluster get this package from the driver; not needed where their image has it."""
+    """Whether executors of a cluster get this package from the driver; not needed if their image has it."""
     spark_properties: dict[str, str] = Field(default_factory=dict)
-    """More of Spark's own properties (spark.executor.memory and the like); they go before ours."""
+    """More of Spark's own properties (for example spark.executor.memory); they override the pipeline's."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d*[mg]$")] = "1g"
     driver_java_options: str = ""
     """More options of the driver's JVM."""
     max_batch_rows: PositiveInt = 200_000
-    """Upper bound of one micro-batch, over all its topics."""
+    """The most rows of one micro-batch, over all its topics."""
     stall_timeout_s: PositiveFloat = 60.0
-    """How long a partition may yield nothing, although it should, before the job fails."""
+    """Seconds that a partition may yield no expected records before the job fails."""
     request_timeout_s: PositiveFloat = 30.0
-    """How long a question about topics and offsets may take."""
+    """Time-out in seconds of a request about topics and offsets."""
     trigger_interval_s: PositiveFloat = 10.0
-    """How often the continuous jobs audit and traffic look for new records."""
+    """Seconds between two checks of the continuous jobs audit and traffic for new records."""
 
     database_url: SecretStr | None = None
-    """PostgreSQL of control, as postgresql://user:password@host:port/database; for jobs that fill tables."""
+    """PostgreSQL of control, as postgresql://user:password@host:port/database; for jobs that write tables."""
 
     database_connections: PositiveInt = 4
-    """Connections to PostgreSQL that the tasks of one batch have at a time, however many slots Spark has."""
+    """Connections to PostgreSQL that the tasks of one batch have at once, for any number of Spark's slots."""
     shared_folders: bool = False
-    """Whether a folder without a URL's scheme is the same one on the driver and on all executors (a mounted volume)."""
+    """Whether a folder without a URL scheme is the same on the driver and all executors (a mounted volume)."""
 
     @field_validator("database_url")
     @classmethod
     def _is_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not re.match(r"postgres(ql)?://", url.get_secret_value()):  # never repeated
+        if url is not None and not re.match(r"postgres(ql)?://", url.get_secret_value()):  # the URL is never shown
             raise ValueError("is no PostgreSQL URL; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
         return url
 
     def check_folder(self, folder: str) -> None:
-        """ValueError for a folder that executors of a cluster would look for on machines of their own."""
+        """ValueError for a folder that each executor of a cluster would look for on its own machine."""
         is_here = not re.match(r"[a-z][a-z0-9+.-]*:", folder) or folder.startswith("file:")
         if is_here and not re.match(r"local(\[|$)", self.master) and not self.shared_folders:
             raise ValueError(
@@ -87,5 +89,5 @@ class PipelineSettings(
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """`kafka_properties` as clients take them."""
+        """`kafka_properties` with the secrets in clear, for clients."""
         return {name: value.get_secret_value() for name, value in self.kafka_properties.items()}

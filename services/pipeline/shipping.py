@@ -1,7 +1,7 @@
-"""This package as a file that executors of a cluster import, so that they run what the driver runs.
+"""Packs this package as a file that executors of a cluster import, so that they run the driver's version.
 
-What it is built on (confluent-kafka, pyarrow, psycopg, ...) must be where they are: in their image, or an environment
-that PYSPARK_PYTHON names.
+Its dependencies (confluent-kafka, pyarrow, psycopg, ...) must be on the executors: in their image, or in the
+environment that PYSPARK_PYTHON names.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("mesh", "services/__init__.py", "services/pipeline")
-"""What tasks may import."""
+"""The packages that tasks may import."""
 FILE = "kafka-mesh.zip"
 
 
 def packed() -> Path:
-    """The file; it lives as long as this process, for executors that come later."""
+    """The file; it exists as long as this process, for executors that start later."""
     folder = Path(tempfile.mkdtemp(prefix="kafka-mesh-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(folder / FILE, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,16 +1,17 @@
-"""How a job writes to PostgreSQL: rows of a DataFrame into a table that control's migrations have made.
+"""Writes rows of a DataFrame to a PostgreSQL table that control's migrations have created.
 
     written = write_rows(frame, AUDIT_EVENTS, database)
 
-1. Rows come to a worker as Arrow's columns and go on as COPY's text (`copy_text.py`); no row is looked at.
-2. Each partition is one transaction: COPY into a temporary table, then one INSERT. What to do with a row whose key is
-   there is the table's: leave it (`Conflict.KEEP`), or set it to what came now (`Conflict.SET`). Either way a batch
-   that is written twice, because a driver was killed or a task was tried again, is there once. (COPY right into the
-   table, and this way only where a row is there, is no gain: PostgreSQL took 33 to 40 us of CPU a row, not 27 to 35.)
-3. Rows are inserted in the order of their key, so that writers that meet wait for each other, and never in a circle.
-   With `Conflict.SET` the keys of a frame must differ.
-4. There are never more connections at a time than `Database.connections`, however many slots Spark has, and nothing
-   waits without a bound.
+1. Rows come to a worker as Arrow columns and become COPY's text (`copy_text.py`), without a loop over the rows.
+2. Each partition is one transaction: COPY into a temporary table, then one INSERT. The table's `Conflict` decides about
+   a row whose key exists: the existing row stays (`Conflict.KEEP`), or gets the new values (`Conflict.SET`). In both
+   cases the rows of a repeated batch are there once, after the kill of a driver or the second try of a task. (COPY
+   directly into the table, with this procedure only for existing rows, is no gain. PostgreSQL took 33 to 40 us of CPU a
+   row for it, not 27 to 35.)
+3. Rows are inserted in the order of their key. So writers of the same rows wait for each other, but never in a
+   deadlock. With `Conflict.SET` the keys of a frame must differ.
+4. There are never more connections at once than `Database.connections`, for any number of Spark's slots. Every wait has
+   a bound.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from services.pipeline.copy_text import copy_text, for_copy
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_MS = 120_000  # a large partition on a busy database
 LOCK_TIMEOUT_MS = 10_000
-MEMORY = "64MB"  # of a connection, twice: what comes in, and what is put in order
-IDLE_TIMEOUT_MS = 60_000  # how long Spark may take to come with more rows of a partition
+MEMORY = "64MB"  # of a connection, twice: for incoming rows, and for sorting
+IDLE_TIMEOUT_MS = 60_000  # the time that Spark may take for more rows of a partition
 OPTIONS = (
     f"-c statement_timeout={STATEMENT_TIMEOUT_MS} -c lock_timeout={LOCK_TIMEOUT_MS} "
     f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT_MS} -c timezone=UTC "
@@ -45,14 +46,14 @@ Opened = Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """A PostgreSQL. Goes to Spark's workers; its URL never shows."""
+    """A PostgreSQL database. Pickled for Spark's workers; its repr hides the URL."""
 
     url: str = field(repr=False)
     connections: int = 4
-    """Of the tasks of one batch at a time."""
+    """Connections of the tasks of one batch at once."""
 
     def connect(self, application: str = "kafka-mesh pipeline") -> psycopg.Connection[tuple[object, ...]]:
-        """A connection on which nothing waits without a bound; psycopg.OperationalError when there is none."""
+        """A connection with time-outs for every wait; psycopg.OperationalError if there is none."""
         return psycopg.connect(
             self.url,
             connect_timeout=CONNECT_TIMEOUT_S,
@@ -66,12 +67,12 @@ class Database:
 
 
 class Conflict(Enum):
-    """What becomes of a row that is there."""
+    """The action for a row that exists already."""
 
     KEEP = "do nothing"
-    """It stays, by whichever unique index it is there."""
+    """The existing row stays, whichever unique index finds it."""
     SET = "set"
-    """It is set to what comes now, where it has the same key."""
+    """The existing row with the same key gets the new values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +81,28 @@ class Table:
 
     name: str
     key: tuple[str, ...]
-    """In the order of these columns rows are inserted. With `Conflict.SET` they are those of a unique index."""
+    """Rows are inserted in the order of these columns. With `Conflict.SET` they are the columns of a unique index."""
     columns: tuple[str, ...]
-    """What is written, the key included; the frame has columns of the same names."""
+    """The written columns, including the key; the frame has columns of the same names."""
     on_conflict: Conflict = Conflict.KEEP
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of the rows."""
+    """The number of given and of stored rows."""
 
     given: int
     stored: int
-    """Those that were new, and those that were set."""
+    """Rows that were new, and rows that were set."""
 
 
 def write_rows(rows: DataFrame, table: Table, database: Database) -> Written:
-    """Writes all rows; when it returns they are committed. When it raises, some partitions may be."""
+    """Writes all rows; they are committed when it returns. If it raises, some partitions may be committed."""
     return write_opened(rows.select(*for_copy(rows, table.columns)), iter, table, database)
 
 
 def write_opened(packed: DataFrame, opened: Opened, table: Table, database: Database) -> Written:
-    """The same for a frame of which `opened` makes rows: the table's columns, in their order, none of them binary."""
+    """Like `write_rows`; `opened` makes the rows: the table's columns, in their order, none of them binary."""
     slots = min(packed.sparkSession.sparkContext.defaultParallelism, database.connections)
     write = partial(_write_partition, table, database, opened)
     counts = packed.coalesce(slots).mapInArrow(write, COUNTS).collect()
@@ -111,7 +112,7 @@ def write_opened(packed: DataFrame, opened: Opened, table: Table, database: Data
 def _write_partition(
     table: Table, database: Database, opened: Opened, packed: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """In a worker of Spark's."""
+    """Writes one partition, in a worker of Spark."""
     batches = opened(packed)
     first = next((each for each in batches if each.num_rows), None)
     if first is None:

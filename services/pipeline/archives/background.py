@@ -1,4 +1,4 @@
-"""Finished days are compacted beside the query that archives, one day at a time, as often as it is worth a look."""
+"""Compacts finished days beside the query that archives, one day at a time, at a set interval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class BackgroundCompaction:
-    """A context: what runs when it is left is cancelled, and done again from its start another time."""
+    """A context manager; its exit cancels a running compaction, which a later run repeats from its start."""
 
     def __init__(self, session: SparkSession, folder: str, rules: CompactionRules, every: timedelta) -> None:
         self._session = session
@@ -30,7 +30,7 @@ class BackgroundCompaction:
         self._stopping = threading.Event()
         self._thread: InheritableThread | None = None
         self.days = 0
-        """That were compacted."""
+        """Number of days that were compacted."""
 
     def __enter__(self) -> BackgroundCompaction:
         return self
@@ -42,7 +42,7 @@ class BackgroundCompaction:
             self._thread.join(STOP_POLL_S)
 
     def turn(self) -> None:
-        """Begins when it is time, unless it is still at it."""
+        """Starts a compaction if one is due, unless the last compaction still runs."""
         if time.monotonic() < self._due or (self._thread is not None and self._thread.is_alive()):
             return
         self._due = time.monotonic() + self._every_s
@@ -54,6 +54,6 @@ class BackgroundCompaction:
         try:
             self.days += compact(self._session, self._folder, self._rules, stopping=self._stopping)
         except Exception:
-            # to archive is more urgent: retention does not wait
+            # archiving is more urgent: retention does not wait
             if not self._stopping.is_set():
                 log.exception("compaction failed; it is tried again", in_s=self._every_s)

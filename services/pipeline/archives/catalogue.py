@@ -1,11 +1,12 @@
-"""What an archive holds, found by listing it: no record is read, and a compaction that goes on meanwhile is no matter.
+"""The content of an archive, found by listing its files. The listing reads no keys or values.
 
-Plans are written before a file is touched and stay (compaction.py). So when the same plans were there before and after
-the files were listed, what the listing shows is either what no plan speaks of, or is replaced by what a plan says; a
-file that is deleted after that is missed by who opens it, and then it is listed anew.
+The listing also works during a compaction. A compaction writes its plan before it touches a file, and keeps the plan
+(compaction.py). So the listing is valid if the same plans exist before and after it. Each listed file is then either in
+no plan, or replaced by the files of a plan. If a file is deleted after the listing, the reader that opens this file
+gets an error and lists the archive again.
 
-What compacted files hold stands in the plans. That of others is in the statistics of their footers; only where
-partitions meet in one row group, its four small columns are read.
+The plans state the content of compacted files. The content of other files is in the statistics of their footers. Only
+if several partitions share one row group, the four small columns of the row group are read.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from services.pipeline.archives.layout import (
 from services.pipeline.archives.stores import OpenStore, Store, in_parallel
 from services.pipeline.positions import Position, StreamError, UnreachableError
 
-SCANS = 20  # of a folder that is compacted or written faster than it can be listed
+SCANS = 20  # listings of a folder that is compacted or written faster than it can be listed
 WHAT = ["topic", "partition", "offset", "timestamp"]
 GENERATION = "generation"
-"""A column of files since there are generations; what earlier files hold is of generation 0."""
+"""A column of the files; files from before this column existed hold generation 0."""
 MICROSECONDS_OF_A_MILLISECOND = 1_000
 
 
@@ -47,18 +48,21 @@ class ArchiveReadError(StreamError):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What an archive holds at a moment."""
+    """The content of an archive at one moment."""
 
     files: tuple[ArchivedFile, ...]
     position: Position = field(default_factory=dict)
-    """Up to where all is archived, and the topics' ids. Files may hold more, of a batch that is being written."""
+    """For each topic, its id and the offsets up to which all records are archived.
+
+    Files may hold later records, of a batch that is being written.
+    """
 
     def only(self, topics: Collection[str]) -> Catalogue:
         kept = tuple(each for file in self.files if (each := file.only(topics)) is not None)
         return Catalogue(kept, {topic: each for topic, each in self.position.items() if topic in topics})
 
     def newest_generations(self) -> Catalogue:
-        """Of each topic the generation that the archive is at: offsets of earlier ones mean other records."""
+        """Keeps the newest generation of each topic: in earlier generations, the same offsets mean other records."""
         newest: dict[str, int] = {topic: each.generation for topic, each in self.position.items()}
         for held in self.holdings():
             newest[held.topic] = max(held.generation, newest.get(held.topic, 0))
@@ -74,14 +78,14 @@ class Catalogue:
             yield from file.holdings
 
     def end(self, topic: str, partition: int) -> int:
-        """Up to where all is archived; where that is not known, what is there is all."""
+        """The offset up to which all is archived; without a known position, the end of the last archived record."""
         known = self.position.get(topic)
         if known is not None:
             return known.next.get(partition, 0)
         return max((held.last + 1 for _file, held in self._by_place.get((topic, partition), ())), default=0)
 
     def covering(self, topic: str, partition: int, start: int, end: int) -> list[tuple[ArchivedFile, Holding]]:
-        """Files with offsets from `start` up to `end`, by their first ones; they overlap where days do."""
+        """Files with offsets from `start` up to `end`, ordered by first offset; files of different days may overlap."""
         return [item for item in self._by_place.get((topic, partition), ()) if item[1].overlaps(start, end)]
 
     @cached_property
@@ -94,13 +98,16 @@ class Catalogue:
 
 
 def scan(store: Store) -> Catalogue:
-    """Holds nothing where nothing has been archived yet. ArchiveReadError when there is no rest to list it in."""
+    """The catalogue of the archive; empty if nothing has been archived yet.
+
+    ArchiveReadError if the archive changes during each of the SCANS listings.
+    """
     opened = store.open()
     for _ in range(SCANS):
         try:
             if (found := _scan_once(opened)) is not None:
                 return found
-        except FileNotFoundError:  # what was listed has been compacted
+        except FileNotFoundError:  # a compaction has replaced a listed file
             continue
         except OSError as error:
             raise UnreachableError(f"the archive {store.folder} can't be read: {error}") from error
@@ -108,12 +115,13 @@ def scan(store: Store) -> Catalogue:
 
 
 def _scan_once(store: OpenStore) -> Catalogue | None:
-    """None when it was compacted meanwhile."""
+    """None if the archive was compacted during the listing."""
     days = [store.below(each) for each in store.infos(recursive=False) if "day=" in each.base_name]
-    position = _position(store)  # before the files: what it promises is there
+    position = _position(store)  # before the files: each record up to the position is then in a file
     compaction = store.names(COMPACTION)
     before = latest_plans(compaction)
-    # a day that somebody has removed is gone; one that is between its small and its large files has those staged
+    # a day that somebody has removed is gone; a day between steps 3 and 4 of its compaction has its large files in
+    # `staged`
     there = {
         *days,
         *(f"day={batch.day}" for path in compaction if (batch := BatchFolder.of(path)) and f"/{STAGED}/" in path),
@@ -130,13 +138,13 @@ def _scan_once(store: OpenStore) -> Catalogue | None:
 
 
 def _position(store: OpenStore) -> Position:
-    """Empty where data were copied without their checkpoint."""
+    """Empty if the files were copied without their checkpoint."""
     done = [int(name) for each in store.names(f"{CHECKPOINT}/commits") if (name := each.rpartition("/")[2]).isdecimal()]
     return position_of(store.text(f"{CHECKPOINT}/offsets/{max(done)}")) if done else {}
 
 
 def read_holdings(store: OpenStore, path: str) -> tuple[Holding, ...]:
-    """What one file has, by its footer."""
+    """The content of one file, from its footer."""
     with store.open(path) as file, pyarrow.parquet.ParquetFile(file, pre_buffer=False) as parquet:
         found: dict[tuple[str, int, int], Holding] = {}
         for number in range(parquet.num_row_groups):
@@ -162,21 +170,21 @@ def _holdings_of(parquet: Any, number: int) -> Sequence[Holding]:
 
 
 def with_generation(records: Any) -> Any:
-    """A table or a batch of files of any age."""
+    """A table or batch of any archive file, with the column `generation` added if the file lacks it."""
     if GENERATION in records.schema.names:
         return records
     return records.append_column(GENERATION, pyarrow.array([0] * records.num_rows, pyarrow.int32()))
 
 
 def row_group_bounds(group: Any) -> Mapping[str, tuple[Any, Any]]:
-    """Least and greatest of the columns that tell where a record is from, as far as the writer has noted them."""
+    """Least and greatest values of the columns that identify a record, if the writer has noted them."""
     columns = [group.column(index) for index in range(group.num_columns)]
     noted = {
         each.path_in_schema: each.statistics
         for each in columns
         if each.path_in_schema in (*WHAT, GENERATION) and each.statistics is not None and each.statistics.has_min_max
     }
-    # raw, as times that records tell may be behind the last one that Python knows
+    # raw values, because the timestamp of a record may be later than the last one that Python can represent
     return {
         name: (each.min_raw, each.max_raw) if name == "timestamp" else (each.min, each.max)
         for name, each in noted.items()
@@ -184,7 +192,7 @@ def row_group_bounds(group: Any) -> Mapping[str, tuple[Any, Any]]:
 
 
 def with_plain_times(records: Any) -> Any:
-    """A table or a batch with times as microseconds, for the same reason."""
+    """A table or batch with timestamps as microseconds, because Python cannot represent all of Kafka's timestamps."""
     index = records.schema.get_field_index("timestamp")
     return records.set_column(index, "timestamp", records.column("timestamp").cast("int64"))
 

@@ -1,31 +1,34 @@
 """Many small files of a day become few large ones, sorted by topic, partition and offset.
 
-Any reader of Parquet lists the folder and reads what it has listed; none asks us first. So what is promised to it must
-hold for each moment at which it may look, also when whoever compacts is killed there and comes back late, or never:
+Any reader of Parquet lists the folder and reads the listed files; no reader asks the pipeline first. So two promises
+hold at each moment at which a reader may list the folder. They also hold if the compacting process is killed at that
+moment, and resumes late or never:
 
-A record never stands there twice. What was small is deleted before what is large can be seen. A reader that has listed
-small files can't read them any more then; it is told so, and lists again. It never gets both.
+No record is in the folder twice. The small files are deleted before the large files can be seen. A reader that has
+listed the small files can't read them then: the reader gets an error and lists again. No reader ever gets both.
 
-No record is lost. Before anything is deleted, all that is large lies ready beside the records, complete and counted,
-and the plan is written that says what becomes of what. From then on the only way is forward: `settle` goes it, first
-thing in each run.
+No record is lost. Before anything is deleted, all large files are ready beside the records, complete and counted. The
+plan is written too, and says which files replace which batches. From then on the compaction can only go forward:
+`settle` finishes it as the first step of each run.
 
-Each step may be cut off anywhere and is done again from its start:
+Each step may be cut off anywhere, and is done again from its start:
 
-1. The files are written to `staged`, where no reader looks. Cut off: they are overwritten, or swept by `settle`.
-2. They are counted against what they replace, and `plan.json` is written: there in full, or not at all.
+1. The files are written to `staged`, which no reader lists. After a cut-off they are overwritten, or deleted by
+   `settle`.
+2. The records of the files and of the replaced batches are counted and compared. Then `plan.json` is written, in full
+   or not at all.
 3. The folders of the batches are deleted.
-4. The files are moved into the folder of the last of these batches, one by one. That some are missing from `staged`
-   says that step 3 is done; it must not be done again then, as that folder holds what is large by now.
-5. `staged` is deleted, and older plans of the day. The plan stays: catalogue.py reads by it.
+4. The files are moved into the folder of the last of these batches, one by one. If some files are missing from
+   `staged`, step 3 is done. It must not be repeated then, because that folder already holds large files.
+5. `staged` and older plans of the day are deleted. The plan stays: catalogue.py reads it.
 
-Between 3 and 5 a reader misses records of that day: for some milliseconds where a store moves files, for as long as it
-copies them where it can't (s3a). Only an exchange of folders would spare that, and no store of Hadoop's has one. Who
-reads by the plans misses nothing (catalogue.py).
+Between steps 3 and 5 a reader misses records of that day. The gap takes some milliseconds if the store moves files, or
+the time of a copy if the store can't move files (s3a). Only an exchange of folders would prevent this gap, and no store
+of Hadoop has such an operation. A reader that uses the plans misses nothing (catalogue.py).
 
-Only batches that the checkpoint counts as done are touched: Spark never writes them again, so it can't replace the
-large files by one batch. A batch that comes later, with records of an old day, stands beside them until it is worth
-while to take it in.
+Only batches that the checkpoint counts as done are compacted. Spark never writes these batches again, so Spark can't
+replace the large files by one batch. A later batch with records of an old day stays beside the large files until
+another compaction of the day is worth its cost.
 """
 
 from __future__ import annotations
@@ -56,9 +59,9 @@ from services.pipeline.kafka_source import SCHEMA
 
 ORDER = ("topic", "generation", "partition", "offset")
 ARCHIVED = f"{SCHEMA}, generation int"
-"""Columns of an archive's files; those of before there were generations lack the last one."""
-ROW_GROUP_BYTES = 32 << 20  # what a reader holds at most
-WORTH_WHILE = 2  # times as many files as are needed
+"""Columns of an archive's files; files from before `generation` existed lack that column."""
+ROW_GROUP_BYTES = 32 << 20  # the most that a reader holds in memory
+WORTH_WHILE = 2  # a day is compacted if it has this many times the needed number of files
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +75,7 @@ class CompactionRules:
     """Which days, and how large their files get."""
 
     after: timedelta = timedelta(hours=1)
-    """How long after its end a day is taken for finished: batches are behind, and so are clocks."""
+    """Time after the end of a day at which the day counts as finished; it allows for late batches and slow clocks."""
     file_bytes: int = 256 << 20
 
     def is_finished(self, day: str, now: datetime) -> bool:
@@ -82,17 +85,17 @@ class CompactionRules:
         return max(1, math.ceil(total_bytes / self.file_bytes))
 
     def is_worth_while(self, sizes: Sequence[int]) -> bool:
-        """Not for each late record is a day written again."""
+        """Whether a day has enough files for a compaction: a few late records are not worth a rewrite of the day."""
         return len(sizes) >= WORTH_WHILE * self.files_for(sum(sizes))
 
 
 def sorted_into(records: DataFrame, files: int) -> DataFrame:
-    """As many partitions, each a part of the whole order, and in order itself."""
+    """Sorts the records into `files` partitions, each one range of the whole order."""
     return records.repartitionByRange(files, *ORDER).sortWithinPartitions(*ORDER)
 
 
 def holdings_of(written: DataFrame) -> DataFrame:
-    """What each file has of each partition."""
+    """The content of each file, by partition."""
     return written.groupBy(f.col("_metadata.file_name").alias("file"), "topic", "generation", "partition").agg(
         f.min("offset").alias("first"),
         f.max("offset").alias("last"),
@@ -110,7 +113,7 @@ def compact(
     now: datetime | None = None,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Compacts the days that are finished and worth it, one after the other until `stopping`; how many they were."""
+    """Compacts the finished days that are worth it, one by one until `stopping`; returns the number of days."""
     files = HadoopFolder(session, folder)
     settle(files)
     now = now or datetime.now(UTC)
@@ -128,7 +131,7 @@ def compact(
 
 
 def _finished_batches(files: HadoopFolder, rules: CompactionRules, now: datetime) -> dict[str, list[BatchFolder]]:
-    """By day, those that Spark is done with."""
+    """By day, the batches that Spark has committed."""
     commits = [path.rpartition("/")[2] for path in files.matching(f"{CHECKPOINT}/commits/*")]
     last = max((int(name) for name in commits if name.isdecimal()), default=-1)
     days: dict[str, list[BatchFolder]] = {}
@@ -175,7 +178,7 @@ def carry_out(files: HadoopFolder, plan: Plan) -> None:
 
 
 def settle(files: HadoopFolder) -> None:
-    """Carries out plans that were cut off, and sweeps what never became a plan."""
+    """Carries out plans that were cut off, and deletes staged files without a plan."""
     plans = latest_plans(files.matching(f"{COMPACTION}/day=*/batch=*/{PLAN}"))
     for path in files.matching(f"{COMPACTION}/day=*/batch=*"):
         batch = BatchFolder.of(path)

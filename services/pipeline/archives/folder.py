@@ -1,4 +1,4 @@
-"""An archive, as who plans a restore asks it: what it holds, from when, and of which life of a topic."""
+"""An archive for the planner of a restore: its topics, offsets and times, and the topic ids of the archived topics."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from services.pipeline.copying.reading import Place
 from services.pipeline.positions import PartitionLog, Stamp
 
 VERSION_OF_MESH_IDS = 5
-"""A gateway's id of a topic is made from its name and says nothing of the topic's life; Kafka's own ids are random."""
+"""The UUID version of topic ids that a gateway makes; Kafka's own ids are random.
+
+A gateway derives an id from the topic's name, so the id does not change if the topic is created again.
+"""
 
 
 class FolderArchive:
-    """`copying.reading.Archive`, as it was when it was first asked. StoreError, ArchiveReadError."""
+    """`copying.reading.Archive`, with the content at its first use. StoreError, ArchiveReadError."""
 
     def __init__(self, folder: str, options: Mapping[str, str] | None = None) -> None:
         """`options`: see stores.py."""
@@ -35,13 +38,13 @@ class FolderArchive:
         return FolderArchive(self._store.folder, self._store.options)
 
     def topics(self) -> set[str]:
-        """All that it has."""
+        """All topics of the archive."""
         return {each.topic for each in self._catalogue.holdings()}
 
     def extents(self, topics: Collection[str]) -> Mapping[Place, PartitionLog]:
-        """Of each partition that it has: the first offset that it holds, and the one behind its last.
+        """The first archived offset of each partition, and the offset up to which the partition is archived.
 
-        Behind the last record there may be offsets without any, which were archived too.
+        The last archived offsets may hold no records.
         """
         asked = self._only(topics)
         starts: dict[Place, int] = {}
@@ -64,18 +67,18 @@ class FolderArchive:
             return dict(zip(times, pool.map(first, times), strict=True))
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """Kafka's ids of the topics that were archived, where they were read from it and not from a gateway."""
+        """Kafka's ids of the archived topics; ids that a gateway made are left out."""
         known = {topic: each.topic_id for topic, each in self._only(topics).position.items()}
         return {topic: text for topic, text in known.items() if text and not _is_of_a_gateway(text)}
 
     def last(self, topics: Collection[str]) -> Mapping[Place, Stamp]:
-        """See `positions`: by them it is known whether a topic is still the one that was archived."""
+        """The archived record with the latest time of each partition; shows whether a topic is still the same."""
         known = self._only(topics).position
         return {(topic, partition): stamp for topic, each in known.items() for partition, stamp in each.last.items()}
 
     @property
     def origin(self) -> ArchiveOrigin:
-        """For the tasks; it knows the topics that were asked about."""
+        """The part of the archive that tasks need; it has the topics that were asked about."""
         return ArchiveOrigin(self._store, self._catalogue.only(self._asked))
 
     def _only(self, topics: Collection[str]) -> Catalogue:

@@ -1,4 +1,4 @@
-"""The archive's folder through Hadoop, as Spark sees it: for who writes there."""
+"""The archive's folder through Hadoop, as Spark sees it: for the code that writes there."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class HadoopFolder:
         return bool(self._files.exists(self._path(path)))
 
     def matching(self, pattern: str) -> list[str]:
-        """Files and folders, sorted; the pattern's depth is theirs."""
+        """Files and folders that match, sorted; each path has as many parts as the pattern."""
         return [path for path, _size in self.sizes(pattern)]
 
     def sizes(self, pattern: str) -> list[tuple[str, int]]:
-        """As `matching`, with bytes; 0 for folders."""
+        """Like `matching`, with the size of each file in bytes; 0 for folders."""
         depth = pattern.count("/") + 1
         found = [
             ("/".join(str(each.getPath().toUri().getPath()).split("/")[-depth:]), int(each.getLen()))
@@ -47,7 +47,7 @@ class HadoopFolder:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """All of it or nothing is there, whenever this is cut off."""
+        """Writes the whole text; if the process is killed meanwhile, no file appears at `path`."""
         stream = self._files.create(self._path(path + UNFINISHED), True)
         try:
             stream.write(bytearray(text.encode()))
@@ -56,7 +56,7 @@ class HadoopFolder:
         self.move(path + UNFINISHED, path)
 
     def committed_position(self) -> Position:
-        """Where the stream stands whose checkpoint is here, by the last batch that Spark has noted as done."""
+        """The position of the stream with this checkpoint, from the last batch that Spark has committed."""
         commits = (path.rpartition("/")[2] for path in self.matching(f"{CHECKPOINT}/commits/*"))
         done = [int(name) for name in commits if name.isdecimal()]
         return position_of(self.read(f"{CHECKPOINT}/offsets/{max(done)}")) if done else {}
@@ -65,13 +65,13 @@ class HadoopFolder:
         self._files.mkdirs(self._path(path))
 
     def move(self, path: str, to: str) -> None:
-        """What stood there is replaced."""
+        """Replaces the file or folder at `to`."""
         self.delete(to)
         if not self._files.rename(self._path(path), self._path(to)):
             raise OSError(f"{self.root}/{path} could not be renamed to {to}")
 
     def delete(self, path: str) -> None:
-        """With all that is below it; nothing happens where there is nothing."""
+        """Deletes the path with all that is below it; does nothing if the path does not exist."""
         there = self._path(path)
         if not self._files.delete(there, True) and self._files.exists(there):
             raise OSError(f"{self.root}/{path} could not be deleted: the store refused without saying why")

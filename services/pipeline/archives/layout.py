@@ -1,11 +1,11 @@
-"""What stands where in an archive's folder, and what its files say of themselves. No I/O.
+"""The layout of an archive's folder, and the plans of its compactions. No I/O.
 
-    day=2026-11-21/batch=17/part-….parquet               records
-    _compaction/day=2026-11-21/batch=17/plan.json        which batches of the day became batch 17, and what is in it
-    _compaction/day=2026-11-21/batch=17/staged/…         its files, until they stand among the records
-    _checkpoint/                                         where the job stands; Spark's
+    `day=2026-11-21/batch=17/part-….parquet`             records.
+    `_compaction/day=2026-11-21/batch=17/plan.json`      which batches of the day became batch 17, and its content.
+    `_compaction/day=2026-11-21/batch=17/staged/…`       its files, until they are moved to the records.
+    `_checkpoint/`                                       the position of the job, written by Spark.
 
-Readers of Parquet pass by what begins with an underscore. compaction.py says in which order this comes and goes.
+Readers of Parquet skip names that begin with an underscore. compaction.py describes the order of the changes.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class BatchFolder:
 
     @classmethod
     def of(cls, path: str) -> BatchFolder | None:
-        """The one that `path` leads to, or through; records without a time have no day and stay as they are."""
+        """The batch folder in `path`, or None: records without a time have no day and are never compacted."""
         found = _BATCH.search(path)
         return cls(found[1], int(found[2])) if found else None
 
     @property
     def compaction(self) -> str:
-        """Where it is told how this one came to be."""
+        """The folder with the plan of the compaction that made this batch."""
         return f"{COMPACTION}/{self}"
 
     @property
@@ -58,7 +58,7 @@ class BatchFolder:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a file has of one partition."""
+    """The records of one partition in a file."""
 
     topic: str
     partition: int
@@ -67,9 +67,9 @@ class Holding:
     records: int
     earliest_ms: int | None
     latest_ms: int | None
-    """None where no record has a time."""
+    """None if no record has a timestamp."""
     generation: int = 0
-    """Of the topic: see positions.py."""
+    """Generation of the topic: see positions.py."""
 
     def overlaps(self, start: int, end: int) -> bool:
         return self.first < end and start <= self.last
@@ -77,27 +77,30 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """A file of records."""
+    """A file with archived records."""
 
     paths: tuple[str, ...]
-    """Where it may be, below the archive's folder: a file that is about to be moved goes from the first to the last."""
+    """The possible paths of the file, below the archive's folder.
+
+    A compaction moves the file from the first to the last.
+    """
     holdings: tuple[Holding, ...]
 
     def only(self, topics: Collection[str]) -> ArchivedFile | None:
-        """What it has of these; None where that is nothing."""
+        """The file with its content of these topics; None if it has none."""
         kept = tuple(each for each in self.holdings if each.topic in topics)
         return ArchivedFile(self.paths, kept) if kept else None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How batches of a day become one. Once it is written it will be so, whoever is killed meanwhile."""
+    """How batches of a day become one. Once a plan is written, it is carried out, even if its process is killed."""
 
     into: BatchFolder
-    """The last of the batches, whose number is taken over."""
+    """The last of the batches; the compacted batch takes its number."""
     batches: tuple[int, ...]
     files: Mapping[str, tuple[Holding, ...]]
-    """By name."""
+    """The content of each new file, by file name."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -141,7 +144,7 @@ def _to_row(held: Holding) -> list[Any]:
 
 
 def latest_plans(paths: Collection[str]) -> dict[str, BatchFolder]:
-    """Of each day the compaction that counts, by the paths of all plans: the last one; it has taken in those before."""
+    """The last plan of each day, from the paths of all plans; the last compaction includes the earlier ones."""
     latest: dict[str, BatchFolder] = {}
     for path in paths:
         into = BatchFolder.of(path)
@@ -151,13 +154,13 @@ def latest_plans(paths: Collection[str]) -> dict[str, BatchFolder]:
 
 
 def records_of(files: Sequence[str], plans: Collection[Plan]) -> tuple[list[str], list[ArchivedFile]]:
-    """Which of the listed `files` count by themselves, and those that count because a plan says so."""
+    """The `files` that no plan has replaced, and the files that the plans have made."""
     taken_in = {folder for plan in plans for folder in plan.replaced}
     by_themselves = [each for each in files if BatchFolder.of(each) not in taken_in]
     return by_themselves, [each for plan in plans for each in plan.archived_files()]
 
 
 def position_of(offset_log: str) -> Position:
-    """Where the job stood after a batch, by Spark's note: a version, a line of its own, the source's."""
+    """The position of the job after a batch, from Spark's offset log: version, metadata, position of the source."""
     _version, _metadata, document = offset_log.split("\n", 2)
     return parse(json.loads(document))

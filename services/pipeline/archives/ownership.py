@@ -1,9 +1,9 @@
-"""One driver at a time writes a folder: the one that came last. An earlier one finds that out before it writes.
+"""One driver at a time writes a folder: the one that started last. An earlier driver detects this before it writes.
 
-    FOLDER/_owner     who writes: a token that no other run has, and for people the machine and the process
+    FOLDER/_owner     the driver that writes: a unique token for each run, and for people the machine and the process
 
-Spark itself refuses a second writer of a checkpoint when both plan the same batch. It does not see two drivers that run
-a batch again which was planned before: each would add its records.
+Spark itself refuses a second writer of a checkpoint if both plan the same batch. Spark does not detect two drivers that
+repeat a planned batch: each driver would add its records.
 """
 
 from __future__ import annotations
@@ -27,20 +27,23 @@ class FencedError(StreamError):
 
 
 class FolderOwner:
-    """Of one folder, for one run."""
+    """Takes and checks the ownership of one folder, for one run."""
 
     def __init__(self, files: HadoopFolder) -> None:
         self._files = files
         self._token = str(uuid.uuid4())
 
     def take(self) -> None:
-        """From now on this run is the one that writes."""
+        """Makes this run the one that writes the folder."""
         about = {"token": self._token, "host": socket.gethostname(), "pid": os.getpid()}
         self._files.make("")
         self._files.write(OWNER, json.dumps(about))
 
     def check(self) -> None:
-        """FencedError when another run has taken the folder, or somebody has removed the note."""
+        """FencedError if another run has taken the folder.
+
+        A missing `_owner` file is no error.
+        """
         about = json.loads(self._files.read(OWNER)) if self._files.exists(OWNER) else {}
         if about.get("token", self._token) != self._token:
             raise FencedError(

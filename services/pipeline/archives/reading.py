@@ -1,11 +1,11 @@
-"""Records of an archive, read in a task as copying/reading.py has it: in the order of offsets, a few at a time.
+"""Reads records of an archive in a task, like copying/reading.py: in the order of offsets, a few at a time.
 
-Days are by the time of records, so several of them may share a stretch of offsets: their files are merged, and each is
-opened when the first of its offsets is due. A file is read by its row groups, a row group by its pages, so a task holds
-no more than a row group of each file that is open, however large a day is.
+A day holds records by their timestamp, so several days may share a range of offsets. Their files are merged, and each
+file is opened when the first of its offsets is due. A file is read by row groups, and a row group by pages. So a task
+holds at most one row group of each open file, however large a day is.
 
-What a span needs is known beforehand (the catalogue comes along). A file that has been compacted since is found again
-by listing the archive, and reading goes on behind the last record that was handed out.
+The catalogue names the files of each span before the task begins. If a file has been compacted since, the task lists
+the archive again. Reading then resumes behind the last record that was yielded.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from services.pipeline.archives.stores import Store
 from services.pipeline.copying.reading import Batch, Headers
 from services.pipeline.positions import RecordsLostError, Span, UnreachableError
 
-ROWS = 1_000  # handed out at once, or fewer that are large
+ROWS = 1_000  # yielded at once; fewer if they are large
 BATCH_BYTES = 8 << 20
 BUFFER_BYTES = 1 << 20  # of each column that is read
 FAILURES = 20  # between one record and the next; after each the archive is listed anew
-CREATE_TIME = 1  # the kind of time; which it was is not archived
+CREATE_TIME = 1  # the timestamp type; the archive does not keep the original type
 NO_TIME = (0, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRecord:
-    """As `confluent_kafka.Message` has it."""
+    """An archived record with the methods of `confluent_kafka.Message`."""
 
     row: dict[str, Any]
 
@@ -79,7 +79,7 @@ class ArchivedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveOrigin:
-    """An archive, as a task is told of it."""
+    """An archive, as a task gets it."""
 
     store: Store
     catalogue: Catalogue
@@ -97,7 +97,7 @@ class ArchiveReader:
         self._catalogue = catalogue
 
     def close(self) -> None:
-        """Files are closed when they have been read; nothing else is open."""
+        """Does nothing: each file is closed when it has been read."""
 
     def read(self, spans: Sequence[Span]) -> Iterator[Batch | None]:
         for span in spans:
@@ -113,7 +113,7 @@ class ArchiveReader:
                 self._check_end(span)
                 yield Batch(span.topic, span.partition, [], span.end)
                 return
-            except OSError as error:  # some stores miss a file only when they read on
+            except OSError as error:  # some stores report a missing file only at a later read
                 failures += 1
                 if failures > FAILURES:
                     raise UnreachableError(f"{span} stands at offset {position} of {span.end}: {error}") from error
@@ -123,7 +123,7 @@ class ArchiveReader:
         self._catalogue = scan(self._store).only({each.topic for each in self._catalogue.holdings()})
 
     def first_not_older(self, topic: str, partition: int, time_ms: int) -> int | None:
-        """The offset of the first record that is not older; of the columns only the small ones are read."""
+        """The offset of the first record that is not older; reads only the small columns."""
         failures = 0
         while True:
             try:
@@ -171,7 +171,7 @@ class ArchiveReader:
             yield Batch(span.topic, span.partition, records, records[-1].offset() + 1)
 
     def _stretches(self, span: Span) -> Iterator[Sequence[ArchivedRecord]]:
-        """Records in their order: as many at once as one file has before another has the next."""
+        """Records in the order of offsets; a sequence ends before the next offset of another file."""
         to_open = deque(self._catalogue.covering(span.topic, span.partition, span.start, span.end))
         opened: list[_OpenFile] = []
         with ExitStack() as files:
@@ -190,7 +190,7 @@ class ArchiveReader:
     def _rows(
         self, archived: ArchivedFile, span: Span, columns: Sequence[str] | None = None
     ) -> Generator[pyarrow.RecordBatch, None, None]:
-        """Rows of `span` in their order."""
+        """Rows of `span`, in the order of offsets."""
         with (
             self._open(archived) as file,
             pyarrow.parquet.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER_BYTES) as parquet,
@@ -207,7 +207,7 @@ class ArchiveReader:
                 yield with_plain_times(rows.filter(_is_of(rows, span, generation)))
 
     def _open(self, archived: ArchivedFile) -> Any:
-        """Where it is; FileNotFoundError when it is nowhere any more."""
+        """Opens the file at the first path that exists; FileNotFoundError if none exists."""
         *before, last = archived.paths
         for path in before:
             try:
@@ -218,7 +218,7 @@ class ArchiveReader:
 
 
 class _OpenFile:
-    """What comes next of a file."""
+    """A file and the records of it that are read next."""
 
     def __init__(self, chunks: Iterator[pyarrow.RecordBatch]) -> None:
         self._chunks = chunks

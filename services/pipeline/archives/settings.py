@@ -1,4 +1,4 @@
-"""What the pipeline's settings say about archives."""
+"""The pipeline's settings of archives."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ class ArchivesSettings(BaseModel):
     """A part of PipelineSettings."""
 
     archive_options: dict[str, SecretStr] = Field(default_factory=dict)
-    """What the store of the archive wants to know when it is read without Spark: see the README."""
+    """Options of the archive's store if it is read without Spark: see the README."""
     archive_interval_s: PositiveFloat = 300.0
-    """How often a continuous archive looks for new records. Each look that finds some writes a file, or several."""
+    """Seconds between two checks of a continuous archive for new records. Each check that finds some writes files."""
     compact_after_s: NonNegativeFloat = 3600.0
-    """How long after its end (UTC) a day of the archive is taken for finished."""
+    """Seconds after its end (UTC) at which a day of the archive counts as finished."""
     archive_file_mb: PositiveInt = 256
-    """About how large files of finished days become."""
+    """Approximate size of the files of finished days."""
 
     @property
     def store_options(self) -> dict[str, str]:
-        """`archive_options` as stores take them."""
+        """`archive_options` with the secrets in clear, for `Store`."""
         return {name: value.get_secret_value() for name, value in self.archive_options.items()}

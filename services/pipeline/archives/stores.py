@@ -1,7 +1,7 @@
-"""Where Parquet is, for those who read or write it without Spark: any URL that Hadoop knows, by pyarrow or fsspec.
+"""Access to Parquet without Spark, for readers and writers: any URL that Hadoop knows, by pyarrow or fsspec.
 
-Hadoop's settings of a store are not known here, so what the store wants to know stands in `options`, in the words of
-the library that opens it: pyarrow's for `s3`, `s3a` (S3FileSystem) and `hdfs`, fsspec's for all others.
+Hadoop's settings of a store are not known here. So `options` holds the settings of the store, with the names of the
+library that opens it. That is pyarrow for `s3`, `s3a` (S3FileSystem) and `hdfs`, and fsspec for all other schemes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class StoreError(StreamError):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A folder somewhere; plain data, to be pickled."""
+    """A folder in a store; plain data that can be pickled."""
 
     folder: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of values, true, false and JSON's objects are taken as such, all others as text; among them may be secrets."""
+    """A value that is true, false or a JSON object is parsed; all others stay text. Values may be secrets."""
 
     def open(self) -> OpenStore:
         parts = urlsplit(self.folder)
@@ -56,13 +56,13 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """A folder; paths are below it."""
+    """An open folder; all paths are below it."""
 
     files: fs.FileSystem
     root: str
 
     def infos(self, path: str = "", *, recursive: bool = True) -> list[fs.FileInfo]:
-        """What is below `path`; nothing where there is no such folder."""
+        """Files and folders below `path`; none if the folder does not exist."""
         return list(
             self.files.get_file_info(
                 fs.FileSelector(f"{self.root}/{path}".rstrip("/"), recursive=recursive, allow_not_found=True)
@@ -77,11 +77,11 @@ class OpenStore:
         return str(info.path).removeprefix(self.root).lstrip("/")
 
     def open(self, path: str) -> Any:
-        """For reading at any place; FileNotFoundError."""
+        """Opens the file for reading with seek; FileNotFoundError."""
         return self.files.open_input_file(f"{self.root}/{path}")
 
     def create(self, path: str) -> Any:
-        """For writing, with the folders that lead there; what stood there is replaced."""
+        """Opens the file for writing and makes its folders; an existing file is replaced."""
         full = f"{self.root}/{path}"
         self.files.create_dir(full.rpartition("/")[0], recursive=True)
         return self.files.open_output_stream(full)
@@ -92,10 +92,10 @@ class OpenStore:
 
 
 def in_parallel() -> ThreadPoolExecutor:
-    """For questions to a store, which are mostly waiting."""
+    """A thread pool for requests to a store, which mostly wait."""
     return ThreadPoolExecutor(PARALLEL_REQUESTS, "archive")
 
 
 def _value(text: str) -> Any:
-    """A key of digits is text, too."""
+    """Parses true, false and JSON objects; anything else stays text, even if it has digits only."""
     return json.loads(text) if text in ("true", "false") or text.startswith("{") else text

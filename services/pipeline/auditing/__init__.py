@@ -1,1 +1,1 @@
-"""What the job `audit` needs beside its DataFrames: a stream for each cluster, how far it is, malformed events."""
+"""The parts of the job `audit` beside its DataFrames: a stream for each cluster, progress, malformed events."""

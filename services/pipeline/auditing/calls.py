@@ -1,5 +1,6 @@
-"""Control's own audit events (AuditEvent of admin.proto) as a sidecar would write them. Runs in Spark's workers: they
-import this file, and little else.
+"""Converts control's own audit events (AuditEvent of admin.proto) to the JSON of a sidecar's events.
+
+This module runs in Spark's Python workers, so it imports little else.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ CALL_TYPE, CONTROL = "CONTROL", "control"
 
 
 def event_of_call(call: bytes | None) -> bytes | None:
-    """A call as JSON; None for what is none."""
+    """Converts a call to JSON; None if the bytes are no AuditEvent."""
     if call is None:
         return None
     try:
         event = admin.AuditEvent.FromString(call)
         timestamp = event.time.ToMilliseconds()
-    except (DecodeError, ValueError):  # its time may be one that no calendar has
+    except (DecodeError, ValueError):  # the time may be outside of any calendar
         return None
     is_well = event.code == "OK"
     shown = {

@@ -1,15 +1,16 @@
-"""Events into Parquet by day, as the tasks that hold them write it: Spark's own writer makes rows of them first.
+"""Writes events to Parquet by day, in the tasks that hold them, because Spark's own writer makes rows of them first.
 
-    FOLDER/_staged/batch=17/day=2026-11-21/NAME.parquet     written by tasks; no reader looks there
-    FOLDER/_staged/batch=17/decided.json                    the names of all files, as JSON
-    FOLDER/day=2026-11-21/batch=17/NAME.parquet             moved there by the driver, when all are complete
+    FOLDER/_staged/batch=17/day=2026-11-21/NAME.parquet     written by tasks; no reader lists this folder.
+    FOLDER/_staged/batch=17/decided.json                    the names of all files, as JSON.
+    FOLDER/day=2026-11-21/batch=17/NAME.parquet             moved there by the driver, when all are complete.
 
-1. Tasks write files of names that no other has, and say which. What a task has left that failed, or that ran twice, is
-   named by nobody, and goes with `_staged/batch=17`.
-2. When all files are complete, the driver writes their names down beside them. From then on these files are the batch.
-   If the driver is killed while it moves them, the next attempt moves the rest and writes nothing: Kafka may have lost
-   some of the records meanwhile.
-3. A reader finds each event once at any moment; while the driver moves files, some events of the batch are missing.
+1. Tasks write files with unique names, and return the names. A task that failed or ran twice may leave files that no
+   result names. These files are deleted with `_staged/batch=17`.
+2. When all files are complete, the driver writes their names to `decided.json`. From then on these files are the batch.
+   If the driver is killed while it moves them, the next attempt moves the rest and writes nothing. The reason is that
+   Kafka may have lost some of the records meanwhile.
+3. A reader finds each event at most once at any moment. While the driver moves files, some events of the batch are
+   missing.
 """
 
 from __future__ import annotations
@@ -30,35 +31,35 @@ from services.pipeline.auditing.pieces import well
 STAGED = "_staged"
 DECIDED = "decided.json"
 MOST_ROWS = 100_000
-"""Of a file, and in memory at a time: about 50 MB."""
+"""Rows of one file, which are also the rows in memory at a time: about 50 MB."""
 NO_TWO_ALIKE = frozenset(
     ("time", "event_id", "correlation_id", "traceability_id", "trace_id", "offset", "source_offset")
 )
-"""Columns that hardly have a value twice: to look for it took more of the processors than all else about files."""
+"""Columns with hardly any repeated value: the search for repeats took more CPU than all other work on the files."""
 DICTIONARIES = [name for name in (*COLUMNS, *ORIGIN) if name not in NO_TWO_ALIKE]
 COMPRESSION = "snappy"
 NAMED = pyarrow.schema([("day", pyarrow.string()), ("name", pyarrow.string())])
 
 
 def staged(batch: int) -> str:
-    """Where the files of a batch are until they stand among the days."""
+    """The folder with the files of a batch until the driver moves them to the days."""
     return f"{STAGED}/batch={batch}"
 
 
 def staged_file(batch: int, day: str, name: str) -> str:
-    """Where a task leaves a file, and the driver takes it from."""
+    """The path at which a task writes a file, and from which the driver moves it."""
     return f"{staged(batch)}/day={day}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class DayFiles:
-    """What a task has to know to write its share of a batch; goes to Spark's workers."""
+    """The data that a task needs to write its share of a batch; pickled for Spark's workers."""
 
     store: Store
     batch: int
 
     def write(self, pieces: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        """Rows of NAMED: day and name of each file that is complete. `pieces` have the column of events alone."""
+        """Yields rows of NAMED: day and name of each complete file. `pieces` have only the column of events."""
         store = self.store.open()
         named: list[dict[str, str]] = []
         held: list[pyarrow.RecordBatch] = []

@@ -1,7 +1,7 @@
-"""What is no audit event is kept: as it came, with the reason and its origin in headers, in a topic of its own.
+"""Keeps records that are no audit events: unchanged, in a topic of its own, with the reason and the origin in headers.
 
-The topic stands beside the one it was read from, on the same cluster, and is made when it is needed. A batch is done
-when all its malformed records are acknowledged; a batch that is run again tells them again.
+The topic is on the same cluster as the source topic, and is created when it is needed. A batch is done when the cluster
+has acknowledged all its malformed records. A batch that is run again sends these records again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from services.pipeline.positions import StreamError
 
 CLIENT_ID = "kafka-mesh-pipeline-malformed"
-LARGEST_BYTES = 33_554_432  # of a record: with its headers it is larger than it was
+LARGEST_BYTES = 33_554_432  # of a record: its extra headers make it larger than the original
 DELIVERY_TIMEOUT_S = 60.0
 QUEUE_RECORDS = 10_000
 COLUMNS = (
@@ -33,16 +33,16 @@ class DeadLetterError(StreamError):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Of one cluster."""
+    """Writes the malformed records of one cluster."""
 
     cluster: str
     properties: Mapping[str, str] = field(repr=False)
-    """librdkafka's."""
+    """Properties of librdkafka."""
     suffix: str
     timeout_s: float
 
     def write(self, malformed: DataFrame) -> None:
-        """Returns when all are acknowledged."""
+        """Returns when the cluster has acknowledged all records."""
         self._make_topics({row[0] for row in malformed.select("source_topic").distinct().collect()})
         malformed.select(*COLUMNS).mapInArrow(partial(_produce, self), "told bigint").collect()
 
@@ -64,7 +64,7 @@ class DeadLetters:
 
 
 def _produce(letters: DeadLetters, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """In a worker of Spark's."""
+    """Produces the records; runs in a worker of Spark."""
     failures: list[str] = []
 
     def reported(error: KafkaError | None, message: Message) -> None:
@@ -109,7 +109,7 @@ def _producer(letters: DeadLetters) -> Producer:
 
 
 def _headers(letters: DeadLetters, row: Mapping[str, Any]) -> list[tuple[str, str | bytes | None]]:
-    """Its own, and then where it was and what is the matter with it, by the names of the sidecars' dead letters."""
+    """The record's own headers, then its origin and problem, named like the headers of the sidecars' dead letters."""
     time = row["source_time"]
     origin = {
         "dlq.cluster": letters.cluster,

@@ -1,5 +1,6 @@
-"""Audit topics as a source of Spark whose rows are pieces of events. They are made of records where those are read: the
-JSON, and what is read in it, does not go to the JVM first.
+"""Audit topics as a source of Spark with pieces of events as rows.
+
+The worker that reads the records makes the pieces, so the JSON and its parsed members do not go to the JVM first.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ if TYPE_CHECKING:
 
 FORMAT = "mesh-audit"
 CALLS_TOPIC = "audit_calls_topic"
-"""Its option: the topic of control's calls; empty where there is none."""
+"""Option of the source: the topic of control's calls; empty if there is none."""
 AT_LEAST = "audit_spans"
-"""Its option: into how many spans a batch is cut at least, so that all slots have as much to do."""
+"""Option of the source: the least number of spans of a batch, so that all slots have the same amount of work."""
 SPANS_OF_A_SLOT = 2
 
 
 def stream_events(session: SparkSession, source: KafkaSource, calls_topic: str = "") -> DataFrame:
-    """The events of one cluster as an unbounded DataFrame of pieces; what is no event is among them."""
+    """The events of one cluster as an unbounded DataFrame of pieces; the pieces include malformed records."""
     session.dataSource.register(AuditDataSource)
     own = {CALLS_TOPIC: calls_topic, AT_LEAST: str(SPANS_OF_A_SLOT * session.sparkContext.defaultParallelism)}
     return session.readStream.format(FORMAT).options(**source.to_options(), **own).load()
 
 
 class AuditDataSource(KafkaDataSource):
-    """What Spark registers."""
+    """The data source that is registered at Spark."""
 
     @classmethod
     def name(cls) -> str:
@@ -54,7 +55,7 @@ class AuditDataSource(KafkaDataSource):
 
 
 class EventReader(StreamReader):
-    """Plans as any stream does; its rows are pieces of events."""
+    """Plans batches like any stream; its rows are pieces of events."""
 
     def __init__(self, source: KafkaSource, calls_topic: str, at_least: int) -> None:
         super().__init__(source)
@@ -62,7 +63,7 @@ class EventReader(StreamReader):
         self._at_least = at_least
 
     def share(self, planned: Sequence[Span]) -> list[list[Span]]:
-        """Also a batch of one partition is for all slots: to read events costs more than to fetch them."""
+        """Shares even a batch of one partition among all slots: parsing the events costs more than fetching them."""
         total = sum(span.end - span.start for span in planned)
         return shares(planned, min(self._at_least, 1 + total // SMALLEST_PIECE))
 

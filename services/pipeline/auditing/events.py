@@ -1,7 +1,7 @@
-"""What audit topics hold, in one shape: JSON of sidecars and gateways, and control's calls, as Arrow's columns.
+"""Converts audit records to Arrow columns of one shape: JSON of sidecars and gateways, and control's calls.
 
-It runs where Kafka is read, in Spark's workers: Spark never sees the JSON. What comes is looked at value by value only
-where it has to be (it is JSON, made by others); all that can be said of a whole column is said of it at once.
+This module runs in Spark's workers, which read Kafka: Spark never sees the JSON. Only the parsing handles each value by
+itself, because other programs write the JSON. All other checks and conversions work on whole columns.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ COLUMNS = (
     "time", "event_id", "cluster_name", "service_id", "audit_type", "audit_status", "topic", "partition", "offset",
     "correlation_id", "traceability_id", "trace_id", "key", "stacktrace", "actor", "method",
 )  # fmt: skip
-"""Of an event; `time` is the writer's."""
+"""Columns of an event; `time` is the writer's."""
 ORIGIN = ("source_topic", "source_partition", "source_offset", "source_time")
-"""Where in Kafka it was read."""
+"""Columns with the position of the record in Kafka."""
 RAW = ("raw_key", "raw_value", "raw_headers")
-"""What came, where it is no event: nothing else is known of it then."""
+"""Columns with the record as it was read, if it is no event: its other columns are not known then."""
 
 TEXTS = {
     "service_id": ("serviceId", 256),
@@ -43,7 +43,7 @@ TEXTS = {
     "actor": ("actor", 256),
     "method": ("method", 256),
 }
-"""The names that the sidecar's events have, and how many characters are kept: an index has no room for more."""
+"""For each column: the name in the sidecar's JSON, and the most characters that are kept for an index."""
 TIME = pyarrow.timestamp("us", tz="UTC")
 HEADERS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
 NUMBERS = {"partition": pyarrow.int32(), "offset": pyarrow.int64()}
@@ -63,9 +63,9 @@ ARROW_SCHEMA = pyarrow.schema(
 )
 UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 AHEAD = timedelta(days=1)
-"""How far clocks may be ahead of Kafka's."""
+"""The most that a writer's clock may be ahead of Kafka's timestamp."""
 LAST_TIME_MS = 253_402_300_799_999
-"""The end of the year 9999: a time behind it is none for Python, which would end the job. Kafka takes any."""
+"""The end of the year 9999. A later time is an error in Python and would end the job; Kafka accepts any time."""
 NO_OBJECT = "it is no JSON object"
 TOO_DEEP = "a member is too deep to be shown"
 LONGEST_INT = 2**63 - 1
@@ -74,20 +74,23 @@ _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What was read of one partition, in the order of offsets; each list has one entry for a record."""
+    """Records that were read from one partition, in the order of offsets; each list has one entry for each record."""
 
     topic: str
     partition: int
     offsets: Sequence[int]
     times_ms: Sequence[int | None]
-    """Kafka's; None where the format of messages knows none. What is behind LAST_TIME_MS is no `source_time`."""
+    """Kafka's timestamps; None if the message format has none.
+
+    A time later than LAST_TIME_MS gives no `source_time`.
+    """
     values: Sequence[bytes | None]
     messages: Sequence[Message]
-    """Asked for key and headers of what is no event."""
+    """Used for the key and headers of a record that is no event."""
 
 
 def events_of(records: Records, cluster: str, *, calls_topic: str = "") -> pyarrow.RecordBatch:
-    """Rows of ARROW_SCHEMA, one for each record: an event, or `problem` and what came."""
+    """Rows of ARROW_SCHEMA, one for each record: an event, or `problem` and the raw record."""
     values = records.values
     if records.topic == calls_topic:
         values = [event_of_call(value) or value for value in values]
@@ -121,7 +124,7 @@ def events_of(records: Records, cluster: str, *, calls_topic: str = "") -> pyarr
 
 
 def _members(value: bytes | None) -> dict[str, Any] | str:
-    """Of the JSON object; why it is none, otherwise."""
+    """The members of the JSON object; a text with the reason if the value is no JSON object."""
     if value is None:
         return "it has no value"
     try:
@@ -142,7 +145,7 @@ def _judge(
     times: pyarrow.Array,
     kafkas_ms: Sequence[int | None],
 ) -> None:
-    """Says of each that is no event why, the first reason."""
+    """Sets the first reason for each record that is no event."""
     now = int(time.time() * 1000)
     ahead = int(AHEAD.total_seconds() * 1000)
     last = pyarrow.array([(now if each is None or each > now else each) + ahead for each in kafkas_ms], pyarrow.int64())
@@ -162,7 +165,7 @@ def _judge(
 
 
 def _texts(values: list[Any], problems: list[str | None]) -> pyarrow.Array:
-    """Members as texts; what is none is shown as JSON, or said to be a problem where it can't be."""
+    """Members as texts; another type is shown as JSON, and if that fails, the record gets a problem."""
     try:
         return pyarrow.array(values, pyarrow.string())
     except (pyarrow.ArrowTypeError, pyarrow.ArrowInvalid):
@@ -174,7 +177,7 @@ def _shown(value: object, number: int, problems: list[str | None]) -> str | None
         return value
     try:
         return orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # it writes 254 levels, and reads four times as many
+    except orjson.JSONEncodeError:  # orjson writes at most 254 levels, and reads four times as many
         problems[number] = problems[number] or TOO_DEEP
         return None
 
@@ -185,7 +188,7 @@ def _times_of_kafka(times_ms: Sequence[int | None]) -> pyarrow.Array:
 
 
 def _number(value: object) -> int | None:
-    """A whole number of 64 bits, also as text."""
+    """A whole number of 64 bits, given as a number or as text."""
     if isinstance(value, str):
         value = int(value) if _WHOLE.fullmatch(value) else None
     is_number = isinstance(value, int) and not isinstance(value, bool) and -LONGEST_INT <= value <= LONGEST_INT
@@ -208,7 +211,7 @@ def _shortened(texts: pyarrow.Array, length: int) -> pyarrow.Array:
 
 
 def _as_they_came(records: Records, problems: list[str | None]) -> dict[str, pyarrow.Array]:
-    """Of what is no event, the record."""
+    """The raw record, for each record that is no event."""
     types = (pyarrow.binary(), pyarrow.binary(), HEADERS)
     if not any(problems):
         return {name: pyarrow.nulls(len(problems), kind) for name, kind in zip(RAW, types, strict=True)}
@@ -221,6 +224,6 @@ def _as_they_came(records: Records, problems: list[str | None]) -> dict[str, pya
 
 
 def _headers(message: Message) -> list[dict[str, object]]:
-    # what a consumer gets is always a list; the type also covers what a producer may give
+    # a consumer always returns a list; the type also covers the forms that a producer accepts
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     return [{"key": name, "value": value} for name, value in headers]

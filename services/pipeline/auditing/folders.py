@@ -1,4 +1,4 @@
-"""The folders of the job `audit`: one for each cluster, with its days and its checkpoint, wherever Hadoop reaches."""
+"""The folders of the job `audit`: one for each cluster, with its days and its checkpoint, in any store of Hadoop."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ log = structlog.get_logger(__name__)
 
 
 class FolderError(StreamError):
-    """The events can't be written there."""
+    """The events can't be written to the folder."""
 
 
 class ClusterFolder:
-    """Of one cluster."""
+    """The folder of one cluster."""
 
     def __init__(self, session: SparkSession, folder: str, cluster: str) -> None:
         self._files = HadoopFolder(session, f"{folder.rstrip('/')}/cluster={quote(cluster, safe='')}")
@@ -44,7 +44,10 @@ class ClusterFolder:
         return f"{self.path}/{CHECKPOINT}"
 
     def check(self) -> None:
-        """Takes the folder. FolderError when there are days and no checkpoint: batch 0 would replace batch 0."""
+        """Takes the folder.
+
+        FolderError if the folder has days but no checkpoint: a new batch 0 would replace the existing batch 0.
+        """
         self._owner.take()
         if self._files.matching(f"{DAY}*") and not self._files.exists(CHECKPOINT):
             raise FolderError(
@@ -53,19 +56,19 @@ class ClusterFolder:
             )
 
     def clear_stage(self, batch: int) -> None:
-        """Of what attempts have left that were cut off, and of batches before this one."""
+        """Deletes the staged files of attempts that were cut off, and of earlier batches."""
         self._owner.check()
         for found in self._files.matching(f"{STAGED}/batch=*"):
             self._files.delete(found)
 
     def is_decided(self, batch: int) -> bool:
-        """Whether an earlier attempt has completed all files of this very batch."""
+        """Whether an earlier attempt has completed all files of the same batch."""
         decided = f"{staged(batch)}/{DECIDED}"
         return self._files.exists(decided) and json.loads(self._files.read(decided))["plan"] == self._plan(batch)
 
     def decide(self, batch: int, named: Sequence[tuple[str, str]]) -> None:
-        """The batch is these staged files, by day and name, and nothing else (day_files.py)."""
-        for found in self._files.matching(f"{DAY}*/batch={batch}"):  # of before names were written down
+        """Declares these staged files, by day and name, to be the whole batch (day_files.py)."""
+        for found in self._files.matching(f"{DAY}*/batch={batch}"):  # written before `decided.json` existed
             self._files.delete(found)
         self._files.make(staged(batch))
         self._files.write(f"{staged(batch)}/{DECIDED}", json.dumps({"plan": self._plan(batch), "files": named}))
@@ -83,17 +86,17 @@ class ClusterFolder:
             self._files.delete(found)
 
     def _plan(self, batch: int) -> str:
-        """Spark's note of what the batch spans."""
+        """Spark's offset log of the batch."""
         noted = f"{CHECKPOINT}/offsets/{batch}"
         return self._files.read(noted) if self._files.exists(noted) else ""
 
     def position(self) -> Position:
-        """Where the stream stands, by the last batch that is noted as done."""
+        """The position of the stream, from the last batch that Spark has committed."""
         return self._files.committed_position()
 
 
 def delete_days_before(session: SparkSession, folder: str, first: date) -> None:
-    """Of all clusters."""
+    """Deletes the days before `first` of all clusters."""
     files = HadoopFolder(session, folder)
     for found in files.matching(f"cluster=*/{DAY}*"):
         if found.rpartition(DAY)[2] < first.isoformat():

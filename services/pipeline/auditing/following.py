@@ -1,11 +1,11 @@
 """A stream for each cluster, side by side in one Spark session, for as long as the job runs.
 
-1. A stream that fails is started again, a little later each time, and goes on where its checkpoint says. The others
-   do not notice. What is the matter is told in PostgreSQL, where control finds it, and in the log. They begin one after
-   the other, so that a small machine can start their processes in time.
-2. Clusters are asked for again and again: a new one gets a stream, one that is gone loses it.
-3. How far a stream is comes from its last batch; where the topics end is asked of their cluster, each on a thread of
-   its own, so that one that does not answer keeps no other from telling.
+1. A stream that fails is started again, after a longer pause each time, and resumes at its checkpoint. The other
+   streams are not affected. The reason is written to PostgreSQL, which control reads, and to the log. Streams begin one
+   after the other, so that a small machine can start their processes in time.
+2. The job asks for the clusters repeatedly: a new cluster gets a stream; the stream of a removed cluster is stopped.
+3. The progress of a stream is the position after its last batch. The end offsets of the topics come from their cluster.
+   Each cluster has a thread for this request, so a cluster that does not answer delays no other cluster's report.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ if TYPE_CHECKING:
 
     from services.pipeline.hang_watch import HangWatch
 
-POLL_S = 0.3  # how soon an order to stop, and the end of a batch, are seen
+POLL_S = 0.3  # the delay until the job notices an order to stop or the end of a batch
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 LOOK_FOR_CLUSTERS_S = 30.0
 ATTEMPTS = 5
-"""In a row, of a stream that ends by itself, where it is not our own sentence that says why: a busy machine, PostgreSQL
-that starts again.
+"""Attempts in a row for a stream that ends by itself, unless the reason is an error of the pipeline's own.
+
+Examples are a busy machine, or a restart of PostgreSQL.
 """
 START_S = 15.0
-"""Streams begin one after the other, or after so long: Spark waits 10 s for a stream's Python process, no longer."""
+"""Seconds until the next stream may begin: Spark waits at most 10 s for the Python process of a stream."""
 BEGINNINGS = ("Initializing", "Getting offsets")
-"""How Spark says that a stream has not looked yet."""
+"""Spark's status messages of a stream that has not asked for offsets yet."""
 THREADS = 16
 LAST_LOOK_S = 5.0
-"""How long clusters may take to say where their topics end, when the job is told to stop."""
+"""Seconds that clusters have to return the end offsets of their topics when the job stops."""
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -56,42 +57,42 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Followed:
-    """One cluster."""
+    """One cluster and the state of its stream."""
 
     name: str
     source: KafkaSource
     begin: Callable[[Followed], StreamingQuery]
-    """Starts its stream."""
+    """Starts the stream."""
     read_position: Callable[[], Position]
-    """Where it stands."""
+    """Reads the position of the stream."""
     query: StreamingQuery | None = None
     begun_at: float = float("-inf")
     failed: int = 0
-    """In a row, without a batch between."""
+    """Failures in a row, without a batch between them."""
     batches_then: int = 0
-    """Batches when it failed last."""
+    """Number of batches at the last failure."""
     retry_at: float = 0.0
     has_ended: bool = False
-    """Where streams end by themselves: it has, or was given up."""
+    """For streams that end by themselves: the stream has ended, or the job has given it up."""
     problem: str = ""
     newest: dict[Place, datetime] = field(default_factory=dict)
-    """Kafka's time of the last record of each partition that is stored."""
+    """Kafka's time of the last stored record of each partition."""
     records: int = 0
     malformed: int = 0
     stored: int = 0
     batches: int = 0
     failures: int = 0
     reported: tuple[int, int, int] = (0, 0, 0)
-    """Records, malformed ones and failures that serve has heard of."""
+    """Records, malformed records and failures that were reported to `serve`."""
     has_news: threading.Event = field(default_factory=threading.Event)
     """Set when a batch is stored."""
     position: Position = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
-    """Topics of which retention took records before they were read: its stream does not go on by itself."""
+    """Topics that lost records to retention before they were read: their stream does not resume by itself."""
     accepting: frozenset[str] = frozenset()
-    """Those of them without which its stream goes on."""
+    """Topics of `lost` whose loss an operator has accepted, so that the stream resumes."""
     giving_up: dict[str, str] = field(default_factory=dict)
-    """What that costs, as sentences."""
+    """Sentences that name the lost offsets, by topic."""
     hangs: HangWatch | None = None
     looking: Future[Mapping[str, TopicLog]] | None = None
     looked: datetime = NEVER
@@ -99,12 +100,12 @@ class Followed:
 
     @property
     def topics(self) -> set[str]:
-        """As its position names them."""
+        """The topics, named as in the stream's position."""
         return {f"{self.name}/{topic}" for topic in self.source.topics}
 
     @property
     def has_looked(self) -> bool:
-        """Its stream has found out what there is to read, or that there is nothing."""
+        """Whether the stream has asked for the end offsets at least once."""
         return self.query is not None and not str(self.query.status["message"]).startswith(BEGINNINGS)
 
     @property
@@ -114,7 +115,7 @@ class Followed:
 
 
 class Following:
-    """All clusters."""
+    """The streams of all clusters."""
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class Following:
         goes_on: bool,
         acceptances: Acceptances,
     ) -> None:
-        """`clusters` tells those that there are now; `goes_on`: whether streams end only when they are told to."""
+        """`clusters` returns the current clusters; `goes_on`: whether streams end only when the job is stopped."""
         self._ask = clusters
         self._acceptances = acceptances
         self._progress = progress
@@ -136,7 +137,7 @@ class Following:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="audit progress")
 
     def run(self, stopping: threading.Event) -> list[Followed]:
-        """Until all streams have ended, or it is told to stop. What became of each cluster."""
+        """Runs until all streams have ended, or `stopping` is set. Returns the final state of each cluster."""
         try:
             while not stopping.is_set():
                 self._look_for_clusters()
@@ -155,7 +156,7 @@ class Following:
         return list(self._followed.values())
 
     def _look_for_clusters(self) -> None:
-        """What was known stays when nobody tells."""
+        """Keeps the known clusters while nothing answers."""
         if time.monotonic() - self._asked_at < LOOK_FOR_CLUSTERS_S or (self._followed and not self._goes_on):
             return
         self._asked_at = time.monotonic()
@@ -181,7 +182,7 @@ class Following:
         self._attempt(lambda: self._progress.forget_others(set(self._followed)))
 
     def _keep_going(self, each: Followed) -> None:
-        """Begins a stream that has not begun, and one that has failed when its pause is over."""
+        """Begins a stream that has not begun, and restarts a failed stream after its pause."""
         if each.query is not None and not each.query.isActive:
             failure = each.query.exception()
             if failure is not None:
@@ -198,7 +199,7 @@ class Following:
         each.begun_at = time.monotonic()
         try:
             each.query = each.begin(each)
-        except Exception as failure:  # noqa: BLE001  # whatever it is: one cluster's trouble is not another's
+        except Exception as failure:  # noqa: BLE001  # any error: the trouble of one cluster does not affect the others
             self._note_failure(each, failure)
 
     def _note_failure(self, each: Followed, failure: Exception) -> None:
@@ -215,7 +216,7 @@ class Following:
         log.warning("a stream has failed", cluster=each.name, reason=each.problem, again_in_seconds=round(pause_s, 1))
 
     def _tell(self, each: Followed) -> None:
-        """When it is time, and the cluster has said where its topics end."""
+        """Reports the progress of a cluster when it is due and the cluster has returned its end offsets."""
         if each.looking is None:
             is_time = time.monotonic() - each.told_at > self._heartbeat_s or each.has_news.is_set()
             if is_time:
@@ -243,8 +244,9 @@ class Following:
         _tell_serve(each, states.values(), lag_of(each.position, logs), self._stuck_s())
 
     def _accept(self, each: Followed, logs: Mapping[str, TopicLog]) -> None:
-        """The stream goes on without what an operator has given up, and begins anew when that is behind it: a later
-        loss is not accepted.
+        """Restarts the stream without the lost records that an operator has accepted.
+
+        The stream begins anew once it is past the gap: a later loss is not accepted.
         """
         problems = each.source.problems(each.position, logs)
         each.lost = {topic: str(error) for topic, error in problems.items() if isinstance(error, RecordsLostError)}
@@ -265,12 +267,12 @@ class Following:
             each.query = None
 
     def _stuck_s(self) -> float:
-        """Of the stream that has been at work without progress for the longest time."""
+        """Seconds without progress, of the stream that has worked on a batch without progress for the longest time."""
         watched = (each.hangs.stuck_s(each.query) for each in self._followed.values() if each.hangs is not None)
         return max(watched, default=0.0)
 
     def _tell_last(self) -> None:
-        """What the last batches came to."""
+        """Reports the progress after the last batches."""
         for each in self._followed.values():
             each.looked = datetime.now(UTC)
             each.looking = self._threads.submit(each.source.logs)
@@ -287,7 +289,10 @@ class Following:
                 log.warning("a topic was created again; it is read from its start", cluster=each.name, topic=topic)
 
     def _attempt(self, work: Callable[[], None]) -> None:
-        """It is told again soon; while PostgreSQL is away, control says so itself."""
+        """Logs an error of PostgreSQL.
+
+        The next report follows soon, and control detects the outage of PostgreSQL itself.
+        """
         try:
             work()
         except psycopg.Error as error:
@@ -295,7 +300,7 @@ class Following:
 
 
 def _tell_serve(each: Followed, states: Collection[PartitionState], lag: Lag, stuck_s: float) -> None:
-    """How far its stream is."""
+    """Reports the progress of a stream to `serve`."""
     done = each.records, each.malformed, each.failures
     records, malformed, failures = (now - before for now, before in zip(done, each.reported, strict=True))
     each.reported = done

@@ -1,8 +1,9 @@
-"""Events on their way from the tasks that read to those that write: a row of Spark's has many, as Arrow writes them.
+"""Events on their way from the tasks that read to the tasks that write: one row of Spark has many, as an Arrow stream.
 
-Spark keeps such *pieces* until all is stored and hands them on, and looks into none. To make rows of events, to keep
-these, and to make columns of them again for whoever writes to PostgreSQL, took it as much as all else that it did.
-What the driver has to know of a batch stands beside: how many there are, and of which days.
+Spark keeps such *pieces* until all is stored and passes them on without parsing them. Rows of events would cost Spark
+as much CPU as all its other work. Spark would make the rows, keep them, and make columns of them again for the task
+that writes to PostgreSQL. The other columns of a piece have the facts that the driver needs: the number of events, and
+their days.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PIECES = pyarrow.schema(
         ("events", pyarrow.binary()),
     ]
 )
-"""`newest` is Kafka's time; `days` are those of events that are well."""
+"""`newest` is Kafka's time; `days` are the days of well-formed events."""
 EVENTS = "events"
 
 
@@ -56,7 +57,7 @@ def piece_of(events: pyarrow.RecordBatch, topic: str, partition: int) -> pyarrow
 def well(
     columns: tuple[str, ...], first_day: date | None, pieces: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Events that are some, of this day and later ones. `pieces` have the column of events alone."""
+    """The well-formed events, of this day and later ones. `pieces` have only the column of events."""
     for events in _opened(pieces):
         wanted = compute.is_null(events.column("problem"))
         if first_day is not None:
@@ -65,18 +66,18 @@ def well(
 
 
 def malformed(columns: tuple[str, ...], pieces: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """What is no event. `pieces` have the column of events alone."""
+    """The malformed events. `pieces` have only the column of events."""
     for events in _opened(pieces):
         yield events.filter(compute.is_valid(events.column("problem"))).select(columns)
 
 
 def schema_of(columns: tuple[str, ...]) -> StructType:
-    """Spark's, of these columns of events."""
+    """Spark's schema of these columns of events."""
     return from_arrow_schema(pyarrow.schema([ARROW_SCHEMA.field(name) for name in columns]))
 
 
 def events_alone(pieces: DataFrame) -> DataFrame:
-    """What `well` and `malformed` take."""
+    """The pieces as `well` and `malformed` take them."""
     return pieces.select(EVENTS)
 
 

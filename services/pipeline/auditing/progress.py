@@ -1,9 +1,9 @@
-"""How far the job is, told to control in PostgreSQL: after each batch, and again and again when there is nothing to do.
+"""Reports the job's progress to control in PostgreSQL: after each batch, and at intervals if there is nothing to do.
 
-A partition is complete up to the time at which its end was looked for, when the stream had reached that end; otherwise
-up to Kafka's time of the last record that is stored, which a writer's clock may have set ahead: never behind that look.
-What a cluster that is away holds is not known: its partitions keep what was told last, and its problem stands beside
-them.
+A partition is complete up to the time of the check of its end offset if the stream had reached that end. Otherwise it
+is complete up to Kafka's time of the last stored record. A writer's clock may have set that time ahead, so the time of
+the check is the limit. If a cluster is away, its end offsets are not known: its partitions keep the last report, and
+the problem is stored beside them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """How far the stream is in one partition."""
+    """The progress of the stream in one partition."""
 
     next_offset: int
     log_end: int
@@ -34,7 +34,7 @@ class PartitionState:
 def partition_states(
     position: Position, logs: Mapping[str, TopicLog], looked: datetime, newest: Mapping[Place, datetime]
 ) -> dict[Place, PartitionState]:
-    """Of all partitions that the cluster has; `newest` is Kafka's time of the last record that is stored."""
+    """The states of all partitions of the cluster; `newest` is Kafka's time of the last stored record."""
     states = {}
     for topic, log in logs.items():
         reached = position[topic].next if topic in position and position[topic].topic_id == log.topic_id else {}
@@ -48,13 +48,13 @@ def partition_states(
 
 
 class ProgressTable:
-    """Where it is told. Each call is one transaction."""
+    """The tables of the progress. Each call is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def tell(self, cluster: str, states: Mapping[Place, PartitionState], problem: str = "") -> None:
-        """How far the stream of a cluster is; without states: what was told of them stays."""
+        """Writes the progress of a cluster's stream; without states, the last reported states stay."""
         rows = [
             (cluster, topic, partition, each.next_offset, each.log_end, each.complete_until)
             for (topic, partition), each in states.items()
@@ -79,7 +79,7 @@ class ProgressTable:
             )
 
     def forget_others(self, clusters: set[str]) -> None:
-        """Clusters that are not followed any more hold nobody up."""
+        """Deletes clusters that are not followed any more, so that they do not hold back the progress."""
         with self._database.connect() as connection:
             for table in (b"audit_sources", b"audit_progress"):
                 connection.execute(

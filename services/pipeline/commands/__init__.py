@@ -1,1 +1,1 @@
-"""The command line: a file for each job's command, and what they share in `foreground`."""
+"""The command line: a file for each job's command, and their shared parts in `foreground`."""

@@ -58,7 +58,7 @@ def archive_command(
     rules = CompactionRules(timedelta(seconds=settings.compact_after_s), settings.archive_file_mb << 20)
     with explaining():
         settings.check_folder(folder)
-        source.logs()  # what can't be read is told before Spark has started
+        source.logs()  # an unreadable topic is reported before Spark starts
         with session_of(settings, "archive") as session:
             written = archive.run(
                 session,

@@ -22,7 +22,7 @@ from services.pipeline.settings import PipelineSettings
 
 
 def rows_of_a_batch(settings: PipelineSettings) -> int:
-    """One batch begins in each interval, so its size bounds the rate."""
+    """The size of a batch that keeps the rate: one batch begins in each interval."""
     return max(1, min(settings.max_batch_rows, int(settings.audit_rate * settings.trigger_interval_s)))
 
 
@@ -62,7 +62,7 @@ def audit_command(folder: str, continuous: bool, accept_loss: bool, told: tuple[
     stopping = stop_signal()
     with explaining():
         settings.check_folder(folder)
-        plan.clusters()  # what is wrong there is told before Spark has started
+        plan.clusters()  # an error of the clusters is reported before Spark starts
         with session_of(settings, "audit") as session:
             told_by_serve = Acceptances.of_serve() if continuous else None
             clusters = audit.run(session, plan, every=every, stopping=stopping, acceptances=told_by_serve)

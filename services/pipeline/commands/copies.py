@@ -1,4 +1,4 @@
-"""Copies by hand: what `replay` and `restore` have in common. How a copy is carried out, and told to people."""
+"""Copies by hand: the common part of `replay` and `restore`, which carries out a copy and prints its progress."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HowToCopy:
-    """What OPTIONS say."""
+    """The values of OPTIONS."""
 
     since: datetime | None
     until: datetime | None
@@ -60,19 +60,19 @@ class HowToCopy:
     force: bool
     dry_run: bool
     told: tuple[str, ...]
-    """Clusters."""
+    """Clusters of the command line."""
     config: Path | None
 
     def range_of(self, topic: str) -> replays.ReplayRange:
         return replays.ReplayRange(topic=topic, start_time=_timestamp(self.since), end_time=_timestamp(self.until))
 
     def clusters(self, settings: PipelineSettings) -> dict[str, Cluster]:
-        """By name. ClustersError."""
+        """The clusters by name. ClustersError."""
         return clusters_of(settings, self.told)
 
 
 def copy_options(command: Callable[..., None]) -> Callable[..., None]:
-    """OPTIONS, told to the command as `how`."""
+    """Adds OPTIONS to the command, which gets their values as `how`."""
 
     @functools.wraps(command)
     def with_how(**said: Any) -> None:
@@ -91,7 +91,7 @@ def copy_by_hand(
     archive: str,
     kind: str,
 ) -> None:
-    """Copies as `copy` and `how` say; ends the command with 1 unless it is done. The same again goes on."""
+    """Copies as `copy` and `how` say; exits with 1 unless the copy is done. The same call again resumes the copy."""
     if how.by_key:
         copy.partitioning = replays.REPLAY_PARTITIONING_BY_KEY
     if how.retime:
@@ -114,7 +114,7 @@ def _is_restore(copy: replays.ReplayToTopic) -> bool:
 
 
 def _group(kind: str, archive: str, copy: replays.ReplayToTopic, ranges: Sequence[replays.ReplayRange]) -> str:
-    """The same one for the same records and target, however they are read and whether it is forced or not."""
+    """The group's name: the same for the same records and target; the archive mode and `force` don't change it."""
     same = replays.ReplayToTopic()
     same.CopyFrom(copy)
     same.ClearField("archive")
@@ -131,7 +131,7 @@ def _timestamp(when: datetime | None) -> Timestamp | None:
 
 
 class Teller:
-    """Progress for people, on stderr; the end on stdout."""
+    """Prints progress to stderr, and the result to stdout."""
 
     def __init__(self) -> None:
         self._partitions: dict[tuple[str, int], replays.ReplayPartition] = {}
@@ -150,7 +150,7 @@ class Teller:
 
 
 def carry_out(order: Order, settings: PipelineSettings, report: Report) -> replays.ReplayState.ValueType:
-    """Copies; Spark is started when there is something to copy."""
+    """Copies the records; Spark starts only if there is something to copy."""
     from services.pipeline.archives.folder import FolderArchive
     from services.pipeline.jobs import replay
 

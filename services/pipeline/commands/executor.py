@@ -1,7 +1,8 @@
-"""`kafka-mesh pipeline executor`: what Spark starts in the pods that it asks Kubernetes for.
+"""`kafka-mesh pipeline executor`: the entrypoint of the pods that Spark requests from Kubernetes.
 
-Spark expects an image of its own there, whose entrypoint knows the argument `executor` and the environment that its
-driver sets. This is that entrypoint, so that one image is enough: `deploy/kubernetes/` makes it the pods' command.
+For these pods Spark expects an image of its own. Its entrypoint has the argument `executor` and reads the environment
+that Spark's driver sets. This command replaces that entrypoint, so that one image is enough. `deploy/kubernetes/` sets
+it as the pods' command.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def executor_command() -> None:
     """Be an executor of Spark's in a pod of Kubernetes; Spark's driver says all else by the environment."""
     require_spark()
     spec = find_spec("pyspark")
-    assert spec is not None and spec.origin is not None  # require_spark has found it
+    assert spec is not None and spec.origin is not None  # require_spark has checked it
     home = Path(spec.origin).parent
     os.environ["SPARK_HOME"] = str(home)
     command = executor_line(os.environ, home)
@@ -42,7 +43,7 @@ def executor_command() -> None:
 
 
 def executor_line(environment: Mapping[str, str], home: Path) -> list[str]:
-    """The command that Spark's own entrypoint would run; ClickException names what its driver has not set."""
+    """The command of Spark's own entrypoint; ClickException names the variables that the driver has not set."""
     if missing := [name for name in [*ARGUMENTS.values(), "SPARK_EXECUTOR_MEMORY"] if not environment.get(name)]:
         raise click.ClickException(f"not started by Spark's driver: {', '.join(missing)} not set")
     numbered = {int(found[1]): value for name, value in environment.items() if (found := _JAVA_OPTION.fullmatch(name))}

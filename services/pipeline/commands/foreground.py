@@ -1,6 +1,4 @@
-"""What the commands share: settings, the clusters, a session for as long as the job runs, signals, and one sentence for
-what went wrong.
-"""
+"""Common parts of the commands: settings, clusters, Spark session, signals, and errors in one sentence."""
 
 from __future__ import annotations
 
@@ -28,21 +26,21 @@ if TYPE_CHECKING:
 
 EXTRA = ("confluent_kafka", "pandas", "pyarrow", "pyspark")
 CONTROL_FOUND: ContextVar[str] = ContextVar("control that the caller has found", default="")
-"""Where it is, for who sets no address: beside the gateway of a mesh that runs on this machine."""
+"""The address of control that the caller found, beside the gateway of a mesh on this machine; used if none is set."""
 Command = TypeVar("Command", bound=Callable[..., object])
 
 log = structlog.get_logger(__name__)
 
 
 def config_option(command: Command) -> Command:
-    """`--config`, the file with settings."""
+    """Adds `--config`, the file with settings."""
     return click.option(
         "--config", type=click.Path(path_type=Path, exists=True), help="YAML file with settings."
     )(command)  # fmt: skip
 
 
 def cluster_option(command: Command) -> Command:
-    """`--cluster`, which goes before what settings and control tell."""
+    """Adds `--cluster`, which has precedence over the settings and over control."""
     return click.option(
         "--cluster",
         "told",
@@ -53,7 +51,7 @@ def cluster_option(command: Command) -> Command:
 
 
 def settings_of(config: Path | None) -> PipelineSettings:
-    """The settings; from here on the log speaks as they say."""
+    """Loads the settings, and configures the log by them."""
     settings = load(PipelineSettings, ["--config", str(config)] if config else [])
     if "control_addresses" not in settings.model_fields_set and (found := CONTROL_FOUND.get()):
         settings = settings.model_copy(update={"control_addresses": (found,)})
@@ -62,8 +60,9 @@ def settings_of(config: Path | None) -> PipelineSettings:
 
 
 def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: bool = False) -> dict[str, Cluster]:
-    """The clusters by name: of the command line, else of the settings, else of control. ClustersError says why not.
-    `kept`: those that control has told before will do while it is away.
+    """The clusters by name: from the command line, else from the settings, else from control. ClustersError.
+
+    `kept`: the last answer of control is used while control is away.
     """
     if told:
         return told_clusters(told, settings.client_properties)
@@ -78,7 +77,7 @@ def clusters_of(settings: PipelineSettings, told: Sequence[str] = (), *, kept: b
 
 
 def require_spark() -> None:
-    """Ends the command, with what to install, where Spark can't run."""
+    """Ends the command with the missing package or Java if Spark can't run."""
     if missing := [name for name in EXTRA if find_spec(name) is None]:
         raise click.ClickException(
             f"{', '.join(missing)} not installed: install the extra `pipeline` (in a checkout: make env PIPELINE=1)"
@@ -91,7 +90,7 @@ def require_spark() -> None:
 
 @contextmanager
 def session_of(settings: PipelineSettings, job: str) -> Iterator[SparkSession]:
-    """Spark, for as long as the job runs."""
+    """A Spark session for the time of the job."""
     session = start_session(settings, job)
     try:
         yield session
@@ -101,7 +100,7 @@ def session_of(settings: PipelineSettings, job: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def explaining() -> Iterator[None]:
-    """Ends the command with one sentence; what we have no sentence for is also logged with its traces."""
+    """Ends the command with one sentence; an error that is not the pipeline's own is also logged with its traceback."""
     try:
         yield
     except Exception as error:
@@ -112,14 +111,15 @@ def explaining() -> Iterator[None]:
 
 
 def stop_signal() -> threading.Event:
-    """Set by SIGTERM and Ctrl-C."""
+    """An event that SIGTERM and Ctrl-C set."""
     stopping, asked = threading.Event(), SimpleQueue[int]()
 
     def wait() -> None:
         asked.get()
         stopping.set()
 
-    # A handler runs in the thread that waits for the event, also while that holds the event's lock: it must not set it.
+    # A signal handler runs in the thread that waits for the event, even while this thread holds the event's lock. So
+    # the handler must not set the event itself.
     threading.Thread(target=wait, name="stop signal", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _frame: asked.put(number))

@@ -1,4 +1,4 @@
-"""`kafka-mesh pipeline run profile`: what records are like, by order of serve, or for whoever types it."""
+"""`kafka-mesh pipeline run profile`: a profile of records, ordered by `serve` or by hand."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _for_people(report: replays.ReportReplayRequest) -> None:
 
 
 def lines(profile: profiles.TopicProfile) -> Iterator[str]:
-    """A profile as people read it."""
+    """The profile as lines of text."""
     records = profile.records
     yield f"{profile.topic}: {records} records{' (a sample)' if profile.is_sample else ''}"
     if not records:

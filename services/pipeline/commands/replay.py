@@ -1,4 +1,4 @@
-"""`kafka-mesh pipeline run replay`: a copy by order of serve, or of whoever types it."""
+"""`kafka-mesh pipeline run replay`: a copy, ordered by `serve` or by hand."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def restore_command(
     copy = replays.ReplayToTopic(
         topic=target or "",
         cluster=cluster,
-        source_cluster=cluster,  # the archive knows the mesh's topics, and not where they were
+        source_cluster=cluster,  # the archive has the topics' names in the mesh, and not their clusters
         archive=replays.REPLAY_ARCHIVE_ONLY,
     )
     copy_by_hand(sorted(set(topics)), copy, how, clusters, settings, archive, "restore")

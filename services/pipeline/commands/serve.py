@@ -22,7 +22,7 @@ def serve_command(gateway: str | None, config: Path | None) -> None:
     from services.pipeline.serving.process import serve, stop_bound_s
 
     if config is not None:
-        os.environ["KAFKA_MESH_CONFIG"] = str(config.resolve())  # the drivers' settings are in it too
+        os.environ["KAFKA_MESH_CONFIG"] = str(config.resolve())  # the drivers read their settings from it too
 
     async def life(lifecycle: Lifecycle) -> None:
         await serve(settings, gateway or DEFAULT_GATEWAY, lifecycle)

@@ -46,9 +46,9 @@ def traffic_command(continuous: bool, accept_loss: bool, told: tuple[str, ...], 
             topics=(settings.traffic_topic,),
             clusters={GATEWAY: home_of(clusters_of(settings, told, kept=True)).properties},
             accept_loss=accept_loss,
-            skip_absent=True,  # it is there when somebody has counted something
+            skip_absent=True,  # the topic exists once something has been counted
         )
-        source.logs()  # what can't be read is told before Spark has started
+        source.logs()  # an unreadable topic is reported before Spark starts
         with session_of(settings, "traffic") as session:
             done = traffic.run(
                 session,

@@ -1,7 +1,7 @@
-"""What a copy asks of clusters beside what all do, and makes on them: settings, notes, slots.
+"""Requests of a copy to its clusters beside the common ones: topic settings, notes, and the topic of slots.
 
-Notes are asked for partition by partition, and only stable ones count: a group that is asked for all that it has leaves
-out what is just being committed, which would look as if nothing had been copied yet.
+Notes are requested partition by partition, and only stable offsets count. A request for all offsets of a group would
+leave out the offsets of pending transactions. Then it would look as if nothing had been copied yet.
 """
 
 from __future__ import annotations
@@ -36,28 +36,31 @@ from services.pipeline.positions import Place, UnreachableError
 
 MOST_REPLICAS = 3
 SLOTS_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
-"""Nobody writes records there."""
+"""The topic holds no records."""
 POLL_S = 0.05
-"""Between two looks for what is about to be."""
+"""Seconds between two checks for an expected state."""
 MOVING_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
-"""A group's, which is soon another one, or ready."""
+"""Errors of a group whose coordinator moves or loads; a retry succeeds soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """As its cluster shows it."""
+    """A topic as its cluster describes it."""
 
     topic_id: str
-    """Empty where the cluster has none."""
+    """Empty if the cluster has no topic ids."""
     partitions: int
 
 
 class AskedCluster:
-    """One cluster, as a driver or a task asks it. RefusedError for what it has not or does not allow, SetbackError."""
+    """One cluster, as a driver or a task uses it.
+
+    RefusedError if the cluster lacks or denies something; SetbackError.
+    """
 
     def __init__(self, name: str, properties: Mapping[str, str], timeout_s: float) -> None:
         self.name = name
@@ -70,7 +73,7 @@ class AskedCluster:
         return {topic: Topic(topic_id_of(about), len(about.partitions)) for topic, about in described.items()}
 
     def settings(self, topic: str) -> dict[str, str]:
-        """Its configuration as it counts, defaults included."""
+        """The effective configuration of the topic, including defaults."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         futures = self._ask.admin.describe_configs([resource], request_timeout=self._timeout_s)
         [entries] = self._answers(futures, "settings of").values()
@@ -81,17 +84,17 @@ class AskedCluster:
             return self._ask.starts(places)
 
     def ends(self, places: Iterable[Place], *, committed: bool = True) -> dict[Place, int]:
-        """Up to the last stable offset, or with what is not committed yet."""
+        """The last stable offset of each partition, or the high watermark if `committed` is false."""
         with self._judged():
             return self._ask.ends(places, COMMITTED if committed else ALL)
 
     def since(self, times: Mapping[Place, int], *, committed: bool = True) -> dict[Place, int]:
-        """Of the first record that is not older than this, in milliseconds since 1970; -1 where none is."""
+        """Offset of the first record that is not older than the time (ms since 1970); -1 if there is none."""
         with self._judged():
             return self._ask.since(times, COMMITTED if committed else ALL)
 
     def notes(self, group: str, partitions: Collection[int], *, stable: bool = True) -> dict[int, Note]:
-        """What the group remembers, by partition. `stable`: waits until nothing is just being committed."""
+        """The notes of the group, by partition. `stable`: waits until no transaction has a pending note."""
         found: dict[int, Note] = {}
         left = set(partitions)
         deadline = time.monotonic() + self._timeout_s
@@ -119,7 +122,7 @@ class AskedCluster:
         return [each for answer in answers for each in answer.topic_partitions]
 
     def ensure_slots(self, partitions: int) -> None:
-        """SLOTS is there, with as many partitions."""
+        """Ensures that the topic SLOTS exists with at least this many partitions."""
         metadata = self._metadata()
         there = metadata.topics.get(SLOTS)
         count = len(there.partitions) if there is not None and there.error is None else 0
@@ -131,7 +134,7 @@ class AskedCluster:
         elif count < partitions:
             more = NewPartitions(SLOTS, partitions)
             futures = self._ask.admin.create_partitions([more], request_timeout=self._timeout_s)
-        # another replay's driver may be about the same
+        # the driver of another replay may create them at the same time
         self._answers(futures, "topic", accepted=(KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS))
         self._await_slots(partitions)
 

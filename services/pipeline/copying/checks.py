@@ -1,7 +1,7 @@
-"""Whether a target will keep what is copied to it, told by its settings. No I/O.
+"""Checks by its settings whether a target topic will keep the copies. No I/O.
 
-What a record's age means for the target is asked of the source by times: how many offsets before the first record that
-is not older than this? `Ages` holds the answers, so thousands of partitions are a question or two.
+The source cluster finds the offsets of old records by time: `Ages` holds the first offset that is not older than each
+limit. So the check of thousands of partitions takes one or two requests.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from services.pipeline.copying.routes import Route
 
 UNLIMITED = 2**63 - 1
 SOON_MS = 3_600_000
-"""Records that retention would take within this, or within a tenth of what it allows, are as good as taken."""
+"""A record counts as deleted if retention would take it within this time, or within a tenth of its retention."""
 SMALLEST_BATCH, LARGEST_BATCH = 16_384, 1_000_000
 """Bytes that a producer packs into one batch, before compression."""
 BATCH_HEAD = 1_024
-"""Of a batch's bytes, what may not be records."""
+"""The part of a batch's bytes that may not be records."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """A topic that gets copies."""
+    """A topic that receives copies."""
 
     partitions: int
     settings: Mapping[str, str]
@@ -41,17 +41,17 @@ class TargetTopic:
 
     @property
     def retention_ms(self) -> int:
-        """Negative: for ever."""
+        """Milliseconds; negative: for ever."""
         return self.number("retention.ms", -1) if "delete" in self.policies else -1
 
     @property
     def retention_bytes(self) -> int:
-        """Of each partition; negative: any."""
+        """Bytes of each partition; negative: no limit."""
         return self.number("retention.bytes", -1) if "delete" in self.policies else -1
 
     @property
     def batch_bytes(self) -> int:
-        """What a producer may pack into one batch; a record that is larger is refused by the broker alone."""
+        """The most bytes of one batch of the producer. A larger record goes alone, and the broker refuses it."""
         return max(SMALLEST_BATCH, min(LARGEST_BATCH, self.number("max.message.bytes", LARGEST_BATCH) - BATCH_HEAD))
 
 
@@ -60,11 +60,11 @@ class Limits:
     """Times, in milliseconds since 1970, that decide whether a target takes and keeps a record."""
 
     kept_from: int | None
-    """Older records are deleted soon, or at once."""
+    """The target deletes older records soon, or at once."""
     taken_from: int | None
-    """Older records are refused by the broker."""
+    """The broker refuses older records."""
     taken_until: int | None
-    """Younger ones are refused."""
+    """The broker refuses later records."""
 
     @classmethod
     def of(cls, target: TargetTopic, now_ms: int) -> Limits:
@@ -80,7 +80,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """Offset of the first record not older than each of the limits; NOWHERE where there is none."""
+    """Offset of the first record not older than each of the limits; NOWHERE if there is none."""
 
     kept_from: Mapping[Place, int] = field(default_factory=dict)
     taken_from: Mapping[Place, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Ages:
 
 
 def check_partitions(route: Route, target: TargetTopic, copy: replays.ReplayToTopic, partitions: int) -> None:
-    """RefusedError where a source partition would have none of its number; `partitions`: the last one's number + 1."""
+    """RefusedError if the target lacks a partition of the same number; `partitions`: the highest source number + 1."""
     if copy.partitioning == replays.REPLAY_PARTITIONING_BY_KEY or partitions <= target.partitions:
         return
     raise RefusedError(
@@ -98,7 +98,7 @@ def check_partitions(route: Route, target: TargetTopic, copy: replays.ReplayToTo
 
 
 def check_times_kept(route: Route, target: TargetTopic) -> None:
-    """RefusedError where the broker writes its own times over those of the copies."""
+    """RefusedError if the broker replaces the copies' times by its own."""
     if target.settings.get("message.timestamp.type", "CreateTime") != "CreateTime":
         raise RefusedError(
             f"{route}: the target has message.timestamp.type=LogAppendTime, so the copies' times would be lost; set it "
@@ -107,7 +107,7 @@ def check_times_kept(route: Route, target: TargetTopic) -> None:
 
 
 def check_ages(route: Route, stretches: Mapping[Place, Stretch], ages: Ages, target: TargetTopic, force: bool) -> None:
-    """RefusedError for records that the target would not take, or not keep."""
+    """RefusedError for records that the target would refuse or soon delete."""
     for place, offset, count in _before(stretches, ages.taken_from):
         raise RefusedError(
             f"{route}: {_those(place, offset, count)} are older than the target takes "
@@ -134,7 +134,7 @@ def check_ages(route: Route, stretches: Mapping[Place, Stretch], ages: Ages, tar
 
 
 def _before(stretches: Mapping[Place, Stretch], firsts: Mapping[Place, int]) -> Iterator[tuple[Place, int, int]]:
-    """Where something is older: the place, the offset of the first of them, how many offsets."""
+    """Partitions with older records: the partition, the offset of the first of them, the number of offsets."""
     for place, each in stretches.items():
         if place not in firsts or each.start >= each.end:
             continue
@@ -148,7 +148,7 @@ def _those(place: Place, offset: int, count: int) -> str:
 
 
 def check_sizes(route: Route, stretches: Mapping[Place, Stretch], target: TargetTopic, mean_bytes: float) -> None:
-    """RefusedError where a partition would outgrow what the target keeps; `mean_bytes`: of a record, from a sample."""
+    """RefusedError if a partition would exceed the target's retention.bytes; `mean_bytes`: of a sampled record."""
     limit = target.retention_bytes
     for place, each in stretches.items():
         expected = (each.end - each.start) * mean_bytes
@@ -161,7 +161,7 @@ def check_sizes(route: Route, stretches: Mapping[Place, Stretch], target: Target
 
 
 def check_compaction(route: Route, target: TargetTopic, source: Mapping[str, str]) -> None:
-    """RefusedError where the target keeps the last record of each key, and the source all."""
+    """RefusedError if the target keeps only the last record of each key, and the source keeps all."""
     if "compact" in target.policies and "compact" not in source.get("cleanup.policy", "delete"):
         raise RefusedError(
             f"{route}: the target keeps only the last record of each key (cleanup.policy=compact), the source all; "

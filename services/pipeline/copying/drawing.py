@@ -1,8 +1,9 @@
-"""Draws up the plan of a replay: asks the clusters and the archive, checks the targets, writes the plan down.
+"""Draws up the plan of a replay: asks the clusters and the archive, checks the targets, stores the plan.
 
-The plan is written into the notes of the replay's groups, by a transaction of its own (`.plan`). Its id fences whoever
-is about the same, so of two drivers the later one finds what the earlier one wrote, or writes it alone. Whoever finds
-notes goes on by them: the end stays where it was when the replay began, and so do the lanes.
+The plan is stored in the notes of the replay's groups, in one transaction with a transactional id of its own (`.plan`).
+This id fences any other driver that stores the plan. So the later of two drivers finds the earlier plan, or is the only
+one to store a plan. A driver that finds notes follows them: the end offsets and the lanes stay as they were when the
+replay began.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from services.pipeline.positions import PartitionLog
 
 PLAN_TIMEOUT_S = 50.0
 NOTES_AT_ONCE = 1_000
-"""Of one request."""
+"""Notes of one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is copied, partition by partition, and how far it is."""
+    """The partitions of a copy and their progress."""
 
     parts: Mapping[Place, Part]
 
@@ -55,7 +56,7 @@ class Plan:
 
 
 class Drawing:
-    """Of one replay, for one attempt."""
+    """Draws the plan of one replay, for one attempt."""
 
     def __init__(
         self,
@@ -65,7 +66,10 @@ class Drawing:
         slots: Callable[[], int],
         timeout_s: float,
     ) -> None:
-        """`slots`: how many tasks run at once. RefusedError for what can't be copied so, whatever the clusters hold."""
+        """`slots`: the number of tasks that run at once.
+
+        RefusedError for a copy that is impossible regardless of the clusters' content.
+        """
         self._replay, self._copy = replay, replay.spec.topic
         self._clusters, self._timeout_s, self._slots = clusters, timeout_s, slots
         self.routes = routes_of(replay)
@@ -85,10 +89,10 @@ class Drawing:
         names = {name for each in self.routes.values() for name in (each.source_cluster, each.target_cluster)}
         self._asked = {name: AskedCluster(name, clusters[name], timeout_s) for name in names}
         self._marks: dict[str, str] = {}
-        """By topic, of the copies that are asked for."""
+        """The mark of each requested copy, by topic."""
 
     def draw(self) -> Plan:
-        """The plan as it is written down, or the one that was. CopyError, SetbackError."""
+        """The stored plan; a new plan is stored first. CopyError, SetbackError."""
         topics, targets = self._topics(), self._targets()
         self._marks = {
             topic: mark_of(route, self._replay, targets[topic].topic_id) for topic, route in self.routes.items()
@@ -107,7 +111,7 @@ class Drawing:
         return Plan({place: self._part(place, note, held[place], targets) for place, note in notes.items()})
 
     def notes(self, places: Iterable[Place] | None = None, *, stable: bool = False) -> dict[Place, Note]:
-        """How far these partitions are by now, or all that were ever planned. Writes nothing."""
+        """The current progress of these partitions, or of all planned partitions. Writes nothing."""
         found: dict[Place, Note] = {}
         wanted = self._partitions() if places is None else _by_topic(places)
         for topic, partitions in wanted.items():
@@ -119,10 +123,10 @@ class Drawing:
     def _partitions(self) -> dict[str, list[int]]:
         return {topic: list(range(each.partitions)) for topic, each in self._topics().items()}
 
-    # What there is
+    # State of the clusters and the archive
 
     def _topics(self) -> dict[str, Topic]:
-        """The source topics, by the names that clients know."""
+        """The source topics, by the names that clients use."""
         if self._archive_only:
             return self._archived_topics()
         found: dict[str, Topic] = {}
@@ -137,7 +141,7 @@ class Drawing:
         return found
 
     def _check_archived(self, topics: Mapping[str, Topic]) -> None:
-        """RefusedError where a topic has records of later times before the latest one that was archived of it."""
+        """RefusedError if a record before the latest archived record of its partition has a later time."""
         assert self._archive is not None
         last = {
             place: stamp
@@ -164,7 +168,7 @@ class Drawing:
         return found
 
     def _targets(self) -> dict[str, TargetTopic]:
-        """The targets, by the names of what is copied to them."""
+        """The target topics, by the names of the topics that are copied to them."""
         found = {}
         for topic, route in self.routes.items():
             asked = self._asked[route.target_cluster]
@@ -187,7 +191,7 @@ class Drawing:
         return found
 
     def _by_source(self, places: Mapping[Place, Any]) -> dict[str, dict[Place, Place]]:
-        """By cluster: place as clients know it -> place there."""
+        """By cluster: partition as clients name it -> partition on the cluster."""
         found: dict[str, dict[Place, Place]] = {}
         for topic, partition in places:
             route = self.routes[topic]
@@ -211,7 +215,7 @@ class Drawing:
         }
 
     def _since(self, times: Mapping[Place, int], held: Mapping[Place, Held]) -> dict[Place, int]:
-        """Offsets of the first records that are not older: what the archive has before the log begins comes first."""
+        """Offsets of the first records that are not older; the archive counts for records before the log's start."""
         found: dict[Place, int] = {}
         if not self._archive_only:
             for cluster, mine in self._by_source(times).items():
@@ -230,7 +234,7 @@ class Drawing:
     def _drawn(
         self, topics: Mapping[str, Topic], targets: Mapping[str, TargetTopic], *, beside: int
     ) -> dict[Place, Note]:
-        """A new plan, checked; `beside`: partitions of the replay that are planned already."""
+        """A new, checked plan; `beside`: the number of the replay's partitions that are already planned."""
         mine = [each for each in self._replay.spec.ranges if each.topic in topics]
         ranges = planning.asked(mine, {topic: each.partitions for topic, each in topics.items()})
         planning.check_number(beside + len(ranges))
@@ -240,7 +244,7 @@ class Drawing:
             self._check(topic, {place: each for place, each in stretches.items() if place[0] == topic}, held, targets)
         return self._noted(stretches, topics)
 
-    # What the targets say
+    # Checks of the targets
 
     def _check(
         self,
@@ -269,10 +273,10 @@ class Drawing:
 
         return Ages(at(limits.kept_from), at(limits.taken_from), at(limits.taken_until))
 
-    # What is written down
+    # Storing the plan
 
     def _noted(self, stretches: Mapping[Place, Stretch], topics: Mapping[str, Topic]) -> dict[Place, Note]:
-        """The notes of a new plan. Lanes are counted through all source clusters: each reads of one."""
+        """The notes of a new plan. Lanes are numbered across all source clusters: each lane reads from one cluster."""
         notes: dict[Place, Note] = {}
         first = 0
         for mine in self._by_source(stretches).values():
@@ -294,7 +298,7 @@ class Drawing:
         return notes
 
     def _written(self, cluster: str, topics: Mapping[str, Topic]) -> dict[Place, Note]:
-        """The notes that are there already. CopyError where some are gone that were there."""
+        """The notes that are already stored. CopyError if stored notes have disappeared."""
         asked, found = self._asked[cluster], dict[Place, Note]()
         for topic, each in topics.items():
             notes = asked.notes(self.routes[topic].group, range(each.partitions))
@@ -308,7 +312,7 @@ class Drawing:
         return found
 
     def _check_same(self, notes: Mapping[Place, Note], topics: Mapping[str, Topic]) -> None:
-        """CopyError where a source topic is another one by now, or the notes are of another copy."""
+        """CopyError if a source topic was created again, or if the notes belong to another copy."""
         for (topic, _), note in notes.items():
             route = self.routes[topic]
             if note.copy != self._marks[topic]:
@@ -317,7 +321,7 @@ class Drawing:
                 raise replaced(route.source_topic, route.source_cluster)
 
     def _write_down(self, cluster: str, notes: Mapping[Place, Note], topics: Mapping[str, Topic]) -> dict[Place, Note]:
-        """Writes the plan, unless somebody has, and gives back what stands there."""
+        """Stores the plan, unless a plan is already stored, and returns the stored plan."""
         with_id = {"transactional.id": f"{group_of(self._replay)}.plan", "client.id": CLIENT_ID}
         producer: Any = Producer({**self._clusters[cluster], **with_id})
         try:
@@ -367,9 +371,9 @@ def _by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
 
 
 def _ms(time_: Timestamp) -> int:
-    return -(-time_.ToNanoseconds() // 1_000_000)  # of the first record that is not older
+    return -(-time_.ToNanoseconds() // 1_000_000)  # rounded up: a search finds the first record that is not older
 
 
 def _done(known: replays.ReplayPartition, topic_id: str, copy: str) -> Note:
-    """What was reported as done needs no note any more."""
+    """The note of a partition that was reported as done; its stored note may have expired."""
     return Note(topic_id, known.start_offset, known.end_offset, 0, 0, known.end_offset, known.records, copy=copy)

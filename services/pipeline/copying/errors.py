@@ -1,4 +1,4 @@
-"""What keeps a copy from being made: for good, or for now."""
+"""Errors that stop a copy for good, or for now."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 
 
 class CopyError(Exception):
-    """The copy can't be made, or not go on. The message says what, where, and the way out, in one line."""
+    """The copy can't be made, or can't resume. The message has the problem, the place and the remedy, in one line."""
 
 
 class RefusedError(CopyError):
-    """It can't be made as it was asked for; nothing was written."""
+    """The copy can't be made as it was ordered; nothing was written."""
 
 
 class SetbackError(Exception):
-    """A cluster does not answer as it should; another attempt may do better."""
+    """A cluster does not answer as expected; another attempt may succeed."""
 
 
 def forgotten(group: str, cluster: str, place: tuple[str, int]) -> CopyError:
-    """What to say where notes were, and are no more."""
+    """The error for notes that have disappeared."""
     return CopyError(
         f"group {group} on cluster {cluster!r} has forgotten how far {place[0]}/{place[1]} is: somebody deleted it, "
         "or it is older than offsets.retention.minutes. It can't go on exactly once; look for the last "
@@ -27,7 +27,7 @@ def forgotten(group: str, cluster: str, place: tuple[str, int]) -> CopyError:
 
 
 def of_another_copy(group: str, cluster: str, topic: str) -> CopyError:
-    """What to say where a group's notes are not of this copy."""
+    """The error for a group whose notes belong to another copy."""
     return CopyError(
         f"group {group} on cluster {cluster!r} keeps how far another copy of {topic} is: of another range, filter or "
         "target, or the target was created again since. Take another group, and this copy begins anew"
@@ -35,7 +35,7 @@ def of_another_copy(group: str, cluster: str, topic: str) -> CopyError:
 
 
 def archive_of_another(topic: str) -> RefusedError:
-    """What to say where a topic is not the one that was archived under its name."""
+    """The error for a topic whose archive belongs to an earlier topic of the same name."""
     return RefusedError(
         f"the archive of {topic} is of another topic of that name, with offsets of its own; copy without it (archive "
         "NEVER), or restore it alone (archive ONLY)"
@@ -43,7 +43,7 @@ def archive_of_another(topic: str) -> RefusedError:
 
 
 def replaced(topic: str, cluster: str) -> CopyError:
-    """What to say where offsets mean other records by now."""
+    """The error for a topic that was created again, so that its offsets mean other records."""
     return CopyError(
         f"topic {topic} on cluster {cluster!r} was deleted and created again meanwhile: its offsets are of other "
         "records, and nothing more is copied. Begin another replay for what it holds now"
@@ -55,7 +55,7 @@ _SENTENCE = re.compile(rf"^(?:.*\s)?{re.escape(__name__)}\.(?P<kind>\w+): (?P<te
 
 
 def from_task(failure: BaseException) -> CopyError | SetbackError:
-    """What a task raised, from amid Spark's traces; what no task of ours has said is a setback."""
+    """The error of a task, taken from Spark's traceback; an error that is not the pipeline's own is a setback."""
     told = str(failure)
     found = list(_SENTENCE.finditer(told))
     if not found:

@@ -1,14 +1,15 @@
-"""One Spark task: copies what its partitions have left, in transactions that hold the position too.
+"""One Spark task: copies the rest of its partitions, in transactions that also hold the position.
 
-1. `init_transactions` first. It fences whoever wrote with this lane's id before, and ends what was left open; only then
-   the notes are read. So whatever was killed when, the lane goes on exactly behind what is committed.
-2. Each transaction has copies and, in the same breath, the notes of the partitions that they are from.
-3. Before it commits, the lane asks whether the source topics are still those that were planned. Ids never come back, so
-   what was read before that question was read of the right topic.
-4. A record that the target refuses ends the lane; nothing is skipped. Whatever else goes wrong does so too: the next
-   attempt begins at 1.
+1. The task begins with `init_transactions`, which fences any earlier producer with this lane's id and ends its open
+   transaction. Only then the task reads the notes. So the lane resumes exactly behind the committed copies, whenever an
+   earlier task was killed.
+2. Each transaction has the copies and also the notes of their source partitions.
+3. Before a commit, the lane checks that the source topics still have the planned topic ids. Kafka never reuses a topic
+   id, so all records that were read before this check came from the right topic.
+4. If the target refuses a record, the lane ends; nothing is skipped. Any other failure ends the lane too, and the next
+   attempt begins at step 1.
 
-It runs on any machine that reaches both clusters. Run twice, or beside its own zombie, it does no harm.
+The task runs on any machine that reaches both clusters. A second run, or a zombie of an earlier run, does no harm.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from services.pipeline.kafka_asking import CLIENT_ID
 from services.pipeline.positions import StreamError
 
 MOST_RECORDS = 25_000
-"""Read in one transaction: they are kept in memory until it is committed."""
+"""The most records of one transaction: they stay in memory until the commit."""
 MOST_BYTES = 16 * 2**20
-"""Of values that are written in one transaction."""
+"""The most bytes of values that one transaction writes."""
 MOST_S = 2.0
-"""How long a transaction stays open."""
+"""Seconds that a transaction stays open."""
 TRANSACTION_TIMEOUT_S = 60.0
-"""After which the cluster itself ends the transaction of a task that is gone without a word."""
+"""Time after which the cluster aborts the transaction of a task that has disappeared."""
 COMMIT_TIMEOUT_S = 50.0
 ABORT_TIMEOUT_S = 5.0
 ROOM_S = 0.1
-"""How long to wait for room among the records that are not acknowledged yet, before the next try."""
+"""Seconds to wait for free space in the producer's queue before the next try."""
 QUEUE_KBYTES = 65_536
 LARGEST_RECORD = 100 * 2**20
-"""What is too large is the target's to say; librdkafka would by itself refuse what is larger than 1 MB."""
+"""The target decides on the largest record; librdkafka's default would refuse records over 1 MB."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 WAYS_OUT = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the target, or copy what is before and behind it",
@@ -55,11 +56,11 @@ WAYS_OUT = {
     KafkaError.INVALID_TIMESTAMP: "have copies re-timed (timestamps NOW), or raise its message.timestamp bounds",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the pipeline's user needs the right to write there",
 }
-"""Of refusals that another attempt would meet again."""
+"""Remedies for refusals that would occur again at another attempt."""
 
 
 def copy_lane(task: LaneTask, access: Access) -> None:
-    """Copies all that is left. CopyError: it can't be done; SetbackError: not now."""
+    """Copies the rest of the lane. CopyError: it is impossible; SetbackError: it is impossible now."""
     lane = Lane(task, access)
     try:
         lane.run()
@@ -72,7 +73,7 @@ def copy_lane(task: LaneTask, access: Access) -> None:
 
 
 class Lane:
-    """A lane that is copied."""
+    """The copying of one lane."""
 
     def __init__(self, task: LaneTask, access: Access) -> None:
         self._task, self._access = task, access
@@ -87,11 +88,11 @@ class Lane:
         self._producer: Any = Producer(self._producer_settings())
         self._groups: dict[str, bytes] = {}
         self._notes: dict[Place, Note] = {}
-        """As committed."""
+        """The committed notes."""
         self._moved: dict[Place, Note] = {}
-        """What the next commit says."""
+        """The notes of the next commit."""
         self._batches: list[tuple[Part, Sequence[Record]]] = []
-        """Those that the open transaction has copies of: for the place of one that is refused."""
+        """The batches of the open transaction: they tell the offset of a refused record."""
         self._is_open = False
         self._read = self._bytes = 0
         self._began = time.monotonic()
@@ -106,22 +107,25 @@ class Lane:
                     if self._is_due():
                         self._commit(is_kafka=phase.is_kafka)
             self._commit(is_kafka=phase.is_kafka)
-        # what still lies before an end is no record any more, or was lost before the replay began
+        # the offsets that remain before an end hold no records, or were lost before the replay began
         self._moved = {place: note.at(note.end, 0) for place, note in self._notes.items() if not note.is_done}
         self._commit(is_kafka=False)
 
     def close(self) -> None:
-        """Gives up what is not committed. What it can't say to the cluster, the next `_take_over` or a sweep does."""
+        """Aborts the open transaction.
+
+        If the cluster does not answer, the next `_take_over` or a sweep ends the transaction.
+        """
         self._producer.purge()
         if self._is_open:
             with contextlib.suppress(KafkaException):
                 self._producer.abort_transaction(ABORT_TIMEOUT_S)
 
     def problem(self, failure: KafkaException) -> CopyError | SetbackError:
-        """What Kafka said, for people."""
+        """Converts Kafka's error to an error with a readable message."""
         error: KafkaError = failure.args[0]
         with contextlib.suppress(KafkaException):
-            self._producer.poll(0)  # what was refused is told there
+            self._producer.poll(0)  # the callback reports refused records
         if self._refused:
             return self._refusal(*self._refused[0])
         if error.code() in FENCED:
@@ -132,7 +136,7 @@ class Lane:
         usual = {"compression.type": "lz4", "linger.ms": 5}
         refused = (
             self._refused
-        )  # a producer that knew this lane would live, with its threads, until garbage is collected
+        )  # a reference to this lane would keep the producer and its threads alive until a garbage collection
         own = {
             "client.id": CLIENT_ID,
             "transactional.id": self._task.transactional_id,
@@ -162,7 +166,7 @@ class Lane:
                 self._notes[place] = notes[place[1]]
 
     def _take(self, part: Part, batch: Batch, *, is_kafka: bool) -> None:
-        """Writes the copies of what was read, as fast as the rate allows."""
+        """Writes the copies of a batch, as fast as the rate allows."""
         shape, records = self._shapes[part.place], batch.records
         step = self._pace.most_at_once or len(records)
         for first in range(0, len(records), step or 1):
@@ -186,7 +190,7 @@ class Lane:
         self._moved[place] = note.at(position, written)
 
     def _copy(self, part: Part, shape: Shape, records: Sequence[Record]) -> None:
-        """Each record as it is, but for the source header. The one loop in which every call counts."""
+        """Copies records that change only by the source header. In this loop the cost of each call counts."""
         produce, topic, partition = self._producer.produce, part.route.target_topic, part.place[1]
         source, size = shape.source_of(partition), 0
         for record in records:
@@ -211,7 +215,7 @@ class Lane:
             self._bytes += len(copy.value or b"")
 
     def _write(self, topic: str, copy: Copy) -> None:
-        """Waits for room, for as long as a transaction lasts."""
+        """Waits for space in the queue, at most as long as a transaction lasts."""
         deadline = time.monotonic() + COMMIT_TIMEOUT_S
         while True:
             try:
@@ -238,7 +242,7 @@ class Lane:
         return self._read >= MOST_RECORDS or self._bytes >= MOST_BYTES or time.monotonic() > self._began + MOST_S
 
     def _commit(self, *, is_kafka: bool) -> None:
-        """Ends the transaction, with the notes of what it has in it."""
+        """Commits the transaction, with the notes of its copies."""
         if not self._moved:
             return
         self._open()
@@ -280,7 +284,7 @@ class Lane:
         return CopyError(f"{text} (a value of {size} bytes); nothing from there on is copied. Way out: {way_out}")
 
     def _place_of(self, message: Message) -> str:
-        """Of the original of a refused copy: librdkafka gives back no headers, so it is looked for by content."""
+        """The offset of a refused copy's original; found by content, because librdkafka returns no headers."""
         content = message.key(), message.value()
         for part, records in self._batches:
             shape = self._shapes[part.place]

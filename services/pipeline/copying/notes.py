@@ -1,10 +1,10 @@
-"""What a group on the target remembers of each source partition: position as its offset, the rest as its metadata.
+"""The note that a group on the target keeps for each source partition: position as offset, the rest as metadata.
 
     offset 1200   metadata "1 V5xvJ0g-Q6yEzZ1Vw0JZLg 41f7c0d2a9e8 200 5000 0 0 3 1000"
 
-Both are written in the very transaction that holds the copies up to there, so they are true whatever is killed when.
-The plan stands in it too (which topic, which copy, from where to where, in which lane), so whoever goes on follows the
-same plan, and who asks for another copy with the same group is told so.
+The transaction that holds the copies also writes their notes, so the notes are right whenever a process is killed. A
+note also states the plan: topic, copy, first and last offset, lane. So each driver that resumes a replay follows the
+same plan. A driver of another copy with the same group gets an error.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ NO_ID = "-"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """How far a partition is."""
+    """The progress of one partition."""
 
     topic_id: str
-    """Kafka's own id of the source topic; empty where none is known."""
+    """Kafka's own id of the source topic; empty if it has none."""
     start: int
     end: int
     lost: int
-    """Offsets in between that nobody held any more when the replay began."""
+    """Offsets in the range that neither Kafka nor the archive held when the replay began."""
     lane: int
-    """Which of the replay's transactional ids writes its copies: the same one always, so that zombies are fenced."""
+    """Number of the transactional id that writes the copies; it never changes, so that zombies are fenced."""
     position: int
-    """Next offset to be read."""
+    """Next offset to read."""
     records: int = 0
-    """Copies so far."""
+    """Number of copies so far."""
     lost_until: int = 0
-    """Where that ends which nobody held; whatever goes later is missed."""
+    """End of the lost offsets; the copy fails if later offsets are lost."""
     copy: str = ""
-    """Which copy it is: see `routes.mark_of`."""
+    """Identifies the copy: see `routes.mark_of`."""
 
     @property
     def is_done(self) -> bool:
@@ -47,13 +47,13 @@ class Note:
 
     @property
     def metadata(self) -> str:
-        """What is kept beside the offset."""
+        """The text that is stored as metadata of the offset."""
         numbers = (self.start, self.end, self.lost, self.lost_until, self.lane, self.records)
         return " ".join((VERSION, self.topic_id or NO_ID, self.copy or NO_ID, *map(str, numbers)))
 
     @classmethod
     def of(cls, position: int, metadata: str) -> Note:
-        """CopyError when somebody else has committed there."""
+        """CopyError if another program has committed offsets of the group."""
         match metadata.split(" "):
             case [version, topic_id, copy, *numbers] if version == VERSION and len(numbers) == 6:
                 try:

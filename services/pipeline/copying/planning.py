@@ -1,12 +1,12 @@
-"""What is copied of each partition, and by which task. No I/O.
+"""The offsets of each partition that are copied, and the lane that copies them. No I/O.
 
-1. Ranges become stretches: offsets `start` up to `end` of a partition, told by its log and, where the archive is read,
-   by what the archive holds of it. The end is where the log ended when the replay began; nothing is copied twice for
-   being copied into what is read.
-2. What neither holds is not copied. That is said, and no error: who asks for all from the beginning asks for what
-   there is.
-3. Partitions are spread over lanes, about as many offsets in each. A lane is one Spark task, one transactional id, one
-   consumer, however many partitions it has: thousands of partitions need no thousands of producers.
+1. Ranges become stretches: offsets `start` up to `end` of a partition, limited by the offsets of its log and of the
+   archive, if that is read. The end is at most the end of the log when the replay began. So records that the replay
+   itself writes to a source are not copied again.
+2. Offsets that neither the log nor the archive holds are not copied. The report states their number, and this is no
+   error: a replay of all records means the existing records.
+3. Partitions are spread over lanes, with about as many offsets in each. A lane is one Spark task with one transactional
+   id and one consumer, for any number of partitions. So thousands of partitions need few producers.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ from services.pipeline.copying.reading import Place
 from services.pipeline.positions import PartitionLog, Span
 
 NOWHERE = -1
-"""What clusters and archives call the offset of a time behind the end."""
+"""The offset that clusters and archives return for a time behind the end."""
 LANES_PER_SLOT = 4
-"""So that a task that has less to do than it seemed makes room for another one."""
+"""More lanes than slots, so that a lane that ends early makes room for another lane."""
 FEWEST_LANES = 16
-"""Where partitions suffice: the replay may go on later on a larger cluster, with the same lanes."""
+"""The least number of lanes if there are enough partitions: a larger cluster may resume the replay with them."""
 MOST_LANES = 512
-"""Each is a transactional id, which brokers remember for a week."""
+"""Each lane is a transactional id, which brokers remember for a week."""
 MOST_PARTITIONS = 10_000
-"""Of one replay: control keeps how far each is, and hears of no more."""
+"""Limit for one replay: control stores the progress of each partition, and accepts no more of them."""
 Lane = TypeVar("Lane")
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What there is of one partition."""
+    """The offsets that Kafka and the archive hold of one partition."""
 
     log: PartitionLog
-    """In Kafka, up to the last stable offset."""
+    """Offsets in Kafka, up to the last stable offset."""
     archived: PartitionLog | None = None
-    """In the archive, where that may be read."""
+    """Offsets in the archive, if the copy may read it."""
     high: int = 0
-    """The end of the log with what is not committed yet."""
+    """The high watermark, which includes uncommitted records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What is copied of one partition."""
+    """The offsets of one partition that are copied."""
 
     start: int
     end: int
     lost: int = 0
-    """Offsets of it that nobody holds."""
+    """Number of these offsets that neither Kafka nor the archive holds."""
     lost_until: int = 0
-    """Where these end."""
+    """End of the lost offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Offsets of the first records that are not older than the times which the ranges say."""
+    """Offsets of the first records that are not older than the times of the ranges."""
 
     starts: Mapping[Place, int] = field(default_factory=dict)
     ends: Mapping[Place, int] = field(default_factory=dict)
 
 
 def check_number(partitions: int) -> None:
-    """RefusedError where nobody could be told how far all of them are."""
+    """RefusedError if there are more partitions than control accepts in reports."""
     if partitions > MOST_PARTITIONS:
         raise RefusedError(
             f"{partitions} partitions are more than {MOST_PARTITIONS}; make several replays of fewer partitions"
@@ -76,7 +76,7 @@ def check_number(partitions: int) -> None:
 
 
 def asked(ranges: Iterable[replays.ReplayRange], counts: Mapping[str, int]) -> dict[Place, replays.ReplayRange]:
-    """The range of each partition; `counts`: partitions of each topic. RefusedError for one that there is not."""
+    """The range of each partition; `counts`: partitions of each topic. RefusedError for a missing partition."""
     found: dict[Place, replays.ReplayRange] = {}
     for each in ranges:
         count = counts[each.topic]
@@ -92,7 +92,7 @@ def asked(ranges: Iterable[replays.ReplayRange], counts: Mapping[str, int]) -> d
 
 
 def stretch(place: Place, range_: replays.ReplayRange, held: Held, times: Times, *, archive_only: bool) -> Stretch:
-    """What of a partition is copied."""
+    """The offsets of a partition that are copied."""
     log, archived = held.log, held.archived
     if archive_only:
         log = archived or PartitionLog(0, 0)
@@ -116,9 +116,10 @@ def stretch(place: Place, range_: replays.ReplayRange, held: Held, times: Times,
 
 
 def _missing(position: int, end: int, held: Held) -> int:
-    """Offsets before the log's first one that the archive has not got either; Kafka's reader tells where there is none.
+    """Number of offsets before the start of the log that the archive lacks too; 0 without an archive.
 
-    A few may be no records, but marks of transactions.
+    Without an archive, the reader of Kafka reports the loss. Some of these offsets may be transaction markers and no
+    records.
     """
     if held.archived is None or position >= held.log.start:
         return 0
@@ -131,14 +132,14 @@ def _or(offset: int, end: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still to be read of a stretch: first from the archive, then from Kafka; None where nothing."""
+    """The spans of a stretch that are still to be read: first from the archive, then from Kafka; None if empty."""
 
     archived: Span | None
     in_kafka: Span | None
 
 
 def left(place: Place, note: Note, held: Held, kafka_topic: str, *, archive_only: bool) -> Left:
-    """What is left of a partition. CopyError: records that were planned are nowhere any more."""
+    """The spans that are left of a partition. CopyError: planned records have disappeared."""
     (topic, partition), position, end = place, note.position, note.end
     reached = max(held.high, held.log.end)
     if reached < end and not archive_only and position < end:
@@ -164,13 +165,13 @@ def left(place: Place, note: Note, held: Held, kafka_topic: str, *, archive_only
 
 
 def lane_count(partitions: int, slots: int, *, limited: bool) -> int:
-    """How many lanes a replay gets; as many as run at once where a rate is shared between them."""
+    """The number of lanes of a replay; with a limited rate, only as many as run at once."""
     wanted = slots if limited else max(FEWEST_LANES, LANES_PER_SLOT * slots)
     return max(1, min(partitions, wanted, MOST_LANES))
 
 
 def lanes(sizes: Mapping[Place, int], count: int) -> dict[Place, int]:
-    """The lane of each partition: the largest first, each to the lane that has least."""
+    """The lane of each partition: the largest partitions first, each to the lane with the least offsets."""
     loads = [(0, 0, lane) for lane in range(count)]
     chosen = {}
     for place, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
@@ -181,9 +182,9 @@ def lanes(sizes: Mapping[Place, int], count: int) -> dict[Place, int]:
 
 
 def shares(rate: float, offsets: Mapping[Lane, int]) -> dict[Lane, float]:
-    """Of a rate, what each lane may write, by the offsets that it has left: together never more, and they end together.
+    """The share of each lane in the rate, by the offsets that are left; so all lanes end at the same time.
 
-    0 is without a limit.
+    A rate of 0 means no limit.
     """
     total = sum(offsets.values())
     return {lane: rate * left / total if total else rate for lane, left in offsets.items()}

@@ -1,6 +1,6 @@
-"""The seam between what holds records and what copies them: Kafka and the archive are read alike.
+"""The interface between the stores of records and the code that copies: Kafka and the archive are read alike.
 
-A reader is made in the task that reads, on any machine, from an origin that is pickled and so is plain data.
+A task makes a reader on any machine, from an origin. Origins are plain data, because they are pickled.
 """
 
 from __future__ import annotations
@@ -17,42 +17,47 @@ __all__ = ["Archive", "Batch", "Headers", "Origin", "Place", "Record", "RecordRe
 
 
 class RecordReader(Protocol):
-    """Reads spans of partitions, in order within each of them; between them in any order, side by side or not.
+    """Reads spans of partitions: each span in the order of offsets; different spans in any order or interleaved.
 
-    Not to be used by several threads.
+    A reader is not safe for several threads.
     """
 
     def read(self, spans: Sequence[Span]) -> Iterator[Batch | None]:
-        """Ends when each span has been read up to its end. None at least each second that nothing comes, so that who
-        copies can end a transaction. Errors of `positions` when a span can't be read, or is not there any more.
+        """Ends when each span has been read up to its end.
+
+        Yields None at least each second while nothing arrives, so that the caller can end a transaction. Errors of
+        `positions` if a span can't be read, or has been deleted.
         """
 
 
 class Origin(Protocol):
-    """Where records are, as a task is told. Is pickled: plain data, no connection."""
+    """The source of records, as a task gets it. Pickled: plain data, no connection."""
 
     def reader(self) -> AbstractContextManager[RecordReader]:
-        """To be left when all is read, or not; it closes what was opened."""
+        """A reader as a context manager, which closes what it opened at its exit, also before the end of the spans."""
 
 
 class Archive(Protocol):
-    """What a driver asks of an archive before it makes its plan. Topics as clients know them. Errors of `positions`."""
+    """A driver's view of the archive before it makes a plan.
+
+    Topics have the names of clients. Errors of `positions`.
+    """
 
     def anew(self) -> Archive:
-        """As it is now: what was asked before is not remembered."""
+        """The current archive; earlier answers are dropped."""
 
     def extents(self, topics: Collection[str]) -> Mapping[Place, PartitionLog]:
-        """Of each partition that it has: the first offset that it holds, and the one behind its last."""
+        """The first archived offset of each partition, and the end of its archived offsets."""
 
     def offsets_for_times(self, times: Mapping[Place, int]) -> Mapping[Place, int]:
-        """For milliseconds since 1970: the offset of the first archived record that is not older, -1 where none is."""
+        """For times in ms since 1970: the offset of the first archived record that is not older, -1 if none is."""
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """Kafka's ids of the topics that were archived; those that are not known are left out."""
+        """Kafka's ids of the archived topics; unknown ids are left out."""
 
     def last(self, topics: Collection[str]) -> Mapping[Place, Stamp]:
-        """The records with the latest times that partitions had when they were archived, where ids tell nothing."""
+        """For topics without ids: the record with the latest time of each partition when it was archived."""
 
     @property
     def origin(self) -> Origin:
-        """For the tasks."""
+        """The origin for the tasks."""

@@ -1,14 +1,14 @@
-"""Carries out one replay: plans it, has its lanes copied, tells how far it is, and leaves nothing open behind it.
+"""Carries out one replay: plans it, has its lanes copied, reports progress, and leaves no transaction open.
 
-    draw the plan ──> report it ──> lanes that have something left, as tasks ──> all at their ends: DONE
-         ^                              │ a setback                                a CopyError: FAILED
-         └──────────────────────────────┘                                          told to stop: CANCELLED
+    draw the plan ──> report it ──> unfinished lanes as tasks ──> all at their ends: DONE
+         ^                              │ a setback                    a CopyError: FAILED
+         └──────────────────────────────┘                              stopped: CANCELLED
 
-1. What is told of progress is what groups on the target have committed, so it is true whoever copies.
-2. Tasks that are cancelled or killed leave transactions open, and readers of committed records would wait for their
-   ends. Whoever stops a replay, or goes on with it, therefore takes over the transactional id of each lane.
-3. The groups stay when it is done: a replay that is started again, because word of its end got lost, finds all of it
-   copied. Brokers forget them after offsets.retention.minutes.
+1. The reported progress is the committed notes of the groups on the target, so it is right whichever process copies.
+2. Cancelled or killed tasks leave transactions open, and these would hold back readers of committed records. So a
+   driver that stops or resumes a replay takes over the transactional id of each lane.
+3. The groups stay when the replay is done. If the report of its end was lost, the replay is started again, and finds
+   all records copied. Brokers delete the groups after offsets.retention.minutes.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from services.pipeline.orders import Order
 from services.pipeline.positions import StreamError
 
 PROGRESS_S = 1.0
-"""Between two reports."""
+"""Seconds between two reports."""
 MOST_ATTEMPTS = 5
-"""In a row that get no further."""
+"""Attempts in a row without progress."""
 FIRST_PAUSE_S = 2.0
-"""Before the second attempt; twice as long before each further one."""
+"""Seconds before the second attempt; the pause doubles before each further attempt."""
 SWEEP_TIMEOUT_S = 50.0
 SWEEPERS = 8
-"""Transactional ids that are taken over side by side."""
+"""Transactional ids that are taken over in parallel."""
 END_S = 8.0
-"""For tasks to end that were told to; those that do not are fenced."""
+"""Seconds for tasks to end after a cancel; later tasks are fenced."""
 CANCEL_S = 0.5
 
 log = structlog.get_logger(__name__)
@@ -52,20 +52,20 @@ Report = Callable[[replays.ReportReplayRequest], None]
 
 
 class Work(Protocol):
-    """What runs tasks, here or anywhere."""
+    """Runs tasks, on this machine or on a cluster."""
 
     def slots(self) -> int:
-        """How many run at once."""
+        """The number of tasks that run at once."""
 
     def run(self, tasks: Sequence[LaneTask], access: Access, *, dry_run: bool) -> dict[Place, int]:
-        """Returns when all are done; with dry_run, with what they counted. CopyError, SetbackError."""
+        """Returns when all tasks are done; with dry_run, returns their counts. CopyError, SetbackError."""
 
     def cancel(self) -> None:
-        """Ends what runs; may be called by another thread."""
+        """Cancels the running tasks; another thread may call it."""
 
 
 class Replaying:
-    """One replay."""
+    """The carrying out of one replay."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Replaying:
         self._group = group_of(order.replay)
 
     def run(self) -> replays.ReplayState.ValueType:
-        """Returns how it ended, which was reported too."""
+        """Returns the final state, which was also reported."""
         attempts, best = 0, -1
         while True:
             try:
@@ -137,14 +137,14 @@ class Replaying:
         return self._end(replays.REPLAY_STATE_DONE, f"{copies} {_plural(copies, 'record')} copied; {_ways(drawing)}")
 
     def _watched(self, run: Callable[[], dict[Place, int]], tell: Callable[[], None]) -> dict[Place, int] | None:
-        """What `run` returns; None when it was told to stop. Meanwhile tells how far it is."""
+        """Returns the result of `run`, or None after a stop. Meanwhile reports progress."""
         results: list[dict[Place, int]] = []
         failures: list[Exception] = []
 
         def work() -> None:
             try:
                 results.append(run())
-            except Exception as error:  # noqa: BLE001  # raised again below, in the thread that waits
+            except Exception as error:  # noqa: BLE001  # raised again below, in the waiting thread
                 failures.append(error)
 
         thread = threading.Thread(target=work, name="replay")
@@ -157,7 +157,7 @@ class Replaying:
                 log.warning("progress unknown", replay=self._replay.name, reason=str(error))
         deadline = time.monotonic() + END_S
         while thread.is_alive() and time.monotonic() < deadline:
-            self._work.cancel()  # again and again: Spark may just be starting, or the job about to begin
+            self._work.cancel()  # repeated, because Spark may be starting, or the job may be about to begin
             thread.join(CANCEL_S)
         if results:
             return results[0]
@@ -166,7 +166,7 @@ class Replaying:
         raise failures[0]
 
     def _tasks(self, plan: Plan) -> list[LaneTask]:
-        """Of the lanes that have something left, the largest first."""
+        """The tasks of the unfinished lanes, the largest first."""
         lanes: dict[tuple[str, int], list[Part]] = {}
         for part in plan.parts.values():
             if not part.note.is_done:
@@ -217,7 +217,10 @@ class Replaying:
         return state
 
     def _swept(self) -> str:
-        """Ends what tasks left open, and tells where each partition is then; what to say where that did not work."""
+        """Ends the open transactions of tasks, and reports the position of each partition.
+
+        Returns a text for the report on failure, else an empty text.
+        """
         if self._replay.spec.dry_run:
             return ""
         try:
@@ -226,7 +229,7 @@ class Replaying:
             lanes = {
                 (drawing.routes[topic].target_cluster, note.lane)
                 for (topic, _), note in notes.items()
-                if not note.is_done  # a lane that is at its ends has committed all of it
+                if not note.is_done  # a finished lane has committed all of its copies
             }
             with ThreadPoolExecutor(SWEEPERS) as pool:
                 list(pool.map(lambda lane: self._sweep(*lane), sorted(lanes)))
@@ -244,7 +247,7 @@ class Replaying:
     # Reports
 
     def _tell_notes(self, notes: Mapping[Place, Note], text: str = "") -> None:
-        """Those that changed."""
+        """Reports the changed notes."""
         changed = []
         for place, note in notes.items():
             partition = _partition(place, note)
@@ -281,7 +284,7 @@ def _partition(place: Place, note: Note) -> replays.ReplayPartition:
 
 
 def _planned(drawing: Drawing, plan: Plan) -> str:
-    """The plan in a sentence."""
+    """A sentence about the plan."""
     offsets = sum(part.note.end - part.note.start for part in plan.parts.values())
     text = f"{offsets} {_plural(offsets, 'offset')} of {len(plan.parts)} {_plural(len(plan.parts), 'partition')}; "
     lost = f"; {plan.lost} of them are nowhere any more" if plan.lost else ""

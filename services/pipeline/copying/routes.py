@@ -1,4 +1,4 @@
-"""From where to where: which topic of which cluster is copied to which, and who keeps how far that is. No I/O."""
+"""The routes of a replay: source and target topic and cluster, and the group that keeps the progress. No I/O."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from mesh.rpc import replays
 from services.pipeline.copying.errors import RefusedError
 
 SAME_NAME = "{topic}"
-"""In the target's name: the name of what is read."""
+"""In the target's name: stands for the name of the source topic."""
 SLOTS = "mesh.replays"
-"""Topic on each target cluster, without records: groups keep offsets of its partitions, which are the sources'."""
+"""A topic without records on each target cluster; groups keep offsets for its partitions, one per source partition."""
 
 MARK_LENGTH = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way of one topic's records."""
+    """The route of one topic's records."""
 
     topic: str
-    """As clients know it, and the archive, and who ordered the replay."""
+    """The topic's name for clients, in the archive and in the order."""
     source_cluster: str
     source_topic: str
     target_cluster: str
     target_topic: str
     group: str
-    """On the target cluster: keeps how far the topic is, in offsets of SLOTS."""
+    """The group on the target cluster that keeps the topic's progress, in offsets of SLOTS."""
 
     def __str__(self) -> str:
         return f"{self.source_cluster}/{self.source_topic} to {self.target_cluster}/{self.target_topic}"
 
 
 def group_of(replay: replays.Replay) -> str:
-    """The name that all groups and transactional ids of a replay begin with."""
+    """The common prefix of all groups and transactional ids of a replay."""
     return replay.spec.topic.group or f"mesh-replay-{replay.name.removeprefix('replays/')}"
 
 
 def routes_of(replay: replays.Replay) -> dict[str, Route]:
-    """The route of each topic that is read, by its name. RefusedError: it leads nowhere, or into itself."""
+    """The route of each source topic, by its name. RefusedError: a route has no target, or its source as target."""
     copy = replay.spec.topic
     topics = list(dict.fromkeys(each.topic for each in replay.spec.ranges))
     if replay.spec.dead_letters:
@@ -69,9 +69,9 @@ def routes_of(replay: replays.Replay) -> dict[str, Route]:
 
 
 def mark_of(route: Route, replay: replays.Replay, target_id: str) -> str:
-    """Of two copies alike, if they are of the same records and become the same: how fast, and by whom, is no matter.
+    """A mark that is the same for two copies with the same records and the same results; rate and member don't matter.
 
-    A target that was created again is another one: what was copied before is not in it.
+    If the target was created again, the mark differs, because the new topic lacks the earlier copies.
     """
     copy = replay.spec.topic
     said = hashlib.sha256(f"{route} {target_id} {copy.timestamps == replays.REPLAY_TIMESTAMPS_NOW}".encode())
@@ -83,7 +83,7 @@ def mark_of(route: Route, replay: replays.Replay, target_id: str) -> str:
 
 
 def _place(topic: str, told: str, places: dict[str, replays.ReplayPlace]) -> tuple[str, str]:
-    """Cluster, and name there."""
+    """The cluster, and the topic's name on the cluster."""
     if told:
         return told, topic
     if topic not in places:

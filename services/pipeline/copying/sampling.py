@@ -1,4 +1,4 @@
-"""How large records are, told by a few of them."""
+"""The mean size of records, from a small sample."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from services.pipeline.kafka_reading import SpanReader
 from services.pipeline.positions import Span
 
 SAMPLE_RECORDS = 500
-"""The last of the partition that has most."""
+"""The sample is the last records of the largest partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Where records of a route are."""
+    """The stores with the records of a route."""
 
     properties: Mapping[str, str]
-    """Of the source's cluster."""
+    """Properties of the source cluster."""
     archive: Archive | None
 
 
@@ -33,7 +33,7 @@ def mean_size(
     origins: Origins,
     timeout_s: float,
 ) -> float:
-    """Bytes of a record of the route, key and value; 0 where there is none to look at."""
+    """Mean bytes of key and value of a route's record; 0 if there is no record."""
     largest = max(stretches, key=lambda place: stretches[place].end - stretches[place].start, default=None)
     if largest is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""What becomes of a record in its copy: filter, transforms, headers, time, partition. No I/O."""
+"""Makes a copy of a record: filter, transforms, headers, time, partition. No I/O."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from services.pipeline.copying.routes import Route
 SOURCE_HEADER = "mesh-replay-source"
 """cluster/topic/partition/offset of the original."""
 TIME_HEADER = "mesh-replay-timestamp"
-"""Milliseconds since 1970 of the original, where the copy has a time of its own."""
+"""The original's time in milliseconds since 1970, if the copy has another time."""
 CLIENTS_CHOICE = -1
-"""In place of a partition: the producer chooses it by the key."""
+"""Replaces a partition: the producer chooses the partition by the key."""
 TIME_OF_WRITING = 0
-"""In place of a time; so a record of the very first millisecond of 1970 is re-timed."""
+"""Replaces a time; so a record of the first millisecond of 1970 is re-timed."""
 
 
 class Copy(NamedTuple):
-    """What is written of a record."""
+    """The content of a copy."""
 
     value: bytes | None
     key: bytes | None
@@ -35,7 +35,7 @@ class Shape:
     """Makes copies of one route's records."""
 
     def __init__(self, route: Route, copy: replays.ReplayToTopic, target_partitions: int) -> None:
-        """ValueError where filter or transforms can't be."""
+        """ValueError for an invalid filter or transform."""
         self._prefix = f"{route.source_cluster}/{route.source_topic}/"
         self._filter = Filter(copy.filter) if copy.filter else None
         self._transforms = Transforms(copy.transforms) if copy.transforms else None
@@ -44,14 +44,14 @@ class Shape:
         self._target_partitions = target_partitions
         self.takes_all = self._filter is None
         self.is_plain = not (self._filter or self._transforms or self._retimed or self._by_key)
-        """Whether copies differ from their originals by the source header alone."""
+        """Whether copies differ from their originals by the source header only."""
 
     def source_of(self, partition: int) -> bytes:
-        """What the source header says of a partition's records, but for the offset."""
+        """The source header of a partition's records, without the offset."""
         return f"{self._prefix}{partition}/".encode()
 
     def takes(self, record: Record) -> bool:
-        """Whether the filter lets it through. CopyError: it can't be said."""
+        """Whether the record passes the filter. CopyError: the filter can't be applied."""
         if self._filter is None:
             return True
         try:
@@ -60,7 +60,7 @@ class Shape:
             raise _stopped(record, error) from None
 
     def __call__(self, record: Record) -> Copy:
-        """The copy of a record that is taken. CopyError: a transform can't be applied."""
+        """The copy of a record that passed the filter. CopyError: a transform can't be applied."""
         content = Content(record.value(), record.headers() or [])
         if self._transforms is not None:
             try:
@@ -82,7 +82,7 @@ class Shape:
 
 
 def with_source(headers: Headers, source: tuple[str, bytes]) -> Headers:
-    """A copy's copy says where the copy was, and not where that came from."""
+    """Replaces the source header: the copy of a copy names the copy, and not the first original."""
     return [*(each for each in headers if each[0] != SOURCE_HEADER), source]
 
 

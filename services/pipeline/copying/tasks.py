@@ -1,4 +1,4 @@
-"""What Spark's tasks are told, and in which phases they read: first from the archive, then from Kafka."""
+"""The data of Spark's tasks, and the phases of their reading: first the archive, then Kafka."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from services.pipeline.positions import RecordsLostError, Span, StreamError, Unr
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A partition of a lane, as its plan has it."""
+    """A partition of a lane, from the plan."""
 
     place: Place
-    """Of the topic as clients know it."""
+    """The partition, with the topic's name for clients."""
     route: Route
     note: Note
     held: Held
     target_partitions: int
     batch_bytes: int
-    """What the target takes in one batch."""
+    """The most bytes of one batch that the target accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneTask:
-    """A lane, for one run of it. Plain data, no secrets."""
+    """One run of a lane. Plain data, no secrets."""
 
     number: int
     transactional_id: str
     source: str
     target: str
-    """Names of clusters."""
+    """`source` and `target` are names of clusters."""
     parts: tuple[Part, ...]
     copy: bytes
-    """The ReplayToTopic."""
+    """The serialized ReplayToTopic."""
     rate: float
-    """Its share; 0 for as fast as it goes."""
+    """The lane's share of the rate; 0: no limit."""
     timeout_s: float
     stall_timeout_s: float
 
@@ -54,26 +54,26 @@ class LaneTask:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How clusters and the archive are reached; there are secrets in it."""
+    """The access to clusters and archive; contains secrets."""
 
     clusters: Mapping[str, Mapping[str, str]] = field(repr=False)
-    """librdkafka's properties by name."""
+    """librdkafka's properties by cluster name."""
     archive: Origin | None
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Spans that one reader reads."""
+    """Spans of one reader."""
 
     reader: AbstractContextManager[RecordReader]
     parts: Mapping[Place, Part]
-    """By topic and partition as this reader names them."""
+    """By topic and partition, with the names of this reader."""
     spans: tuple[Span, ...]
     is_kafka: bool
 
 
 def phases(task: LaneTask, notes: Mapping[Place, Note], access: Access) -> Iterator[Phase]:
-    """What is left to be read behind these notes."""
+    """The spans to read after these notes."""
     only = task.to_topic().archive == replays.REPLAY_ARCHIVE_ONLY
     archived: dict[Span, Part] = {}
     in_kafka: dict[Span, Part] = {}
@@ -94,7 +94,7 @@ def _phase(reader: AbstractContextManager[RecordReader], found: Mapping[Span, Pa
 
 
 def judged(error: StreamError, task: LaneTask) -> CopyError | SetbackError:
-    """What an error of a reader means for the copy."""
+    """Converts an error of a reader to an error of the copy."""
     if isinstance(error, UnreachableError):
         return SetbackError(str(error))
     if isinstance(error, RecordsLostError) and task.to_topic().archive != replays.REPLAY_ARCHIVE_ONLY:
@@ -105,7 +105,7 @@ def judged(error: StreamError, task: LaneTask) -> CopyError | SetbackError:
 
 
 def count_lane(task: LaneTask, access: Access) -> dict[Place, int]:
-    """How many records would be copied of each partition. Writes nothing. CopyError, SetbackError."""
+    """The number of records of each partition that would be copied. Writes nothing. CopyError, SetbackError."""
     try:
         return _counted(task, access)
     except StreamError as error:

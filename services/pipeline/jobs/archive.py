@@ -1,21 +1,23 @@
 """The job `archive`: topics to Parquet, by day.
 
-    FOLDER/day=2026-11-21/batch=17/part-….parquet     columns of kafka_source.SCHEMA, and `generation`
-    FOLDER/_checkpoint/                               where the job stands; belongs to the data, moves with it
-    FOLDER/_compaction/                               how small files of finished days became large ones: also
+    `FOLDER/day=2026-11-21/batch=17/part-….parquet`     columns of kafka_source.SCHEMA, and `generation`.
+    `FOLDER/_checkpoint/`                               the position of the job; belongs to the data, moves with it.
+    `FOLDER/_compaction/`                               the plans of compactions; belongs to the data too.
 
-1. Exactly once, for any reader of Parquet. Spark writes down the span of a batch before it reads it, and after a crash
-   runs that batch again, with the same records. A batch has folders of its own. Records of it that stand there stay,
-   because their topic may be gone by now; the records that are missing are added. (Spark's own file sink is
-   exactly-once only for readers that know its log; others see the files of attempts that were killed.)
-2. Batch numbers count from the checkpoint, so data without their checkpoint are refused: batch 0 would meet batch 0.
-3. A continuous run looks for records once an interval, and archives all that is there before it pauses. Each look is a
-   query of its own that ends by itself.
-4. A topic with a problem is set apart: the others are archived, and the topic's problem is told with every look. If
-   another topic has taken a topic's name (it was created again, or a rule moved it), the archive reads the new topic
-   from its start as the next `generation`. Only a loss by retention needs an operator's word: `accept_loss`, or an
-   order through control (`acceptances.py`), for which the job looks at once.
-5. Days that are finished are compacted, which keeps these promises: archives/compaction.py says how.
+1. Each record is in the archive exactly once, for any reader of Parquet. Spark writes down the span of a batch before
+   it reads the records. After a crash, Spark runs the batch again with the same records. A batch has folders of its
+   own. The records that are already there stay, because their topic may be gone by now; the missing records are added.
+   (Spark's own file sink is exactly-once only for readers that know its log. Other readers see the files of killed
+   attempts.)
+2. Batch numbers count from the checkpoint. So data without their checkpoint are refused: a new batch 0 would collide
+   with the existing batch 0.
+3. A continuous run checks for records once in each interval, and archives all of them before the next pause. Each check
+   is a query of its own that ends by itself.
+4. A topic with a problem is set apart: the other topics are archived, and each check reports the problem. Another topic
+   may take the name (a topic was created again, or a rule moved it). Then the archive reads the new topic from its
+   start as the next `generation`. Only a loss by retention needs an operator's decision: `accept_loss`, or an order
+   through control (`acceptances.py`), which starts a check at once.
+5. Finished days are compacted, which keeps these promises: see archives/compaction.py.
 """
 
 from __future__ import annotations
@@ -46,36 +48,36 @@ from services.pipeline.positions import RecordsLostError, Span, StreamError, lag
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-STOP_POLL_S = 0.5  # how soon an order to stop is seen
+STOP_POLL_S = 0.5  # delay until an order to stop is noticed
 DAY_FOLDERS = "day=*"
 PLACE = ("cluster", "topic", "partition", "offset")
-"""Of a record; archives of one cluster do not name it."""
+"""Columns that identify a record; the archive of a single source has no column `cluster`."""
 JOB = "archive"
-COMPACT_EVERY = timedelta(hours=1)  # a continuous job looks for days that have ended
+COMPACT_EVERY = timedelta(hours=1)  # interval at which a continuous job checks for days that have ended
 
 log = structlog.get_logger(__name__)
 
 
 class ArchiveError(Exception):
-    """The archive can't be written there."""
+    """The folder can't be used for the archive."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What a run has added."""
+    """The result of a run."""
 
     batches: int = 0
     records: int = 0
     seconds: float = 0.0
     is_cut_short: bool = False
-    """It was told to stop before it had archived what was there."""
+    """The run was stopped before it had archived all records."""
     days_compacted: int = 0
     apart: dict[str, str] = field(default_factory=dict)
-    """Topics that are set apart, and why."""
+    """Topics that are set apart, with the reason."""
 
 
 def by_day(records: DataFrame, batch: int, generations: Mapping[str, int]) -> DataFrame:
-    """Records with the folders that they go to, in the order of their offsets."""
+    """Records with the columns of their folders, sorted by offset in each folder."""
     generation = f.lit(0)
     for topic, number in generations.items():
         generation = f.when(f.col("topic") == topic, f.lit(number)).otherwise(generation)
@@ -94,10 +96,10 @@ def run(
     compact_every: timedelta = COMPACT_EVERY,
     acceptances: Acceptances | None = None,
 ) -> Written:
-    """Archives what there is, and returns; with `every`, looks again and again until `stopping`, and at once when
-    there is an acceptance.
+    """Archives the existing records, and returns; with `every`, repeats this until `stopping`.
 
-    With `rules`, finished days are compacted: at the end, or meanwhile.
+    An acceptance starts the next check at once. With `rules`, finished days are compacted: at the end, or in the
+    background.
     """
     archiving = _Run(session, source, folder.rstrip("/"), stopping or threading.Event(), acceptances or Acceptances())
     beside = BackgroundCompaction(session, folder.rstrip("/"), rules, compact_every) if rules and every else None
@@ -131,14 +133,14 @@ class _Run:
         self._acceptances = acceptances
         self._hangs = HangWatch(session)
         self._told = 0
-        """Records that serve has heard of."""
+        """Number of records that were reported to `serve`."""
         _check_folder(self._files)
         self._owner = FolderOwner(self._files)
         self._owner.take()
         settle(self._files)
 
     def until_told(self, every: timedelta | None, beside: Callable[[], None]) -> None:
-        """`beside` is called often."""
+        """Runs checks until the run is stopped; calls `beside` often."""
         began = time.monotonic()
         while not self._stopping.is_set():
             self._look(beside)
@@ -155,11 +157,11 @@ class _Run:
 
     @property
     def _is_called(self) -> bool:
-        """To stop, or to look at once."""
+        """Whether to stop, or to check at once."""
         return self._stopping.is_set() or self._acceptances.has_news
 
     def _look(self, beside: Callable[[], None]) -> None:
-        """Archives all that is there now."""
+        """Archives all records that exist now."""
         accepted = self._acceptances.open_for(self._source.topics)
         gone = self._gone_of(accepted)
         query = (
@@ -184,14 +186,14 @@ class _Run:
                 self._acceptances.answer(each, text, is_done=problem is None)
 
     def _gone_of(self, topics: Collection[str]) -> dict[str, list[Span]]:
-        """What retention has taken of topics that is not archived."""
+        """The offsets of these topics that retention took before they were archived."""
         if not topics:
             return {}
         lost = lost_spans(self._files.committed_position(), self._source.logs())
         return {topic: [span for span in lost if span.topic == topic] for topic in topics}
 
     def _judge(self) -> Mapping[str, StreamError]:
-        """How far the archive is behind, and which topics are set apart."""
+        """Reports how far the archive is behind; returns the topics that are set apart."""
         looked = time.time()
         logs = self._source.logs()
         position = self._files.committed_position()
@@ -215,7 +217,7 @@ class _Run:
         return apart
 
     def _tell_when_due(self, query: StreamingQuery | None = None) -> None:
-        """That the job is alive: while a query is at work, how long it has made no progress."""
+        """Reports that the job is alive; during a query, also how long the query has made no progress."""
         if self._hangs.is_due:
             job_reports.tell(job_reports.JobReport(JOB, records=self._untold(), stuck_s=self._hangs.stuck_s(query)))
 
@@ -240,7 +242,7 @@ class _Run:
             .option("parquet.block.size", str(ROW_GROUP_BYTES))
             .parquet(self.folder)
         )
-        self._owner.check()  # before Spark notes the batch as done: whoever has the folder now runs it again
+        self._owner.check()  # before Spark commits: a new owner runs the batch again
         count = observation.get["records"]
         self.written.batches += 1
         self.written.records += count
@@ -248,13 +250,13 @@ class _Run:
 
 
 def _without(records: DataFrame, archived: DataFrame) -> DataFrame:
-    """Those that are not among the archived."""
+    """The records that are not in the archive yet."""
     place = [name for name in PLACE if name in records.columns]
     return records.join(archived.select(place), place, "left_anti").select(records.columns)
 
 
 def _check_folder(files: HadoopFolder) -> None:
-    """ArchiveError when there are data but no checkpoint."""
+    """ArchiveError if the folder has days but no checkpoint."""
     if files.matching(DAY_FOLDERS) and not files.exists(CHECKPOINT):
         raise ArchiveError(
             f"{files.root} holds days but no {CHECKPOINT}: what is archived there is unknown; "

@@ -1,20 +1,20 @@
-"""The job `audit`: what became of records, from the audit topics of all clusters, into PostgreSQL and Parquet.
+"""The job `audit`: audit events of records, from the audit topics of all clusters, into PostgreSQL and Parquet.
 
-    audit_events (PostgreSQL)                              one row for each event id, a table a day
-    FOLDER/cluster=c1/day=2026-11-21/batch=17/*.parquet    one row for each record of the topics
-    FOLDER/cluster=c1/_checkpoint/                         where the cluster's stream stands; belongs to the data
-    TOPIC.malformed (Kafka, same cluster)                  what is no audit event, and why
+    `audit_events` (PostgreSQL)                            one row for each event id, a table a day.
+    `FOLDER/cluster=c1/day=2026-11-21/batch=17/*.parquet`  one row for each record of the topics.
+    `FOLDER/cluster=c1/_checkpoint/`                       the position of the cluster's stream; belongs to the data.
+    `TOPIC.malformed` (Kafka, same cluster)                records that are no audit events, with the reason.
 
-1. Each cluster has a stream of its own: one that is away, or slow, holds up no other (`auditing/following.py`).
-2. A batch that was cut off is run again over the same records, or over those that are left of them. PostgreSQL then
-   knows their ids. Parquet files that were complete stay (`auditing/day_files.py`). Both have each record once,
-   whenever the driver is killed. Malformed ones are told when all else is stored: twice if the driver is killed right
-   then, and not with each attempt while PostgreSQL is away.
-3. An event that its writer sent twice has one id, so it is in PostgreSQL once a day, with whatever time it was sent
-   again; in Parquet it is as often as in Kafka.
-   Topics may be deleted and made again: offsets say nothing about which event it is, ids do.
-4. A row is in the table of its day, also when it comes late; what is older than the table reaches is in Parquet alone.
-   Whose clock is more than a day ahead of Kafka's has told nothing that could be found: that is malformed.
+1. Each cluster has a stream of its own: a cluster that is away or slow delays no other (`auditing/following.py`).
+2. A batch that was cut off is run again over the same records, or over the records that are left of them. PostgreSQL
+   then has their ids already. Complete Parquet files stay (`auditing/day_files.py`). Both stores have each record once,
+   whenever the driver is killed. Malformed records are sent when all other records are stored. So they are sent twice
+   only if the driver is killed at that moment, and not at each attempt while PostgreSQL is away.
+3. An event that its writer sent twice has one id. So it is in PostgreSQL once a day, whatever time the second copy has.
+   In Parquet it is as often as in Kafka. Topics may be deleted and created again: offsets don't identify an event, ids
+   do.
+4. A row goes to the table of its day, also if it is late; events that are older than the tables go to Parquet only. An
+   event from a clock more than a day ahead of Kafka's is malformed, because no query for its real time would find it.
 """
 
 from __future__ import annotations
@@ -61,45 +61,48 @@ if TYPE_CHECKING:
 
 AUDIT_EVENTS = Table("audit_events", key=("time", "event_id"), columns=COLUMNS)
 MADE_AHEAD = AHEAD.days + 1
-"""Days for which there is a table before their first event comes; see AHEAD."""
+"""Number of days ahead for which tables exist before their first event; see AHEAD."""
 PATIENCE = {"reconnect.backoff.ms": "1000", "log_level": "2"}
-"""A cluster that is away is looked for once a second, and librdkafka does not write each time: one place tells it."""
+"""Settings for a cluster that is away: one attempt a second to connect, and no log line for each attempt.
+
+The job itself logs the outage once.
+"""
 FETCHED_AHEAD = {"queued.max.messages.kbytes": "8192"}
-"""By a task; a piece is 10 to 20 MB, and what is fetched beyond its end is thrown away."""
+"""The limit of each task; a piece is 10 to 20 MB, and records beyond the end of its spans are fetched in vain."""
 ROWS_OF_A_FILE = 50_000
-"""A batch has one file for each so many, and for each day."""
+"""Rows for each file of a batch; each day also has a file of its own."""
 UPKEEP_S = 3600.0
-"""How often old days are looked for."""
+"""Seconds between two checks for old days."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class BatchWritten:
-    """What a batch came to."""
+    """The result of a batch."""
 
     records: int
     malformed: int
     stored: int
-    """In PostgreSQL; the others were there, or are older than it reaches."""
+    """New rows in PostgreSQL; the other events were there, or are older than the kept days."""
     newest: dict[tuple[str, int], datetime]
     """Kafka's time of the last record of each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSinks:
-    """Where the events of one cluster go."""
+    """The stores for the events of one cluster."""
 
     database: Database
     days: DayPartitions
     kept_days: int
     folder: ClusterFolder
     store: Store
-    """The same folder, as tasks reach it."""
+    """The same folder, as tasks access it."""
     dead_letters: DeadLetters
 
     def write(self, pieces: DataFrame, batch: int) -> BatchWritten:
-        """Returns when all is stored, everywhere."""
+        """Returns when all records are in all stores."""
         begun = time.monotonic()
         pieces = pieces.persist()
         try:
@@ -109,8 +112,8 @@ class AuditSinks:
             wanted = {day for day in about.days if day >= first_day}
             self.days.make(wanted)
             events = events_alone(pieces)
-            with ThreadPoolExecutor(1, "audit files") as beside:  # whichever waits for the other's processors
-                as_here = inheritable_thread_target(pieces.sparkSession)  # a stream that is stopped ends both
+            with ThreadPoolExecutor(1, "audit files") as beside:  # each of the two works while the other waits
+                as_here = inheritable_thread_target(pieces.sparkSession)  # a stopped stream cancels both
                 filed = events.coalesce(1 + about.records // ROWS_OF_A_FILE)
                 filing = beside.submit(as_here(partial(self._write_files, filed, batch)))
                 recent = partial(well, AUDIT_EVENTS.columns, first_day)
@@ -120,7 +123,7 @@ class AuditSinks:
             if about.malformed:
                 self.dead_letters.write(events.mapInArrow(partial(malformed, OF_LETTERS), schema_of(OF_LETTERS)))
         except BaseException:
-            self.days.forget()  # a day that somebody has dropped is made again, then
+            self.days.forget()  # a dropped day is then created again
             raise
         finally:
             pieces.unpersist()
@@ -142,7 +145,7 @@ class AuditSinks:
 
 @dataclass(slots=True)
 class _About:
-    """What is known of a batch before one looks at its events."""
+    """The facts of a batch that are known before its events are read."""
 
     records: int = 0
     malformed: int = 0
@@ -152,7 +155,7 @@ class _About:
 
 def _about(pieces: DataFrame) -> _About:
     about = _About()
-    newest_ms = f.unix_millis("newest").alias("newest_ms")  # a time would come in this machine's zone
+    newest_ms = f.unix_millis("newest").alias("newest_ms")  # a timestamp would arrive in this machine's time zone
     for piece in pieces.select("source_topic", "source_partition", "records", "malformed", newest_ms, "days").collect():
         about.records += piece["records"]
         about.malformed += piece["malformed"]
@@ -170,15 +173,15 @@ def today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What a run reads and where it writes."""
+    """The source and the sinks of a run."""
 
     database: Database
     folder: str
     settings: AuditSettings
     source: KafkaSource
-    """The bounds of reading; topics and clusters come to it."""
+    """The limits of reading; topics and clusters are added later."""
     clusters: Callable[[], Mapping[str, Cluster]]
-    """Those that there are now."""
+    """Returns the current clusters."""
 
 
 def run(
@@ -189,7 +192,7 @@ def run(
     stopping: threading.Event | None = None,
     acceptances: Acceptances | None = None,
 ) -> list[Followed]:
-    """Brings over what there is, and returns; with `every`, goes on until `stopping`. What became of each cluster."""
+    """Stores the existing events, and returns the state of each cluster; with `every`, continues until `stopping`."""
     days = DayPartitions(plan.database, AUDIT_EVENTS.name, unique=("event_id",))
     progress = ProgressTable(plan.database)
     upkeep = Upkeep(session, plan, days)
@@ -263,7 +266,7 @@ def _followed(
 
 
 def _begins_never(reason: str) -> Callable[[Followed], StreamingQuery]:
-    """Of a cluster that lacks a secret here: until clusters are asked for again, and it has it."""
+    """The start function of a cluster without its secret; a later request for the clusters may return the secret."""
 
     def begin(_: Followed) -> StreamingQuery:
         raise ClustersError(reason)
@@ -272,7 +275,7 @@ def _begins_never(reason: str) -> Callable[[Followed], StreamingQuery]:
 
 
 class Upkeep:
-    """Days to come are made, days that are old are dropped."""
+    """Creates the tables of coming days, and drops old days."""
 
     def __init__(self, session: SparkSession, plan: AuditPlan, days: DayPartitions) -> None:
         self._session = session
@@ -281,7 +284,7 @@ class Upkeep:
         self._due = float("-inf")
 
     def look_if_due(self) -> None:
-        """It is tried again soon; batches make the days that they need by themselves."""
+        """Logs an error of PostgreSQL: a later call tries again, and batches create the days that they need."""
         if time.monotonic() < self._due:
             return
         try:

@@ -1,8 +1,8 @@
-"""The job `profile`: what the records of a topic are like, in numbers and names; never what is in them.
+"""The job `profile`: describes the records of a topic in numbers and names, and never their content.
 
-Spark's own functions find sizes, times and keys; keys are looked at as hashes. What needs a look into values is counted
-by one walk in Python, task by task (profiling/tallies.py), and added up by Spark. So records are read twice, and what
-is held of them does not grow with their number.
+Spark's own functions find sizes, times and keys; for keys, they use hashes. Python reads the values once and counts
+their properties, task by task (profiling/tallies.py); Spark adds up the counts. So records are read twice, and the
+memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MOST_FIELDS = 200
 MOST_HEADERS = 100
 QUANTILES = (0.5, 0.99)
 TRACKED_KEYS = 10_000
-"""Of which the most frequent one is looked for: with more keys than these its share is somewhat over-estimated."""
+"""Number of keys that the search for the most frequent key tracks; with more keys its share is slightly too high."""
 LAST_MS = 253_402_300_799_999
-"""The end of the year 9999, which a Timestamp does not pass, though a record may."""
+"""The end of the year 9999, which is the limit of a Timestamp; a record may have a later time."""
 PARTS = ("keys", "values", "headers")
 TALLY_SCHEMA = "kind string, name string, type string, count bigint"
 TALLY_ARROW_SCHEMA = pyarrow.schema(
@@ -34,7 +34,7 @@ TALLY_ARROW_SCHEMA = pyarrow.schema(
 
 
 def summary(records: DataFrame) -> DataFrame:
-    """One row: how many, from when to when, how large, how keys are spread."""
+    """One row: number of records, first and last time, sizes, distribution of keys."""
     header_bytes = f.aggregate(
         "headers",
         f.lit(0),
@@ -89,7 +89,7 @@ def tallies(records: DataFrame, registry: RegistryAccess) -> DataFrame:
 
 
 def run(records: DataFrame, registry: RegistryAccess) -> profiles.TopicProfile:
-    """The profile of records that are all of one topic; of which one, is left to say."""
+    """The profile of records of one topic; the caller adds the topic's name."""
     found = profiles.TopicProfile(time=_now())
     _put_summary(found, summary(records).collect()[0])
     _put_tallies(found, [tuple(row) for row in tallies(records, registry).collect()])
@@ -100,7 +100,7 @@ def _put_summary(found: profiles.TopicProfile, row: Any) -> None:
     found.records = row["records"]
     found.null_keys, found.null_values = row["null_keys"], row["null_values"]
     found.distinct_keys = row["distinct_keys"]
-    keys = [each["count"] for each in row["top_keys"] or () if each["item"] is not None]  # no key is counted, too
+    keys = [each["count"] for each in row["top_keys"] or () if each["item"] is not None]  # top_keys counts null too
     if keys:
         found.top_key_share = min(1.0, keys[0] / row["records"])
     for name in ("first_time", "last_time"):

@@ -1,7 +1,7 @@
-"""The job `replay`: records of topics to other topics or clusters, each exactly once.
+"""The job `replay`: copies records to other topics or clusters, each exactly once.
 
-No record enters the JVM: Spark schedules tasks that copy by themselves, each the partitions of a lane (copying/), and
-runs those again that are lost with their machine.
+No record enters the JVM. Each Spark task itself copies the partitions of one lane (copying/). If a machine is lost,
+Spark runs its tasks again.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def run(
     timeout_s: float,
     stall_timeout_s: float,
 ) -> replays.ReplayState.ValueType:
-    """Carries out the order until it has ended, or `stopping`; Spark is asked for when there is something to copy."""
+    """Carries out the order until its end or `stopping`; Spark starts only if there is something to copy."""
     work = SparkWork(session, order.replay.name)
     replaying = Replaying(order, archive, work, report, stopping, timeout_s=timeout_s, stall_timeout_s=stall_timeout_s)
     return replaying.run()
 
 
 class SparkWork:
-    """A task of Spark for each lane."""
+    """Runs a Spark task for each lane."""
 
     def __init__(self, session: Callable[[], SparkSession], name: str) -> None:
         self._session, self._name = session, name
@@ -65,7 +65,7 @@ class SparkWork:
         return {place: count for counted in results for place, count in (counted or {}).items()}
 
     def cancel(self) -> None:
-        """Does not wait for Spark: what is about to begin does not, then."""
+        """Does not wait for Spark; a job that is about to begin does not begin then."""
         self._is_cancelled = True
         if self._started is not None:
             self._started.sparkContext.cancelJobGroup(self._name)

@@ -1,15 +1,16 @@
 """The job `traffic`: counters of gateways and sidecars, from mesh.traffic to control's tables, by minute, hour and day.
 
-    spans ──> reports, folded by whoever reads them ──> in the order of keys ──> added to what stands, by one task
+    spans ──> reports, folded by the reading tasks ──> in the order of keys ──> added to the tables, by one task
 
-1. A batch is the span between two positions, as everywhere (`positions.py`), but the position stands in the database,
-   in the transaction that writes the rows (`traffic/writing.py`). So each report counts exactly once, whenever the job
-   is killed, and there is no checkpoint to lose, and no state: memory holds one batch.
-2. A batch adds to whatever minute, hour and day its reports are about. So nothing is too late to count; the watermark
-   (`traffic/sifting.py`) says up to when the tables are complete, and what comes behind it is counted as late.
-3. A task folds what it reads (`traffic/sums.py`), and gives on pieces of hundreds of sums (`traffic/rows.py`): Spark
-   brings them together in the order of their keys, in bounded memory, and looks into none of them. One task writes: one
-   transaction has one connection.
+1. A batch is the span between two positions, as in all jobs (`positions.py`). But the position is in the database, and
+   the transaction that writes the rows also sets the position (`traffic/writing.py`). So each report counts exactly
+   once, whenever the job is killed. There is no checkpoint to lose, and no state: the memory holds one batch.
+2. A batch adds to the minutes, hours and days of its reports. So no report is too late to count. The watermark
+   (`traffic/sifting.py`) is the time up to which the tables are complete; a report behind the watermark is counted as
+   late.
+3. A task folds its reports (`traffic/sums.py`), and yields pieces of hundreds of sums (`traffic/rows.py`). Spark sorts
+   the pieces by their keys in bounded memory, and does not parse them. One task writes, because one transaction has one
+   connection.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ from services.pipeline.traffic.sums import Fold, Step
 from services.pipeline.traffic.writing import Counts, Outcome, Plan, write
 
 BATCH_REPORTS = 2_000
-"""Of a batch, with hundreds of counters each: some seconds of work, so that to begin one is little of it."""
+"""Reports of a batch, each with hundreds of counters: some seconds of work, compared with a short start of a batch."""
 MOST_SUMS = 20_000
-"""That a task holds, each of some 3 kB, before it gives them on."""
+"""The most sums that a task holds before it yields them; each has about 3 kB."""
 MOST_ANEW = 3
-"""Times in a row that a batch is made anew: what a driver that was killed had begun may still arrive."""
+"""Times in a row that a batch is planned again: a transaction of a killed driver may still arrive."""
 CLEAN_EVERY_S = 3_600.0
 FETCHED_AHEAD = {"queued.max.messages.kbytes": "8192"}
-"""By a task: some 80 reports. What is fetched beyond the end of its spans is thrown away."""
+"""The limit of each task: about 80 reports. Records beyond the end of its spans are fetched in vain."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OVERTAKEN = "another pipeline rolls up traffic into this database: one is enough, stop this one or the other"
 ANEW = "goes on with the topic that has the name now, from its start"
@@ -71,16 +72,16 @@ log = structlog.get_logger(__name__)
 
 
 class TrafficError(Exception):
-    """The job can't go on; the message says why, and the way out."""
+    """The job can't continue; the message has the reason and the remedy."""
 
 
 class OvertakenError(LedgerError):
-    """Somebody else has written since we looked."""
+    """Another pipeline has written since this one read the tables."""
 
 
 @dataclass(slots=True)
 class RolledUp:
-    """What a run has done."""
+    """The result of a run."""
 
     batches: int = 0
     reports: int = 0
@@ -90,36 +91,36 @@ class RolledUp:
     refused: int = 0
     seconds: float = 0.0
     is_cut_short: bool = False
-    """It was told to stop before it had taken what was there."""
+    """The run was stopped before it had taken all reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the tasks of a batch read, and what they fold of it. Goes to Spark's workers."""
+    """The data that the tasks of a batch need to read and fold reports. Pickled for Spark's workers."""
 
     source: KafkaSource
     shares: Sequence[Sequence[Span]]
-    """Of each task."""
+    """The spans of each task."""
     begins: Mapping[Step, date]
-    """The first day of each step of which there are rows."""
+    """The first day of each step that has rows."""
     left_out: frozenset[Place]
-    """Reports that are not folded."""
+    """Places of reports that are not folded."""
     now: datetime
 
 
 def folded(session: SparkSession, reading: Reading) -> DataFrame:
-    """The reports of the shares, and what they come to (`traffic/rows.py`)."""
+    """The reports of the shares, and their sums (`traffic/rows.py`)."""
     tasks = max(1, len(reading.shares))
     return session.range(0, tasks, 1, tasks).mapInArrow(partial(fold_shares, reading), rows.SCHEMA)
 
 
 def in_order(frame: DataFrame) -> DataFrame:
-    """All of it for one task, as whoever writes wants it."""
+    """All rows for one task, in the order that the writer needs."""
     return frame.repartition(1).sortWithinPartitions(*rows.ORDER)
 
 
 def fold_shares(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """In a worker of Spark's."""
+    """Reads and folds the shares in a worker of Spark."""
     fold = Fold(reading.begins)
     reports: list[tuple[Report, bool]] = []
     seen: set[str] = set()
@@ -140,7 +141,7 @@ def fold_shares(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Itera
 
 
 def _messages(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterator[tuple[int, Message]]:
-    """With their partitions."""
+    """The messages, with their partitions."""
     for batch in tasks:
         for task in batch.column("id").to_pylist():
             share = reading.shares[task] if reading.shares else ()
@@ -150,7 +151,7 @@ def _messages(reading: Reading, tasks: Iterator[pyarrow.RecordBatch]) -> Iterato
 
 
 def _written(message: Message) -> datetime | None:
-    """Kafka's time. None also for what is behind the year 9999: Kafka takes it, and Python has no such time."""
+    """Kafka's time. None also for a time after the year 9999: Kafka accepts it, and Python can't represent it."""
     milliseconds = milliseconds_of(message)
     try:
         return None if milliseconds is None else EPOCH + timedelta(milliseconds=milliseconds)
@@ -174,7 +175,7 @@ def run(
     stopping: threading.Event | None = None,
     acceptances: Acceptances | None = None,
 ) -> RolledUp:
-    """Rolls up what there is, and returns; with `every`, looks again and again until `stopping`."""
+    """Rolls up the existing reports, and returns; with `every`, checks for reports at intervals until `stopping`."""
     told = acceptances or Acceptances()
     return _Run(session, source, Ledger(database), keeping, stopping or threading.Event(), told).until_told(every)
 
@@ -232,7 +233,7 @@ class _Run:
         self._ledger.drop_days(self._keeping.begins(datetime.now(UTC).date()))
 
     def _take_batch(self, logs: dict[str, TopicLog], looked: datetime) -> bool:
-        """Whether there was anything to do."""
+        """Takes the next batch; whether there were reports."""
         progress = self._ledger.progress()
         accepted = self._acceptances.open_for(self._source.topics)
         position = self._next(progress.position, logs, is_accepted=bool(accepted))
@@ -261,7 +262,7 @@ class _Run:
         return True
 
     def _answer(self, accepted: Mapping[str, Sequence[Acceptance]], text: str) -> None:
-        """What operators have accepted is behind the job now."""
+        """Answers the acceptances, because the job is now past the losses."""
         for each in chain.from_iterable(accepted.values()):
             self._acceptances.answer(each, text)
 
@@ -281,13 +282,14 @@ class _Run:
             raise
 
     def _tell_lost(self, problem: Exception) -> None:
-        """The job ends for it; an operator sees why, and may accept it."""
+        """Reports the problem; the job ends because of it. An operator sees the reason, and may accept the loss."""
         lost = self._source.topics
         job_reports.tell(job_reports.JobReport(JOB, apart=dict.fromkeys(lost, str(problem)), lost=lost))
 
     def _write(self, plan: Plan, planned: Sequence[Span], lag: Lag) -> bool:
-        """Writes the batch, behind which there is `lag`. False when somebody else has written meanwhile: then another
-        batch is to be planned.
+        """Writes the batch; `lag` is the lag behind it.
+
+        False if another pipeline has written meanwhile; then the next batch has to be planned again.
         """
         began = time.monotonic()
         outcome = self._attempt(plan, planned)
@@ -332,7 +334,7 @@ class _Run:
 
 
 def _tell_serve(counts: Counts, lag: Lag, complete_until: float | None) -> None:
-    """How far it is."""
+    """Reports the progress to `serve`."""
     job_reports.tell(
         job_reports.JobReport(
             JOB,

@@ -1,1 +1,1 @@
-"""What the records of a topic are like: formats, fields, and who asks for it. `jobs/profile.py` puts it together."""
+"""Profiles of a topic's records: formats, fields, and the order of a profile. `jobs/profile.py` combines them."""

@@ -1,8 +1,8 @@
-"""What a value is, and what can be looked into. No I/O: who knows schemas is asked for them.
+"""The format of a value, and its content for counting fields. No I/O: an object of the caller looks up schemas.
 
-Values that Confluent's serializers wrote begin with a zero byte and the number of a schema. Which kind of schema that
-is, only the registry knows; without one, a value that goes on as JSON was written by the JSON serializer, and of others
-it is only told that they have a schema.
+Values of Confluent's serializers begin with a zero byte and the number of a schema. Only the registry knows the kind of
+the schema. Without a registry, a value that continues as JSON was written by the JSON serializer. Other values are only
+counted as values with a schema.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class Format(Enum):
-    """As profiles.proto has them."""
+    """The formats of profiles.proto."""
 
     NULL = "null"
     JSON = "json"
@@ -33,24 +33,24 @@ class Format(Enum):
 
 
 class Schema(Protocol):
-    """One that a registry knows."""
+    """A schema of the registry."""
 
     @property
     def format(self) -> Format: ...
 
     def document(self, payload: bytes) -> Any:
-        """What a value is in JSON's types; ValueError where it can't be looked into."""
+        """The value in JSON's types; ValueError if it can't be parsed."""
 
 
 class Schemas(Protocol):
-    """A registry, or the lack of one."""
+    """A registry, or none."""
 
     def find(self, number: int) -> Schema | None:
-        """None where the registry has none of this number. LookupError where there is nobody to ask."""
+        """None if the registry has no schema of this number. LookupError if no registry answers."""
 
 
 class NoSchemas:
-    """There is no registry."""
+    """Used if there is no registry."""
 
     def find(self, number: int) -> Schema | None:
         raise LookupError(number)
@@ -58,15 +58,15 @@ class NoSchemas:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a look at a value found."""
+    """The result of the inspection of a value."""
 
     format: Format
     document: Any = None
-    """An object or a list, if it is one: fields can be counted in it."""
+    """The value, if it is an object or a list: its fields can be counted."""
 
 
 def look(value: bytes | None, schemas: Schemas) -> Looked:
-    """What `value` is."""
+    """The format and content of `value`."""
     if value is None:
         return Looked(Format.NULL)
     if len(value) > HEADER_BYTES and value[0] == MAGIC:
@@ -86,7 +86,7 @@ def look(value: bytes | None, schemas: Schemas) -> Looked:
 
 
 def _look_by_schema(value: bytes, schemas: Schemas) -> Looked | None:
-    """None where the registry does not know of it: then it only begins as if it did."""
+    """None if the registry has no such schema: then the value begins like one with a schema by chance."""
     payload = value[HEADER_BYTES:]
     try:
         schema = schemas.find(int.from_bytes(value[1:HEADER_BYTES]))

@@ -1,6 +1,6 @@
-"""Carries out an order for profiles: topic by topic, told while it goes on, and cancelled at once.
+"""Carries out an order for profiles, topic by topic: reports progress, and cancels at once.
 
-Nothing is written anywhere, so whoever is started again with the same order begins anew.
+The order writes nothing. So if a driver is started again with the same order, it begins from the start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from services.pipeline.ranges import Bound, Range
 
 POLL_S = 0.5
 END_S = 30.0
-"""For a task to end that was told to."""
+"""Seconds for a cancelled task to end."""
 Report = Callable[[replays.ReportReplayRequest], None]
 
 
@@ -28,31 +28,31 @@ class RefusedOrderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A topic that is looked at."""
+    """A topic of the order."""
 
     topic: str
-    """As clients know it."""
+    """The topic's name for clients."""
     cluster: str
     upstream_topic: str
     ranges: tuple[Range, ...]
-    """Under its name on the cluster."""
+    """The ranges, with the topic's name on the cluster."""
 
 
 class Looking(Protocol):
-    """Who reads topics."""
+    """Reads topics and makes profiles."""
 
     def spans(self, asked: Asked) -> Sequence[Span]:
-        """The offsets that are meant."""
+        """The offsets of the topic's ranges."""
 
     def profile(self, asked: Asked, spans: Sequence[Span]) -> profiles.TopicProfile:
-        """What is found there."""
+        """The profile of the records in the spans."""
 
     def cancel(self) -> None:
-        """Ends what runs; may be called by another thread."""
+        """Cancels the running work; another thread may call it."""
 
 
 def asked_by(replay: replays.Replay) -> list[Asked]:
-    """The topics that an order names. RefusedOrderError for one that is nowhere."""
+    """The topics of an order. RefusedOrderError for a topic without a cluster."""
     places = {each.topic: each for each in replay.places}
     by_topic: dict[str, list[replays.ReplayRange]] = {}
     for each in replay.spec.ranges:
@@ -83,7 +83,7 @@ def _bound(said: replays.ReplayRange, side: Any) -> Bound:
 
 
 def sampled(spans: Iterable[Span], sample: int) -> list[Span]:
-    """The last `sample` offsets of each; all of them for 0."""
+    """The last `sample` offsets of each span; all of them for 0."""
     return [
         Span(each.topic, each.partition, max(each.start, each.end - sample) if sample else each.start, each.end)
         for each in spans
@@ -92,7 +92,7 @@ def sampled(spans: Iterable[Span], sample: int) -> list[Span]:
 
 @dataclass(slots=True)
 class Profiling:
-    """One order."""
+    """The carrying out of one order."""
 
     replay: replays.Replay
     looking: Looking
@@ -101,7 +101,7 @@ class Profiling:
     _told: dict[tuple[str, int], replays.ReplayPartition] = field(default_factory=dict)
 
     def run(self) -> replays.ReplayState.ValueType:
-        """Returns how it ended, which was reported too."""
+        """Returns the final state, which was also reported."""
         try:
             return self._run()
         except (RefusedOrderError, StreamError) as error:
@@ -132,14 +132,14 @@ class Profiling:
         return self.replay.cancelling or self.stopping.is_set()
 
     def _watched(self, asked: Asked, spans: Sequence[Span]) -> profiles.TopicProfile | None:
-        """None when it was told to stop."""
+        """None after a stop."""
         found: list[profiles.TopicProfile] = []
         failures: list[Exception] = []
 
         def work() -> None:
             try:
                 found.append(self.looking.profile(asked, spans))
-            except Exception as error:  # noqa: BLE001  # raised again below, in the thread that waits
+            except Exception as error:  # noqa: BLE001  # raised again below, in the waiting thread
                 failures.append(error)
 
         thread = threading.Thread(target=work, name="profile", daemon=True)
@@ -148,7 +148,7 @@ class Profiling:
             thread.join(POLL_S)
         deadline = time.monotonic() + END_S
         while thread.is_alive() and time.monotonic() < deadline:
-            self.looking.cancel()  # again and again: the next job may just begin
+            self.looking.cancel()  # repeated, because the next job may be about to begin
             thread.join(POLL_S)
         if self.stopping.is_set():
             return None
@@ -199,7 +199,7 @@ def _partition(span: Span) -> replays.ReplayPartition:
 
 
 def read_of(spans: Iterable[Span], asked: Asked) -> list[Range]:
-    """The ranges that mean these offsets."""
+    """The ranges of these offsets."""
     return [
         Range(asked.upstream_topic, each.start, each.end, frozenset({each.partition}), asked.cluster)
         for each in spans

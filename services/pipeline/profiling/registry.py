@@ -1,4 +1,4 @@
-"""Schemas of a registry that speaks Confluent's API, as tasks ask for them: each once."""
+"""Schemas of a registry with Confluent's API, for a task: each schema is requested once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import fastavro
 from services.pipeline.profiling.formats import Format, NoSchemas, Schema, Schemas
 
 TIMEOUT_S = 10.0
-ATTEMPTS = 3  # after as many in a row that fail, the task asks no more
-MOST_ABSENT = 100  # numbers that the registry has not; after as many, values only happen to begin as if they had one
+ATTEMPTS = 3  # after as many failures in a row, the task sends no more requests
+MOST_ABSENT = 100  # unknown numbers; after as many, the values only seem to have a schema
 NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryAccess:
-    """How a registry is reached; plain data, to be pickled."""
+    """The address of a registry; plain data that can be pickled."""
 
     url: str = ""
-    """Empty: there is none."""
+    """Empty: there is no registry."""
     credentials: str = field(default="", repr=False)
     """USER:PASSWORD."""
 
@@ -35,7 +35,7 @@ class RegistryAccess:
 
 
 class Registry:
-    """Schemas."""
+    """The schemas of a registry, cached."""
 
     def __init__(self, access: RegistryAccess) -> None:
         self._access = access
@@ -54,7 +54,7 @@ class Registry:
             found = self._ask(number)
         except (OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
             self._failures += 1
-            raise LookupError(number) from error  # it does not answer, or with what is no answer
+            raise LookupError(number) from error  # it does not answer, or answers with something else
         self._failures = 0
         if found is None:
             self._absent.add(number)
@@ -85,7 +85,7 @@ def _schema(kind: str, text: str) -> Schema:
     try:
         return AvroSchema(fastavro.parse_schema(json.loads(text)))
     except (ValueError, KeyError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType):
-        return AvroSchema(None)  # it refers to others; that it is Avro is known all the same
+        return AvroSchema(None)  # it refers to other schemas; its format is Avro all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +114,5 @@ class AvroSchema:
             raise ValueError("the schema is not known in full")
         try:
             return fastavro.schemaless_reader(io.BytesIO(payload), self.parsed, None)
-        except Exception as error:  # it fails in many ways at bytes that are none of this schema
+        except Exception as error:  # it raises many kinds of errors for bytes of another schema
             raise ValueError(f"no value of its schema: {type(error).__name__}") from error

@@ -1,4 +1,4 @@
-"""What the pipeline's settings say about profiles."""
+"""The pipeline's settings of profiles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ class ProfilingSettings(BaseModel):
     """A part of PipelineSettings."""
 
     schema_registry_url: str = ""
-    """Of a registry with Confluent's API: profiles tell by it what values are. Empty for none."""
+    """URL of a registry with Confluent's API, which profiles use to find the format of values. Empty for none."""
     schema_registry_credentials: SecretStr | None = None
     """USER:PASSWORD."""

@@ -1,4 +1,4 @@
-"""Topics of clusters, looked at by Spark."""
+"""Profiles topics of clusters by Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB_GROUP = "kafka-mesh-profile"
 
 
 class SparkLooking:
-    """`ordered.Looking`. Spark is started when there is something to look at."""
+    """`ordered.Looking`. Spark starts only if there are records to read."""
 
     def __init__(
         self,
@@ -70,5 +70,5 @@ class SparkLooking:
             self._settings,
             topics=(asked.upstream_topic,),
             clusters={asked.cluster: self._clusters[asked.cluster]},
-            accept_loss=True,  # what retention takes meanwhile is looked at by nobody
+            accept_loss=True,  # records that retention takes meanwhile are left out
         )

@@ -1,7 +1,7 @@
-"""What is counted of values and headers, record by record; tasks count for themselves, and Spark adds them up. No I/O.
+"""Counts properties of values and headers, record by record; each task counts, and Spark adds up the counts. No I/O.
 
-Of records only names and numbers are kept: a field's path, a header's name. How many different ones a task keeps is
-bounded, so that objects whose names are data fill no memory.
+The counts contain only names and numbers of the records: the paths of fields, the names of headers. A task keeps a
+bounded number of different names, so that objects with data as names don't fill the memory.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mesh.json_types import type_name
 from services.pipeline.profiling.formats import Schemas, look
 
 MOST_NAMES = 2_000
-"""Of fields, and of headers, in one task."""
+"""Names of fields, and names of headers, in one task."""
 DEEPEST = 12
-"""Levels of a document that are looked at."""
+"""The most levels of a document that are counted."""
 LONGEST_NAME = 200
 """Characters of a path or a header's name."""
 
 
 class Kind(Enum):
-    """What a tally is of."""
+    """The subject of a tally."""
 
     FORMAT = "format"
     PARTITION = "partition"
@@ -31,13 +31,13 @@ class Kind(Enum):
     TYPE = "type"
     """Values of a type at a path."""
     PRESENT = "present"
-    """Records with something at a path."""
+    """Records with a value other than null at a path."""
     DOCUMENT = "document"
-    """Records whose value could be looked into."""
+    """Records with a value that could be parsed."""
 
 
 class Tally(NamedTuple):
-    """What is counted."""
+    """The key of a count."""
 
     kind: str
     name: str = ""
@@ -53,7 +53,7 @@ class Tallies:
         self._names: dict[Kind, set[str]] = {Kind.HEADER: set(), Kind.PRESENT: set()}
 
     def add(self, partition: int, value: bytes | None, headers: Iterable[str]) -> None:
-        """One record."""
+        """Counts one record."""
         self.counts[Tally(Kind.PARTITION.value, str(partition))] += 1
         for name in set(headers):
             if self._is_kept(Kind.HEADER, name):
@@ -83,7 +83,7 @@ class Tallies:
 
 
 def fields(document: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Every field below, with its path: names with dots, [] for the elements of a list."""
+    """Each field of the document with its path: names with dots, [] for the elements of a list."""
     if depth == DEEPEST:
         return
     below: Iterable[tuple[str, Any]] = ()

@@ -1,21 +1,23 @@
-"""One replay, from when control gives it to this member until it has ended here, or is another's.
+"""Carries out one replay, from the time that control assigns it until it has ended here or belongs to another member.
 
 Theory of operation
-1. A replay is carried out by one driver at a time, which waits for its turn: `turns` bounds the drivers of a member.
-   One that only puts away has no Spark, and waits for none.
-2. A driver that ends without saying how the replay ended has died, and is started again with the same order. What it
-   did is in the target's transactions, so the next one goes on there. One that died so many times in a row without
-   having come further has failed, and so has the replay.
-3. What shall become of it is a `Wish`, which may change at any time:
-   GO_ON   the usual one
-   CANCEL  the driver is told to stop, and reports CANCELLED. One that is killed, or dies over it, has left transactions
-           open: another one is started that puts them away, and reports. So it is too where this process has started
-           none: one of an earlier serve, or of another member, may have begun, and died before control heard of it.
-   HOLD    the driver is told to stop, and the replay stays open: its report of CANCELLED is forwarded as progress.
-           So it is when this member ends, or can't follow what control says.
-   DROP    it is another's by now, or has ended. The driver is killed, and does not put away what it left open: it would
-           do that by the very transactional ids with which the other one writes, and cut that off. Its own are cut off
-           when the other one begins (fencing), so nothing of it can be committed any more.
+1. One driver at a time carries out a replay. It waits for a free place: the semaphore `turns` bounds the drivers of a
+   member. A driver that only ends the transactions of a cancelled replay has no Spark, and does not wait.
+2. A driver that ends without a final state has died, and another driver is started with the same order. The target's
+   transactions hold the progress, so the next driver resumes there. If drivers die several times in a row without
+   progress, the replay has failed.
+3. The `Wish` is the required state of the replay, and may change at any time:
+   GO_ON   The usual wish.
+   CANCEL  The driver gets SIGTERM, and reports CANCELLED. If the driver is killed or dies at that, its transactions
+           stay open. Then another driver is started, which ends the transactions and reports. This is also done if this
+           process has started no driver. A driver of an earlier `serve`, or of another member, may have begun, and may
+           have died before control got a report.
+   HOLD    The driver gets SIGTERM, and the replay stays open: its report of CANCELLED is forwarded as progress. This
+           wish is set when this member stops, or can't follow control.
+   DROP    The replay belongs to another member now, or has ended. The driver is killed, and does not end its open
+           transactions. It would do so by the transactional ids with which the other member writes, and so abort the
+           other member's transactions. When the other member begins, it fences this driver. So the open transactions of
+           this driver can't be committed any more.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from services.pipeline.serving.restarts import Restarts
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 SWEEPS = 2
-"""How many drivers may die over putting a cancelled replay away."""
+"""The number of drivers that may die while they end the transactions of a cancelled replay."""
 NOTHING_WRITTEN = "cancelled; nothing was written"
 NOT_SWEPT = "what it has left open there ends with the transactions' time-out"
 
@@ -51,7 +53,7 @@ log = structlog.get_logger(__name__)
 
 
 class Wish(Enum):
-    """What shall become of a replay here; see the top of this file."""
+    """The required state of a replay here; see the top of this file."""
 
     GO_ON = "running"
     CANCEL = "cancelling"
@@ -60,7 +62,7 @@ class Wish(Enum):
 
 
 def command_of(order: Order, secrets: frozenset[str] = frozenset(), niceness: int = 0) -> Command:
-    """The driver of an order; `secrets` that it knows beside those of the order."""
+    """The command of an order's driver; `secrets` are known to the driver beside the secrets of the order."""
     kind = kind_of(order.replay)
     arguments = ("run", kind, "--order", "-")
     hidden = secrets | secrets_in(order.clusters)
@@ -68,12 +70,12 @@ def command_of(order: Order, secrets: frozenset[str] = frozenset(), niceness: in
 
 
 def kind_of(replay: replays.Replay) -> str:
-    """The job that carries it out."""
+    """The job that carries out the replay."""
     return DRIVERS[replay.spec.WhichOneof("destination") or ""]
 
 
 class Carrying:
-    """One replay. `run` once; the rest may be called whenever."""
+    """One replay. Call `run` once; the other methods may be called at any time."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Carrying:
         self._driver: Driver | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._within_s = stop_s
-        """How long the driver may take to stop, if it is told to."""
+        """Seconds that the driver has to stop after SIGTERM."""
         self._restarts = Restarts(FIRST_PAUSE_S, LONGEST_PAUSE_S, steady_s=float("inf"))
         self._waits = Restarts(FIRST_PAUSE_S, LONGEST_PAUSE_S, steady_s=float("inf"))
         self._sweeps = 0
@@ -113,7 +115,7 @@ class Carrying:
         return self._driver is not None
 
     def wants(self, wish: Wish, within_s: float | None = None) -> None:
-        """From now on. A driver that runs has `within_s` to stop, or as long as the settings say."""
+        """Sets the wish. A running driver has `within_s` seconds to stop, or the seconds of the settings."""
         if self.wish in (wish, Wish.DROP) or (self.wish is Wish.CANCEL and wish is Wish.GO_ON):
             return
         self.wish = wish
@@ -123,14 +125,14 @@ class Carrying:
             self._end_for(self._driver, wish)
 
     def _end_for(self, driver: Driver, wish: Wish) -> None:
-        """Tells a driver what its replay's new wish means for it."""
+        """Applies the new wish of a replay to its driver."""
         if wish is Wish.DROP:
             driver.kill()
         elif wish is not Wish.GO_ON and (self._stopping is None or self._stopping.done()):
             self._stopping = asyncio.create_task(driver.stop(self._within_s), name=f"stop {self.replay.name}")
 
     async def run(self) -> None:
-        """Until it has ended here, or is dropped. A replay that is held waits for what comes."""
+        """Runs until the replay has ended here, or is dropped. A held replay waits for its next wish."""
         while not self.has_ended and self.wish is not Wish.DROP:
             if self.wish is Wish.HOLD:
                 await self._until_changed()
@@ -140,7 +142,7 @@ class Carrying:
                 await self._try()
 
     async def _try(self) -> None:
-        """One driver, from its turn to its end, and the pause after one that died."""
+        """Runs one driver, from the wait for a free place to its end, and waits after a driver that died."""
         wish, ending = self.wish, None
         if not await self._has_turn():
             return
@@ -148,7 +150,7 @@ class Carrying:
             ending = await self._drive(wish)
         except ImpossibleOrderError as error:
             self._end(replays.REPLAY_STATE_FAILED, str(error))
-        except (NotNowError, OSError) as error:  # the system is out of processes, or of handles
+        except (NotNowError, OSError) as error:  # the system has too few processes or file handles
             log.warning("a replay waits for what its driver needs", replay=self.replay.name, reason=str(error))
         finally:
             if wish is not Wish.CANCEL:
@@ -163,7 +165,7 @@ class Carrying:
             await self._until_changed(pause_s)
 
     async def _has_turn(self) -> bool:
-        """Whether it has come; False when something else shall become of the replay meanwhile."""
+        """Waits for a free place for a driver; False if the wish changes meanwhile."""
         if self.wish is Wish.CANCEL:
             return True
         self._changed.clear()
@@ -181,7 +183,7 @@ class Carrying:
         return is_wanted
 
     async def _drive(self, wish: Wish) -> Ending | None:
-        """None when it was not started, because something else shall become of it by now."""
+        """Runs a driver; None if no driver was started because the wish has changed."""
         self._stopping = None
         replay = replays.Replay()
         replay.CopyFrom(self.replay)
@@ -191,7 +193,7 @@ class Carrying:
             return None
         driver = self._driver = await Driver.started(self._make_command(order))
         self._waits.in_a_row = 0
-        if self.wish is not wish:  # nobody could tell it while it was being started
+        if self.wish is not wish:  # no signal could reach it during its start
             self._end_for(driver, self.wish)
         try:
             return await driver.run(self._reported)
@@ -216,7 +218,7 @@ class Carrying:
         return True
 
     def _reported(self, report: replays.ReportReplayRequest) -> None:
-        """What the driver says of itself: forwarded as what it means for the replay."""
+        """Forwards a driver's report, converted to its meaning for the replay."""
         if self.wish is Wish.DROP or self.has_ended:
             return
         if self._comes_further(report):
@@ -226,12 +228,12 @@ class Carrying:
         self.replay.partitions.extend(partitions)
         report.name, report.member = self.replay.name, self._member
         is_told_to_stop = report.state == replays.REPLAY_STATE_CANCELLED and self.wish is not Wish.CANCEL
-        if is_told_to_stop:  # by us for another reason, or by somebody else: the replay goes on later
+        if is_told_to_stop:  # for another reason than CANCEL: the replay goes on later
             report.state = replays.REPLAY_STATE_RUNNING
             report.description = ""
         self.has_ended = is_end(report.state)
         self._tell(report)
-        if self.has_ended and self._driver is not None:  # what hangs now would keep others from their turn
+        if self.has_ended and self._driver is not None:  # a driver that hangs now would block others
             asyncio.get_running_loop().call_later(self._stop_s, self._driver.kill)
 
     def _comes_further(self, report: replays.ReportReplayRequest) -> bool:

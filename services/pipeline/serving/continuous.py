@@ -1,4 +1,4 @@
-"""A job that goes on for as long as serve does: its driver is started again whenever it ends, control or not."""
+"""Keeps the driver of a continuous job running as long as `serve` runs, even while control is away."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from services.pipeline.serving.restarts import Restarts
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 60.0
-"""A driver that has run for so long has no failures before it."""
+"""Seconds after which a running driver resets the number of failures."""
 FAILURES_TO_TELL = 3
-"""In a row, until this member says that it is not ready: one may be of a cluster that was away for a moment."""
+"""Failures in a row until this member is not ready; one failure may come from a cluster that was away for a moment."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ class ContinuousDriver:
         self._stopping = asyncio.Event()
         self._accepting: dict[str, tuple[Acceptance, Callable[[Answer], None]]] = {}
         self.reports: dict[str, JobReport] = {}
-        """The last one of each cluster."""
+        """The last report of each cluster."""
 
     @property
     def name(self) -> str:
@@ -47,23 +47,23 @@ class ContinuousDriver:
 
     @property
     def how_it_ended_last(self) -> str:
-        """Of the driver before this one; empty for one that has run steadily since."""
+        """How the previous driver ended; empty if the current one has run steadily since."""
         return self._last if self._restarts.in_a_row and not (self.has_driver and self._restarts.is_steady) else ""
 
     @property
     def trouble(self) -> str:
-        """Why it can't be kept running; empty while it can."""
+        """The reason why the job keeps failing; empty if it does not."""
         if self._restarts.in_a_row < FAILURES_TO_TELL or (self._driver is not None and self._restarts.is_steady):
             return ""
         return f"job {self._command.name}: its driver {self._last} ({self._restarts.in_a_row} times in a row)"
 
     async def run(self) -> None:
-        """Until it is stopped; when this is cancelled, its driver is killed."""
+        """Runs until `stop`; if this task is cancelled, the driver is killed."""
         while not self._stopping.is_set():
             self._restarts.began()
             try:
                 self._last = str(await self._drive())
-            except OSError as error:  # the system is out of processes, or of handles
+            except OSError as error:  # the system has too few processes or file handles
                 self._last = f"can't be started: {error}"
             if self._stopping.is_set():
                 return
@@ -76,7 +76,7 @@ class ContinuousDriver:
 
     async def _drive(self) -> Ending:
         driver = self._driver = await Driver.started(self._command)
-        if self._stopping.is_set():  # nobody could tell it while it was being started
+        if self._stopping.is_set():  # no signal could reach it during its start
             driver.kill()
         for acceptance, _ in self._accepting.values():
             driver.tell(acceptance)
@@ -89,14 +89,14 @@ class ContinuousDriver:
             up.set(0)
 
     def accept(self, acceptance: Acceptance, answered: Callable[[Answer], None]) -> None:
-        """A loss, on the word of an operator. Each driver is told until one has answered."""
+        """Passes an operator's acceptance of a loss to each driver until a driver answers."""
         is_new = acceptance.order not in self._accepting
         self._accepting[acceptance.order] = acceptance, answered
         if is_new and self._driver is not None:
             self._driver.tell(acceptance)
 
     def forget(self, order: str) -> None:
-        """Nobody waits for the answer any more."""
+        """Drops an acceptance: nobody waits for the answer any more."""
         self._accepting.pop(order, None)
 
     def _heard(self, line: JobReport | Answer) -> None:
@@ -109,13 +109,13 @@ class ContinuousDriver:
             answered(line)
 
     async def stop(self, within_s: float) -> None:
-        """Its driver may put everything in order, and is not started again."""
+        """Stops the driver in order; no other driver is started."""
         self._stopping.set()
         if self._driver is not None:
             await self._driver.stop(within_s)
 
     def kill(self) -> None:
-        """Its driver ends at once, and is not started again."""
+        """Kills the driver; no other driver is started."""
         self._stopping.set()
         if self._driver is not None:
             self._driver.kill()

@@ -1,4 +1,4 @@
-"""One driver: a process that carries out a job, what it says, and how it ends."""
+"""One driver: the process that carries out a job, its output, and its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_LINE = 16 * 1024 * 1024
 """Bytes; a plan of 10,000 partitions is about 3 MB."""
 EXIT_POLL_S = 0.05
 LAST_WORDS_S = 5.0
-"""How long the pipes of a driver that has ended may stay open."""
+"""Seconds that the pipes of an ended driver may stay open."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class Ending:
     """How a driver ended."""
 
     code: int
-    """Negative when a signal did it."""
+    """Exit code; negative: the number of the signal that ended the driver."""
     last_word: str = ""
 
     def __str__(self) -> str:
@@ -50,20 +50,20 @@ class Command:
     """How to start a driver."""
 
     kind: str
-    """`replay`, `audit`, ...: what is counted together."""
+    """`replay`, `audit`, ...: the label in metrics."""
     name: str
-    """For people: `replays/…`, or the kind."""
+    """The name in logs: `replays/…`, or the kind."""
     arguments: tuple[str, ...]
-    """Of `kafka-mesh pipeline`."""
+    """Arguments of `kafka-mesh pipeline`."""
     order: str = ""
-    """The first line of its stdin; it may hold secrets."""
+    """The first line of the driver's stdin; it may contain secrets."""
     secrets: frozenset[str] = frozenset()
-    """What must not be seen in what it says."""
+    """Texts that are removed from the driver's output."""
     program: Sequence[str] = PROGRAM
     silence_s: float = math.inf
-    """How long it may report nothing, or a batch without progress; then it hangs, and is killed."""
+    """Seconds without a report or progress of a batch, after which the driver counts as hanging, and is killed."""
     niceness: int = 0
-    """How much it leaves the processors to others, as `nice` counts it."""
+    """The driver's niceness, as `nice` counts it."""
 
 
 class Driver:
@@ -77,7 +77,7 @@ class Driver:
         self._log = DriverLog(command.name, self._hiding)
         self._is_over = False
         self._heard_at = asyncio.get_running_loop().time()
-        """When its last report came, less what that report says of a batch without progress."""
+        """Time of the last report, minus the report's time without progress of a batch."""
 
     @classmethod
     async def started(cls, command: Command) -> Driver:
@@ -100,8 +100,10 @@ class Driver:
         on_report: Callable[[replays.ReportReplayRequest], None] = lambda _: None,
         on_job_line: Callable[[JobReport | Answer], None] = lambda _: None,
     ) -> Ending:
-        """Returns when it has ended, and what it said is heard. Whatever ends this kills it; so does a silence that is
-        longer than the command allows.
+        """Returns when the driver has ended and its output is read.
+
+        The driver is killed if this call ends in another way, or if the driver is silent for longer than the command
+        allows.
         """
         running = metrics.drivers.labels(self._command.kind)
         running.inc()
@@ -110,7 +112,7 @@ class Driver:
         try:
             hung = await self._hang_or_exit()
             code = await self._exit()
-            self.kill()  # what it left of its group; that holds the pipes open
+            self.kill()  # kills the rest of its group, which holds the pipes open
             await asyncio.wait(hearing, timeout=LAST_WORDS_S)
         finally:
             running.dec()
@@ -125,22 +127,22 @@ class Driver:
         return ending
 
     async def _put_away(self) -> None:
-        """Closes what the kernel has not closed yet of a process that is dead, or is about to be."""
+        """Closes the pipes of a process that is dead, or is about to be."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), LAST_WORDS_S)
 
     def tell(self, acceptance: Acceptance) -> None:
-        """What a job is to accept. A driver that has just ended does not hear it."""
+        """Sends an acceptance to the job. A driver that has just ended does not get it."""
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
             self._process.stdin.write(acceptance.to_line().encode() + b"\n")
 
     async def stop(self, within_s: float) -> None:
-        """Tells it to stop, and kills it when it has not after `within_s`."""
+        """Sends SIGTERM to the driver, and kills the driver if it still runs after `within_s` seconds."""
         if self._process.returncode is None:
-            self._process.terminate()  # it alone: Spark's JVM would drop what the driver wants to put in order
+            self._process.terminate()  # not the group: the driver still needs Spark's JVM
         try:
             await asyncio.wait_for(self._exit(), within_s)
         except TimeoutError:
@@ -148,20 +150,23 @@ class Driver:
             self.kill()
 
     def kill(self) -> None:
-        """Ends it and all of its group, at once."""
+        """Kills the driver and its process group."""
         if self._is_over:
-            return  # the group's number may be another's by now
+            return  # another process group may have the number by now
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _exit(self) -> int:
-        """asyncio's own `wait` is for the pipes too, which a child of the driver may hold for longer."""
+        """Waits for the exit.
+
+        asyncio's `wait` also waits for the pipes, which a child of the driver may hold for longer.
+        """
         while self._process.returncode is None:
             await asyncio.sleep(EXIT_POLL_S)
         return self._process.returncode
 
     async def _hang_or_exit(self) -> str:
-        """Returns when it has ended, or hangs and is killed for it: then what is to be said of that."""
+        """Returns when the driver has ended, or hangs and is killed; the text is the reason of a kill."""
         loop = asyncio.get_running_loop()
         while self._process.returncode is None:
             if loop.time() - self._heard_at > self._command.silence_s:
@@ -173,11 +178,11 @@ class Driver:
         return ""
 
     async def _give_order(self) -> None:
-        """Its stdin stays open: that it closes is how a driver knows that we are gone."""
+        """Writes the order. stdin stays open: when it closes, the driver knows that this process has ended."""
         assert self._process.stdin is not None
         if self._command.order:
             self._process.stdin.write(self._command.order.encode() + b"\n")
-            with contextlib.suppress(ConnectionError):  # it ended before it read that; its log says why
+            with contextlib.suppress(ConnectionError):  # it ended before it read the order; its log says why
                 await self._process.stdin.drain()
 
     async def _reports(
@@ -189,7 +194,7 @@ class Driver:
         async for line in _lines(self._process.stdout):
             now = asyncio.get_running_loop().time()
             if (of_job := job_reports.of_line(line)) is not None:
-                self._heard_at = now - of_job.stuck_s  # a driver may speak while its batch hangs
+                self._heard_at = now - of_job.stuck_s  # a driver may send reports while its batch hangs
                 metrics.note(of_job)
                 on_job_line(of_job)
                 continue
@@ -199,10 +204,10 @@ class Driver:
                 continue
             try:
                 report = report_from_line(line.decode())
-            except ValueError:  # of another encoding, or no report
+            except ValueError:  # another encoding, or no report
                 log.warning("a driver reports what is no report", job=self._command.name, bytes=len(line))
                 continue
-            report.description = self._hiding.hide(report.description)  # it is kept for good
+            report.description = self._hiding.hide(report.description)  # control keeps the text for good
             on_report(report)
 
     async def _log_lines(self) -> None:
@@ -212,7 +217,7 @@ class Driver:
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Lines without their ends; one that is too long comes in pieces."""
+    """Lines without line breaks; a line that is too long comes in pieces."""
     while True:
         try:
             line = await stream.readuntil(b"\n")

@@ -1,5 +1,6 @@
-"""What a driver writes to standard error: passed on with the job's name and without secrets, and its last words for who
-asks why it died.
+"""The standard error of a driver: passed on with the job's name and without secrets.
+
+The last error of a driver is kept as the reason of its end.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ import structlog
 from services.pipeline.serving.hiding import Hiding
 
 LONGEST_WORD = 500
-"""Characters of a line that becomes a reason."""
+"""Characters of a line that is used as a reason."""
 COMPLAINT = "Error: "
-"""What commands begin their last line with when they fail."""
+"""The beginning of a failed command's last line."""
 _OURS = frozenset({"service", "level", "timestamp", "event"})
-"""Fields that the line has anyway in which it is passed on."""
+"""Fields that each log line of this process has anyway."""
 _RENAMED = {"logger": "logged_by", "exception": "trace", "job": "of_job"}
-"""Those that would be overwritten."""
+"""Fields with new names, because this process would overwrite them."""
 
 log = structlog.get_logger(__name__)
 
 
 class DriverLog:
-    """Lines of one driver."""
+    """The log lines of one driver."""
 
     def __init__(self, job: str, hiding: Hiding) -> None:
         self._job = job
@@ -34,7 +35,7 @@ class DriverLog:
 
     @property
     def last_word(self) -> str:
-        """The last error that it told of; where it told of none, its last line. Empty while it has said nothing."""
+        """The driver's last error, or else its last line. Empty if the driver has written nothing."""
         return self._complaint or self._last_line
 
     def take(self, line: bytes) -> None:
@@ -46,7 +47,7 @@ class DriverLog:
             log.info("driver says", job=self._job, line=text)
             if text.startswith(COMPLAINT):
                 self._complaint = text.removeprefix(COMPLAINT)[:LONGEST_WORD]
-            elif not text.startswith((" ", "\t")):  # as lines of a trace do
+            elif not text.startswith((" ", "\t")):  # lines of a traceback begin so
                 self._last_line = text[:LONGEST_WORD]
             return
         level = logging.getLevelNamesMapping().get(str(fields.get("level", "")).upper(), logging.INFO)
@@ -57,7 +58,7 @@ class DriverLog:
 
 
 def _fields(text: str) -> dict[str, object] | None:
-    """A line as our services log; None for any other."""
+    """The fields of a log line of our services; None for any other line."""
     if not text.startswith("{"):
         return None
     try:

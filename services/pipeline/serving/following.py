@@ -1,12 +1,13 @@
-"""Follows the replays that control gives this member, and has each carried out.
+"""Follows the replays that control assigns to this member, and has each carried out.
 
-1. Control gives all that is open whenever a member begins to follow, each with how far it is, and then what comes or is
-   cancelled. So a serve that was killed loses nothing: the next one is given the same.
-2. A member that can't follow for 15 s has to hold what it carries out (`FollowReplays`): control may give it to another
-   one after 20 s. So drivers are told to stop after `HOLD_SECONDS`, and those that have not done so are killed before
-   the 15 s are over. What is given again goes on; what is another's by now is refused with its next report: dropped.
-3. A younger process of the same name has the same drivers started at this moment: then all is dropped at once, and this
-   process follows no more.
+1. When a member begins to follow, control sends all open replays with their progress, and then new and cancelled
+   replays. So a killed `serve` loses nothing: the next one gets the same replays.
+2. A member that can't follow for 15 s has to hold its replays (`FollowReplays`): control may assign them to another
+   member after 20 s. So drivers get SIGTERM after `HOLD_SECONDS`, and are killed before the 15 s are over if they still
+   run. A replay that control assigns again goes on. A replay that belongs to another member now is refused at its next
+   report, and dropped.
+3. A younger process of the same name starts the same drivers at this moment. Then this process drops all replays at
+   once, and follows no more.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from services.pipeline.serving.reports import Reports, is_end
 
 HOLD_SECONDS = 8.0
 HOLD_STOP_SECONDS = 5.0
-"""How long drivers may take to stop then."""
+"""Seconds that drivers have to stop then."""
 LOOK_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 5.0
 ENDS_KEPT = 100
-"""Replays whose end is remembered, for a control that has not got it, or gives it once more."""
+"""Replays whose end is remembered, in case that control has not got the end, or assigns the replay once more."""
 
 Begin = Callable[[replays.Replay, Callable[[replays.ReportReplayRequest], None]], Carrying]
-"""A replay to carry out, and where its reports go."""
+"""Starts to carry out a replay; the callable gets its reports."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +46,7 @@ class ReplayFollower:
     """The background task between control and drivers."""
 
     def __init__(self, link: ControlLink, begin: Begin, *, superseded: Callable[[str], None]) -> None:
-        """`superseded` hears why this process has to give way."""
+        """`superseded` gets the reason why this process has to give way."""
         self._link = link
         self._begin = begin
         self._superseded = superseded
@@ -58,14 +59,17 @@ class ReplayFollower:
         self._why_not = "no answer yet"
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs for ever."""
         async with asyncio.TaskGroup() as together:
             together.create_task(self._follow(), name="follow replays")
             together.create_task(self._reports.run(), name="report replays")
             together.create_task(self._watch(), name="hold replays")
 
     async def drain(self, stop_s: float, tell_s: float) -> None:
-        """Drivers stop in order, and control hears how far each is; the replays stay open. After `run` has ended."""
+        """Stops the drivers in order, and reports their progress to control; replays stay open.
+
+        Call it after `run` has ended.
+        """
         self._wish_all(Wish.HOLD, stop_s)
         while any(carrying.has_driver for carrying in self._carried.values()):
             await asyncio.sleep(0.05)
@@ -83,7 +87,7 @@ class ReplayFollower:
                     self._take(replay)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.ABORTED:
-                    self._is_held = True  # and that for good
+                    self._is_held = True  # for good
                     self._wish_all(Wish.DROP)
                     self._superseded(error.details() or "a younger process of this member follows its replays")
                     await asyncio.Event().wait()
@@ -127,12 +131,12 @@ class ReplayFollower:
             )
 
     def _drop(self, name: str) -> None:
-        self._ends.pop(name, None)  # control has not taken it: the replay may come back, and be done
+        self._ends.pop(name, None)  # control has not taken it: the replay may be assigned again, and be done
         if (carrying := self._carried.get(name)) is not None:
             carrying.wants(Wish.DROP)
 
     async def _watch(self) -> None:
-        """Holds what is carried out while control can't say anything about it."""
+        """Holds all replays while control can't reach this member."""
         while True:
             now = time.monotonic()
             if self._link.is_following:
@@ -147,7 +151,7 @@ class ReplayFollower:
     def _hold(self) -> None:
         log.warning("control can't be followed", replays_held=len(self._carried), reason=self._why_not)
         self._wish_all(Wish.HOLD, HOLD_STOP_SECONDS)
-        for name in self._carried:  # refused when it is another's by then: so that is heard of
+        for name in self._carried:  # control refuses the report if the replay belongs to another member by then
             self._reports.add(
                 replays.ReportReplayRequest(name=name, member=self._link.member, state=replays.REPLAY_STATE_RUNNING)
             )

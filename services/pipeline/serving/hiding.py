@@ -1,5 +1,6 @@
-"""What must not be seen in what a driver says, and how it is taken out. We write nothing of the kind, but a library may
-show what it was given.
+"""Removes secrets from the output of a driver.
+
+The pipeline writes no secrets itself, but a library may show its configuration.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from mesh.secret_references import REFERENCE
 from services.pipeline.settings import PipelineSettings
 
 SHORTEST_SECRET = 4
-"""Characters; what is shorter stands everywhere."""
+"""Characters; shorter texts occur everywhere."""
 HIDDEN = "***"
 _SECRET_MARKS = (
     "password",
@@ -28,7 +29,7 @@ _SECRET_MARKS = (
 
 
 def secrets_in(clusters: Mapping[str, Mapping[str, str]]) -> frozenset[str]:
-    """Values of librdkafka's properties that look like a secret; a reference to one is none."""
+    """Values of librdkafka's properties that look like a secret; a reference to a secret is not one."""
     return frozenset(
         value
         for properties in clusters.values()
@@ -38,7 +39,7 @@ def secrets_in(clusters: Mapping[str, Mapping[str, str]]) -> frozenset[str]:
 
 
 def secrets_of(settings: PipelineSettings) -> frozenset[str]:
-    """Those that every driver knows, by the environment and the file."""
+    """Secrets that every driver gets by the environment and the file of settings."""
     every = ({"": settings.kafka_properties} | settings.clusters).items()
     found = set(secrets_in({name: {key: each.get_secret_value() for key, each in of.items()} for name, of in every}))
     if settings.database_url is not None:
@@ -51,13 +52,13 @@ def secrets_of(settings: PipelineSettings) -> frozenset[str]:
 
 
 class Hiding:
-    """Takes secrets out of texts: as they are, as JSON has them, and of those with many lines, each line."""
+    """Removes secrets from texts: in plain form, in their JSON forms, and each line of a secret with several lines."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         lines = {line for secret in secrets for line in (secret, *secret.splitlines())}
         written = {form for line in lines for form in (line, _in_json(line), _in_json(line, plain=False))}
         long_enough = (form for form in written if len(form) >= SHORTEST_SECRET)
-        self._forms = sorted(long_enough, key=len, reverse=True)  # one may be a part of another
+        self._forms = sorted(long_enough, key=len, reverse=True)  # a secret may be a part of another
 
     def hide(self, text: str) -> str:
         for form in self._forms:

@@ -1,10 +1,10 @@
-"""Follows what operators order the continuous jobs of this member, and tells control how these jobs do.
+"""Follows operators' orders for the continuous jobs of this member, and reports the state of these jobs to control.
 
-1. Control gives all orders that are open whenever a member begins to follow, and then each that comes. So a serve that
-   was killed loses none: the next one is given the same.
-2. An order has one outcome, which is told until control has taken it. An order that is given again meanwhile changes
-   nothing.
-3. An order that is not answered when it expires is forgotten here, as control gives it up by itself.
+1. When a member begins to follow, control sends all open orders, and then each new order. So a killed `serve` loses no
+   order: the next one gets the same orders.
+2. An order has one outcome, which is sent until control has taken it. If control sends the order again meanwhile,
+   nothing changes.
+3. An order without an answer is dropped here after it has expired, because control gives it up by itself.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ REPORT_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 5.0
 SAYING_SECONDS = 900.0
-"""As long as control waits for the outcome of an order that has expired."""
+"""Seconds that control waits for the outcome of an expired order."""
 MOST_APART = 100
-"""Topics of a job that control is told of; of more only their number is told."""
+"""The most topics of a job that a report to control names; the report gives only the number of the others."""
 NEVER_HEARD = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-"""Another attempt to tell an outcome is answered likewise."""
+"""Errors for which another attempt to report an outcome is in vain."""
 
 log = structlog.get_logger(__name__)
 
@@ -52,11 +52,11 @@ class JobOrders:
         self._given: dict[str, tuple[ContinuousDriver, float]] = {}
         """Orders that jobs have, with the Unix times at which they expire."""
         self._outcomes: dict[str, events.OrderOutcome] = {}
-        """Those that control has not taken yet."""
+        """Outcomes that control has not taken yet."""
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs for ever."""
         async with asyncio.TaskGroup() as together:
             together.create_task(self._follow(), name="follow orders")
             together.create_task(self._tell_outcomes(), name="report orders")
@@ -76,7 +76,7 @@ class JobOrders:
             await asyncio.sleep(pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS))
 
     def take(self, order: events.SidecarOrder) -> None:
-        """An order of control's, for the first time or once more."""
+        """Takes an order of control, for the first time or repeated."""
         self._forget_expired()
         if order.name in self._outcomes:
             self._wake.set()
@@ -108,7 +108,7 @@ class JobOrders:
         self._wake.set()
 
     def _forget_expired(self) -> None:
-        """Control gives an order up some minutes after it has expired; the job may say until then what it did."""
+        """Drops orders some minutes after they have expired, like control; until then a job may report the outcome."""
         now = datetime.now(UTC).timestamp()
         for name, (job, until) in list(self._given.items()):
             if now > until + SAYING_SECONDS:
@@ -143,7 +143,7 @@ class JobOrders:
         return True
 
     async def _tell_jobs(self) -> None:
-        """Every few seconds; a report that control does not take is followed by the next one."""
+        """Reports the jobs every few seconds; if control does not take a report, the next one follows."""
         while self._jobs:
             try:
                 await self._link.report_jobs([status_of(job) for job in self._jobs.values()])
@@ -154,7 +154,7 @@ class JobOrders:
 
 
 def status_of(job: ContinuousDriver) -> pipelines.JobStatus:
-    """How a job does, for operators."""
+    """The state of a job, for operators."""
     status = pipelines.JobStatus(job=job.name, running=job.has_driver, problem=job.how_it_ended_last)
     reports = list(job.reports.values())
     if (behind := _sum(reports)) is not None:

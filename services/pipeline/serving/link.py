@@ -1,4 +1,4 @@
-"""The way to the control that leads: a bound for each call, who speaks, and whether control can reach this member."""
+"""The connection to the leading control: time-outs of calls, the member's name, the state of the connection."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ CALL_SECONDS = 5.0
 
 
 def incarnation() -> str:
-    """Of a process that begins now: its milliseconds since the epoch, and what tells it from one of that moment."""
+    """An identifier of this process: milliseconds since the epoch, and a random part."""
     return f"{time.time_ns() // 1_000_000}-{secrets.token_urlsafe(6)}"
 
 
 class ControlLink:
-    """What this member says to control. Each method raises grpc.aio.AioRpcError when control does not answer it."""
+    """The calls of this member to control. Each method raises grpc.aio.AioRpcError if control does not answer."""
 
     def __init__(
         self, addresses: tuple[str, ...], member: str, destinations: Sequence[str], *, max_running: int
     ) -> None:
-        """`max_running`: replays that control may give this member at a time; others wait there, for any member."""
+        """`max_running`: replays that control may assign to this member at once; others wait there, for any member."""
         self.member = member
         self._incarnation = incarnation()
         self._destinations = destinations
@@ -41,14 +41,14 @@ class ControlLink:
 
     @property
     def is_following(self) -> bool:
-        """Whether control can tell this member what to carry out, as far as anybody knows."""
+        """Whether control can send replays to this member, as far as is known."""
         is_open = self._following is not None and not self._following.done()
         is_following = is_open and self._channel.get_state() is grpc.ChannelConnectivity.READY
         metrics.following.set(is_following)
         return is_following
 
     async def open_replays(self) -> AsyncIterator[replays.Replay]:
-        """What this member has to carry out, as it comes; ends when control ends it."""
+        """The replays that control assigns to this member, as they arrive; ends when control ends the stream."""
         request = replays.FollowReplaysRequest(
             member=self.member,
             incarnation=self._incarnation,
@@ -68,16 +68,16 @@ class ControlLink:
 
     @property
     def listener(self) -> str:
-        """Who this member is where orders are followed."""
+        """The name of this member as a receiver of orders."""
         return f"pipelines/{self.member}"
 
     async def report_jobs(self, jobs: Iterable[pipelines.JobStatus]) -> None:
-        """How all continuous jobs of this member do."""
+        """Reports the state of all continuous jobs of this member."""
         request = pipelines.ReportJobsRequest(pipeline=self.member, incarnation=self._incarnation, jobs=jobs)
         await self._pipelines.ReportJobs(request, timeout=CALL_SECONDS, metadata=self._who)
 
     async def open_orders(self) -> AsyncIterator[events.SidecarOrder]:
-        """What operators have ordered this member, as it comes; ends when control ends it."""
+        """The operators' orders for this member, as they arrive; ends when control ends the stream."""
         request = instances.FollowOrdersRequest(sidecar=self.listener, incarnation=self._incarnation)
         call = self._instances.FollowOrders(request, metadata=self._who)
         try:

@@ -1,4 +1,4 @@
-"""What serve counts. README.md lists these with their meaning."""
+"""The metrics of `serve`. README.md lists these with their meaning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ reports_waiting = Gauge(f"{_PREFIX}reports_waiting", "Replays of which control h
 
 _OF_JOBS = ["job", "cluster"]
 _apart: dict[str, set[str]] = {}
-"""Topics of each job that are shown as set apart."""
+"""Topics of each job that the metrics show as set apart."""
 job_records = Counter(f"{_PREFIX}job_records", "Records that continuous jobs have brought over.", _OF_JOBS)
 job_refused = Counter(f"{_PREFIX}job_refused", "Those among them that were malformed.", _OF_JOBS)
 job_failures = Counter(f"{_PREFIX}job_failures", "What failed and was tried again, by the same driver.", _OF_JOBS)
@@ -51,7 +51,7 @@ def _note_apart(job: str, apart: Mapping[str, str]) -> None:
 
 
 def note(report: JobReport) -> None:
-    """What a driver says of its job."""
+    """Adds a driver's report to the metrics of its job."""
     labels = report.job, report.cluster
     job_records.labels(*labels).inc(report.records)
     job_refused.labels(*labels).inc(report.refused)

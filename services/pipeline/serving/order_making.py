@@ -1,4 +1,4 @@
-"""What a driver is given to carry a replay out: the replay, and how to reach what it is about."""
+"""The order for a driver: the replay, and the connections to its clusters."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from services.pipeline.orders import Order
 from services.pipeline.settings import PipelineSettings
 
 DRIVERS: Mapping[str, str] = {"topic": "replay", "profile": "profile"}
-"""The job that carries a replay out, by its destination; these are the destinations that this member takes."""
+"""The job that carries out a replay, by its destination; this member accepts only these destinations."""
 
 
 class ImpossibleOrderError(Exception):
-    """Nobody here can carry this replay out; says why, in a sentence."""
+    """This member can't carry out the replay; the message is a sentence with the reason."""
 
 
 class NotNowError(Exception):
-    """What an order needs can't be had at the moment."""
+    """A need of the order is missing at the moment."""
 
 
 class OrderMaking:
-    """Makes orders as the settings have it."""
+    """Makes orders by the settings."""
 
     def __init__(self, settings: PipelineSettings) -> None:
         self._settings = settings
@@ -46,6 +46,6 @@ class OrderMaking:
 
 
 def named_in(replay: replays.Replay) -> set[str]:
-    """Names of the clusters that it reads and writes."""
+    """Names of the clusters that the replay reads and writes."""
     named = {replay.spec.topic.cluster, replay.spec.topic.source_cluster}
     return {place.cluster for place in replay.places} | (named - {""})

@@ -1,7 +1,8 @@
-"""Puts the member together, serves, and puts it away again so that the next one goes on where it stopped.
+"""Starts the member, serves, and stops it so that the next member resumes its work.
 
-The end: nothing new is taken; drivers are told to stop and may put everything in order; control hears how far each is.
-Replays stay open, for whoever follows next. What ends this process without that, ends its drivers too (`driving.py`).
+At its end, the member takes nothing new. Drivers get SIGTERM and may finish in order, and control gets their last
+progress. Replays stay open for the next member that follows. If this process ends in another way, its drivers end too
+(`driving.py`).
 """
 
 from __future__ import annotations
@@ -27,22 +28,25 @@ from services.pipeline.serving.settings import ContinuousJob
 from services.pipeline.settings import PipelineSettings
 
 READINESS_S = 1.0
-"""How often it is looked whether the jobs can be kept running."""
+"""Seconds between two checks whether the jobs can be kept running."""
 TELL_S = 3.0
-"""How long control may be told how far drivers are, at the end."""
+"""Seconds for the last reports of progress to control."""
 SPARE_S = 5.0
-"""What a stop may take beside what drivers and control may."""
+"""Seconds of a stop beside the time for drivers and for control."""
 
 log = structlog.get_logger(__name__)
 
 
 def stop_bound_s(settings: PipelineSettings) -> float:
-    """How long a stop may take."""
+    """The most seconds that a stop may take."""
     return settings.driver_stop_s + TELL_S + SPARE_S
 
 
 def continuous_command(job: ContinuousJob, settings: PipelineSettings, gateway: str) -> Command:
-    """The driver of a continuous job. Its settings are ours, by the environment and the file."""
+    """The command of a continuous job's driver.
+
+    It gets the settings of this process by the environment and the file.
+    """
     what: tuple[str, ...] = ()
     if job is ContinuousJob.ARCHIVE:
         servers = ",".join(settings.bootstrap_servers) or gateway
@@ -60,7 +64,7 @@ def continuous_command(job: ContinuousJob, settings: PipelineSettings, gateway: 
 
 
 class Member:
-    """One process of `serve`; make it within a running loop."""
+    """One process of `serve`; create it within a running loop."""
 
     def __init__(self, settings: PipelineSettings, gateway: str) -> None:
         self._settings = settings
@@ -89,11 +93,14 @@ class Member:
 
     @property
     def trouble(self) -> str:
-        """What keeps it from its work; empty when nothing does. That control is away is none: jobs go on."""
+        """The reason why the member can't work; empty if it can.
+
+        An absent control is no reason, because jobs go on.
+        """
         return self._superseded or "; ".join(job.trouble for job in self._jobs if job.trouble)
 
     async def run(self) -> None:
-        """For ever; raises when a part of it ends."""
+        """Runs for ever; raises if a part of the member ends."""
         jobs = {f"job {each.name}": each.run() for each in self._jobs}
         work = {"replays": self._follower.run(), "orders": self._orders.run(), **jobs}
         self._tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
@@ -102,7 +109,7 @@ class Member:
             task.result()
 
     async def stop(self) -> None:
-        """See the top of this file."""
+        """Stops the member: see the top of this file."""
         if self._tasks:
             follower, orders, *_ = self._tasks
             for each in (follower, orders):
@@ -118,8 +125,10 @@ class Member:
         await self._link.close()
 
     def _give_way(self, reason: str) -> None:
-        """The younger one has the same jobs, and two must not write from one checkpoint: its drivers are being started
-        just now, and are longer about that than ours are about their end.
+        """Kills the drivers of this member's jobs, because a younger process has the same jobs.
+
+        Two processes must not write from one checkpoint. The drivers of the younger process are starting now, and their
+        start takes longer than the end of the drivers here.
         """
         log.error("this member gives way, and does nothing more", reason=reason)
         self._superseded = reason
@@ -128,7 +137,7 @@ class Member:
 
 
 async def serve(settings: PipelineSettings, gateway: str, lifecycle: Lifecycle) -> None:
-    """Runs the member until it is told to stop. OSError when a port is taken."""
+    """Runs the member until the process has to stop. OSError if a port is taken."""
     management = serve_management(settings.metrics_listen, lifecycle)
     member = Member(settings, gateway)
     running = asyncio.create_task(member.run(), name="member")

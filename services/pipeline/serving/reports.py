@@ -1,7 +1,7 @@
-"""What control has to hear of replays: the newest of each, told as soon as control takes it.
+"""Reports on replays for control: the newest report of each replay, sent as soon as control takes it.
 
-Partitions that changed meanwhile come together, so a control that is away costs a replay's partitions and no more; and
-control gives a member few replays at a time. An end is told at once, all else once a second.
+Reports that wait are merged by partition. So an absent control costs the memory of one report for each replay, and
+control assigns few replays to a member at once. A final state is sent at once, all other reports once a second.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPORT_SECONDS = 1.0
 FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 5.0
 NEVER_HEARD = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND)
-"""It is another member's by now, or has ended."""
+"""The replay belongs to another member now, or has ended."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,12 +34,12 @@ def is_end(state: replays.ReplayState.ValueType) -> bool:
 def merged(
     older: Iterable[replays.ReplayPartition], newer: Iterable[replays.ReplayPartition]
 ) -> list[replays.ReplayPartition]:
-    """The newer word about each partition."""
+    """The newer state of each partition."""
     return list({(each.topic, each.partition): each for part in (older, newer) for each in part}.values())
 
 
 class Reports:
-    """What is to be told. `tell` says one report to control; `dropped` hears of replays that are not ours any more."""
+    """The waiting reports. `tell` sends one report to control; `dropped` gets the replays that now belong to others."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Reports:
         self._wake = asyncio.Event()
 
     def add(self, report: replays.ReportReplayRequest) -> None:
-        """One end stays the end: what comes after it is not told."""
+        """Adds a report; reports after a final state are not sent."""
         before = self._untold.get(report.name)
         if before is None:
             self._untold[report.name] = report
@@ -63,7 +63,7 @@ class Reports:
             self._wake.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs for ever."""
         failures = 0
         while True:
             wait = REPORT_SECONDS if not failures else pause(failures, FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
@@ -73,20 +73,20 @@ class Reports:
             self._wake.clear()
             failures = 0 if await self._tell_all() else failures + 1
             if failures:
-                await asyncio.sleep(FIRST_PAUSE_SECONDS)  # an end that can't be told wakes at once
+                await asyncio.sleep(FIRST_PAUSE_SECONDS)  # a final state that can't be sent wakes this loop at once
 
     async def flush(self, within_s: float) -> None:
-        """Tells what there is, for as long as that may take."""
+        """Sends the waiting reports, at most for `within_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while not await self._tell_all():
                     await asyncio.sleep(FIRST_PAUSE_SECONDS)
 
     async def _tell_all(self) -> bool:
-        """Whether control has heard all, or does not want to."""
+        """Whether control has taken or refused all reports."""
         for name, report in list(self._untold.items()):
             is_heard = await self._is_heard(report)
-            if is_heard and self._untold.get(name) is report:  # a newer one has all that this one has
+            if is_heard and self._untold.get(name) is report:  # a newer report includes this one
                 del self._untold[name]
         metrics.reports_waiting.set(len(self._untold))
         return not self._untold
@@ -110,7 +110,10 @@ class Reports:
         return True
 
     def _refused(self, report: replays.ReportReplayRequest, why: str) -> bool:
-        """What control can't read will not be better the next time. That a replay ended is told without the rest."""
+        """Drops a report that control can't read, because another attempt would fail too.
+
+        A final state is then sent without the rest of the report.
+        """
         metrics.reports.labels("refused").inc()
         log.error("control refuses a report", replay=report.name, reason=why)
         if is_end(report.state) and (report.partitions or report.profiles):

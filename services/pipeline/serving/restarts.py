@@ -1,4 +1,4 @@
-"""How long it is waited before what has ended is started again."""
+"""The pause before a failed thing is started again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from mesh.pauses import pause
 
 @dataclass(slots=True)
 class Restarts:
-    """Failures in a row of something that shall run. One that came a `steady_s` after the start has none before it."""
+    """Failures in a row of something that has to run.
+
+    A failure later than `steady_s` after the start begins a new row.
+    """
 
     first_s: float
     longest_s: float

@@ -1,4 +1,4 @@
-"""What the pipeline's settings say about `serve`."""
+"""The pipeline's settings of `serve`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mesh.settings import Address, Split, WordList
 
 
 class ContinuousJob(Enum):
-    """A job that goes on for as long as serve does."""
+    """A job that runs as long as `serve` runs."""
 
     AUDIT = "audit"
     TRAFFIC = "traffic"
@@ -23,26 +23,31 @@ class ServingSettings(BaseModel):
     """A part of PipelineSettings."""
 
     name: str = Field(default="pipeline-1", pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}$")
-    """Who this member is, for control: one process for each name."""
+    """The name of this member at control: one process for each name."""
     metrics_listen: Address = "127.0.0.1:7174"
     """/metrics, /live, /ready."""
     jobs: Annotated[tuple[ContinuousJob, ...], Split, NoDecode] = ()
-    """Jobs that go on for as long as serve does, each in a driver of its own: audit, traffic, archive."""
+    """Jobs that run as long as `serve` runs, each in a driver of its own: audit, traffic, archive."""
     archive_folder: str = ""
-    """Of the job archive: a path, or a URL that Hadoop knows. Copies read it for what Kafka no longer holds."""
+    """Folder of the job archive: a path, or a URL that Hadoop knows.
+
+    Copies read it for records that Kafka has deleted.
+    """
     archive_topics: WordList = ()
-    """Of the job archive: what it archives."""
+    """Topics that the job archive reads."""
     max_drivers: int = Field(default=0, ge=0, le=50)
-    """Orders that are carried out at a time; the others wait. 0: as many as fit into memory and cores, at most 5."""
+    """Orders that are carried out at once; others wait. 0: as many as fit into memory and cores, at most 5."""
     driver_niceness: int = Field(default=10, ge=0, le=19)
-    """How much drivers leave the processors to others, as `nice` counts it; 0: they take what they can."""
+    """Niceness of the drivers, as `nice` counts it; 0: they compete equally for the processors."""
     driver_attempts: PositiveInt = 5
-    """How often in a row a driver may die without having come further, before its replay has failed."""
+    """Drivers that may die in a row without progress before the replay has failed."""
     driver_stop_s: PositiveFloat = 20.0
-    """How long a driver that is told to stop may take to put everything in order, before it is killed."""
+    """Seconds that a driver has for an orderly end after SIGTERM, before it is killed."""
     driver_silence_s: PositiveFloat = 300.0
-    """How long the driver of a continuous job may report nothing, or a batch without progress, beside the time between
-    two looks for records; then the driver hangs, is killed, and another one is started.
+    """Seconds that the driver of a continuous job may report nothing, or no progress of a batch.
+
+    The time between two checks for records is added. After this time the driver counts as hanging: it is killed, and
+    another one is started.
     """
 
     @model_validator(mode="after")

@@ -1,1 +1,1 @@
-"""Counters of traffic: how reports are read, which of them count, and what stands in the tables."""
+"""Counters of traffic: reads reports, decides which of them count, and writes the tables."""

@@ -1,11 +1,11 @@
-"""Latencies of many counters, brought into the sketches of their sums at once. No I/O, no Spark.
+"""Adds latencies of many counters to the sketches of their sums at once. No I/O, no Spark.
 
 Theory of operation
-1. A counter of ten seconds has few latencies, so its sketch holds each of them as it is. A sum takes those of all its
-   counters as numbers, in one call of C++, as if it had seen the calls itself: to make each sketch an object, and merge
-   it, took six times as long.
-2. That asks for many sketches at a time. So a sum lets them wait, and whoever folds settles all sums together.
-3. What is not of that plain form is made and merged one by one: larger sketches, foreign ones, broken ones.
+1. A counter of ten seconds has few latencies, so its sketch holds each latency itself. A sum takes the latencies of all
+   its counters as numbers, in one call of C++, as if the sum had recorded the calls itself. To make an object of each
+   sketch and merge it took six times as long.
+2. This needs many sketches at a time. So a sum keeps its sketches waiting, and the fold settles all sums together.
+3. Sketches without that plain form are deserialized and merged one by one: larger, foreign or broken sketches.
 """
 
 from __future__ import annotations
@@ -21,28 +21,31 @@ from services.pipeline.traffic.sketch_form import Numbers, is_whole, plain
 
 
 class Latencies:
-    """Of one sum."""
+    """The latencies of one sum."""
 
     __slots__ = ("sketch", "waiting")
 
     def __init__(self) -> None:
         self.sketch: datasketches.kll_floats_sketch | None = None
         self.waiting: list[bytes] = []
-        """Sketches that came, and are not in ours yet. Who puts them there bounds them."""
+        """Sketches that are not merged yet. The code that adds sketches bounds their number."""
 
     def merge(self, sketch: datasketches.kll_floats_sketch) -> None:
-        """Adds latencies. The sketch is ours from now on: the first one is what the others are merged into."""
+        """Merges a sketch.
+
+        This object may keep the sketch and change it: the others are merged into the first sketch.
+        """
         if self.sketch is None and sketch.k == ACCURACY:
             self.sketch = sketch
             return
         self._ours().merge(sketch)
 
     def update(self, milliseconds: Numbers) -> None:
-        """Adds latencies as they are."""
+        """Adds latencies as numbers."""
         self._ours().update(milliseconds)
 
     def written(self) -> bytes | None:
-        """The latencies that are settled; None for none."""
+        """The settled latencies; None if there are none."""
         return None if self.sketch is None else bytes(self.sketch.serialize())
 
     def _ours(self) -> datasketches.kll_floats_sketch:
@@ -52,7 +55,7 @@ class Latencies:
 
 
 def settle(sums: Iterable[Latencies]) -> None:
-    """Brings all that waits into the sketches. What is empty or broken counts as none."""
+    """Merges all waiting sketches. An empty or broken sketch adds nothing."""
     owners = [each for each in sums if each.waiting]
     sketches = [sketch for each in owners for sketch in each.waiting]
     if not sketches:
@@ -68,12 +71,12 @@ def settle(sums: Iterable[Latencies]) -> None:
     for each, (begin, end) in zip(owners, pairwise(until), strict=True):
         if begin < end:
             its = milliseconds[begin:end]
-            its.sort()  # numpy sorts many times faster than the sketch, which finds them in order then
+            its.sort()  # numpy sorts many times faster than the sketch, which then gets sorted numbers
             each.update(its)
 
 
 def sound(latency: bytes) -> datasketches.kll_floats_sketch | None:
-    """The sketch; None for one that is empty or broken, which counts as none."""
+    """The sketch; None for an empty or broken sketch."""
     if not is_whole(latency):
         return None
     try:

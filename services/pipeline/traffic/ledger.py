@@ -1,12 +1,13 @@
-"""What stands in the tables of traffic, as the driver asks and keeps it; batches change it by `writing.py`.
+"""The driver's view of the tables of traffic: their progress and their upkeep; batches change them by `writing.py`.
 
 Theory of operation
-1. Where reading goes on (`position`) is set in the transaction that writes what was read up to there. There is no
-   checkpoint beside the database, so the two can't disagree: a batch that was cut off was not, and is read again.
-2. The last reports of each partition are remembered, so that one that comes again is known, in whichever batch.
-3. Series of which no row is left go too. That counts as a batch: one that was about to write rows of them is made anew.
-4. Minutes and hours are partitioned by day. The tables of a day are made when something is written to it, and dropped
-   when its time is over; what comes later than that counts in the coarser steps alone.
+1. The transaction that writes a batch also sets the position of the reading (`position`). There is no checkpoint beside
+   the database, so the two can't disagree. A batch that was cut off has left nothing, and is read again.
+2. The last reports of each partition are remembered, so that a repeated report is recognized in any batch.
+3. Series without rows are deleted. A deletion counts as a batch: a batch that was about to write rows of such a series
+   is planned again.
+4. Minutes and hours are partitioned by day. The tables of a day are created with the first row, and dropped at the end
+   of their time. A later report for such a day counts in the coarser steps only.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from services.pipeline.traffic.sums import Step
 from services.pipeline.traffic.writing import DAILY, TABLES
 
 NO_SERIES = "00000000-0000-0000-0000-000000000000"
-"""Before all of them."""
+"""A value before all series."""
 CLEANED_AT_ONCE = 1_000
-"""Series that one statement looks at, and rows of days that one statement deletes: a fraction of a second each."""
+"""Series that one statement checks, and rows of days that one statement deletes: a fraction of a second each."""
 _FORGET_SERIES = sql.SQL(
     "with looked_at as (select series from traffic_series where series > %s order by series limit %s), "
     "forgotten as (delete from traffic_series s using looked_at l where s.series = l.series and {} returning 1) "
@@ -54,7 +55,7 @@ class LedgerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the tables are."""
+    """The progress of the tables."""
 
     position: Position
     batch: int
@@ -63,14 +64,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How many days each step is kept; 0 is for ever."""
+    """Number of days that each step is kept; 0: for ever."""
 
     minutes: int = 7
     hours: int = 90
     days: int = 400
 
     def begins(self, today: date) -> dict[Step, date]:
-        """The first day of each step that is kept."""
+        """The first kept day of each step."""
         return {
             step: today - timedelta(days=kept) if kept else date.min
             for step, kept in zip(Step, (self.minutes, self.hours, self.days), strict=True)
@@ -85,7 +86,7 @@ class Ledger:
         self._days = {step: DayPartitions(database, TABLES[step]) for step in DAILY}
 
     def progress(self) -> Progress:
-        """How far the tables are."""
+        """Reads the progress of the tables."""
         with self._connected() as connection:
             row: Any = connection.execute("select position, batch, complete_until from traffic_progress").fetchone()
         if row is None:
@@ -94,7 +95,7 @@ class Ledger:
         return Progress(parse(position), batch, complete_until)
 
     def tell(self, progress: Progress, complete_until: datetime | None) -> None:
-        """That a pipeline is here, and has nothing to write."""
+        """Records that a pipeline runs and has nothing to write."""
         with self._connected() as connection:
             connection.execute(
                 "insert into traffic_progress (id, position, batch, complete_until, told) "
@@ -105,7 +106,7 @@ class Ledger:
             )
 
     def drop_days(self, begins: Mapping[Step, date]) -> None:
-        """What is older than it is kept, and series of which nothing is left."""
+        """Deletes rows that are too old, and series without rows."""
         for step, partitions in self._days.items():
             partitions.drop_before(begins[step])
         first = datetime.combine(begins[Step.DAY], time(), UTC)
@@ -120,17 +121,17 @@ class Ledger:
             log.info("series forgotten", series=forgotten)
 
     def _delete_days(self, first: datetime) -> int:
-        """Some of those that are too old; how many."""
+        """Deletes some rows that are too old; returns their number."""
         with self._connected() as connection:
             return connection.execute(_FORGET_DAYS, (first, CLEANED_AT_ONCE)).rowcount
 
     def _forget_series(self, after: str) -> tuple[str | None, int]:
-        """Looks at some series behind `after`: the last of them, None where there was none, and how many are gone.
+        """Checks some series behind `after`; returns the last one, or None, and the number of deleted ones.
 
         Each call is a transaction: batches are written in between.
         """
         with self._connected() as connection:
-            connection.execute("select from traffic_progress for update")  # from now on nobody writes rows before us
+            connection.execute("select from traffic_progress for update")  # locks out other writers
             row: Any = connection.execute(_FORGET_SERIES, (after, CLEANED_AT_ONCE)).fetchone()
             last, forgotten = row
             if forgotten:

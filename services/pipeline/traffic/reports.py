@@ -1,7 +1,7 @@
-"""Records of mesh.traffic, read: what a report has counted, or what is wrong with a record that is none.
+"""Parses records of mesh.traffic: the counters of a report, or the problem of a malformed record.
 
-What is no report, or has times and numbers that can't be, has a `problem` and counts for nothing. It must not end the
-job, or nothing behind it would ever be counted.
+A record that is no report, or has impossible times or numbers, gets a `problem` and is not counted. It must not end the
+job: then no record behind it would ever be counted.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from services.pipeline.traffic.sifting import Place, Report
 Who = tuple[str, str, str, str, str, str]
 """Client, principal, topic, rule, cluster, API."""
 Counter = tuple[str, str, str, str, str, str, int, int, int, int, bytes]
-"""A `Who`; records, bytes, calls, errors; the sketch of latencies, empty for none. A plain tuple: there are hundreds of
-thousands of them a second."""
+"""A `Who`; records, bytes, calls, errors; the sketch of latencies, empty for none.
+
+It is a plain tuple because there are hundreds of thousands of them a second."""
 NUMBERS = ("records", "bytes", "calls", "errors")
 FIRST_NUMBER = len(("client", "principal", "topic", "rule", "cluster", "api"))
-LAST_SECOND = 250_000_000_000  # in the year 9892: what comes behind 9999 is no time for Python
-LARGEST_NUMBER = 2**50  # of a report: a petabyte. Sums of thousands of them still have 64 bits
+LAST_SECOND = 250_000_000_000  # in the year 9892: Python has no times after 9999
+LARGEST_NUMBER = 2**50  # in a report: a petabyte. Sums of thousands of them still fit into 64 bits
 MOST_AHEAD = timedelta(hours=1)
-"""How far the clock of a reporter may be ahead of ours. A wrong one would make tables of days that are years away."""
+"""The most that a reporter's clock may be ahead of this one. A wrong clock would create tables of days in far years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,11 @@ class Read:
     report: Report
     reporter: str = ""
     counters: Sequence[Counter] = ()
-    """None where the report has a problem."""
+    """Empty if the report has a problem."""
 
 
 def read_report(value: bytes | None, place: Place, written: datetime | None, now: datetime) -> Read:
-    """The report that a record is. `written`: when the record was; `now`: by our clock."""
+    """Parses a record. `written`: Kafka's time of the record; `now`: this machine's time."""
 
     def refused(problem: str) -> Read:
         return Read(Report(place, written, problem=problem))
@@ -73,12 +74,12 @@ def read_report(value: bytes | None, place: Place, written: datetime | None, now
 
 
 def _impossible(counters: Sequence[Counter], overflowed: int) -> str:
-    """A number that a sum may have no room for: that would end the job, and each later one."""
+    """A number that may not fit into a sum: it would end the job, and each later run."""
     if not 0 <= overflowed <= LARGEST_NUMBER:
         return f"{overflowed} overflowed"
     columns = zip(*counters, strict=True)
     for name, column in zip(NUMBERS, list(columns)[FIRST_NUMBER:], strict=False):
-        for number in (min(column), max(column), sum(column)):  # a series may be there many times
+        for number in (min(column), max(column), sum(column)):  # a series may occur many times
             if not 0 <= number <= LARGEST_NUMBER:
                 return f"{number} {name}"
     return ""

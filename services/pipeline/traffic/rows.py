@@ -1,12 +1,12 @@
-"""What goes from the tasks that read to the one that writes, in one frame: reports, sums, names of series.
+"""The frame from the tasks that read to the task that writes: reports, sums, names of series.
 
 Theory of operation
-1. A row of the frame is a *piece*: some hundreds of sums, or all reports of a task, as Arrow writes them. Spark brings
-   pieces into order and looks into none: a row for each sum cost it as much as all else that it did.
-2. A piece's `kind` says what is in it. In the order of kinds reports come first: who writes knows which of them count
-   before it sees the first sum.
-3. The sums of a piece are in the order of their keys, and its own `key` is that of the first one. So pieces of several
-   tasks are merged as they pass: what is before the first key of a piece, no later piece has.
+1. A row of the frame is a *piece*: some hundreds of sums, or all reports of a task, in Arrow's format. Spark sorts the
+   pieces and does not parse them: one row for each sum cost as much as all other work of Spark.
+2. The `kind` of a piece names its content. In the order of kinds reports come first: so the writer knows which of them
+   count before it gets the first sum.
+3. The sums of a piece are in the order of their keys, and the `key` of a piece is that of its first sum. So pieces of
+   several tasks can be merged as they arrive: no later piece has a sum before the first key of a piece.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from services.pipeline.traffic.sums import Names, Row, Step
 
 
 class Kind(IntEnum):
-    """Of a piece. Those of sums are their steps."""
+    """The kind of a piece. The kinds of sums are their steps."""
 
     REPORT = 0
     MINUTE = Step.MINUTE
@@ -37,7 +37,7 @@ class Kind(IntEnum):
 
 
 ORDER = ("kind", "key")
-"""Columns by which whoever writes gets them."""
+"""Columns by which the writer gets the pieces sorted."""
 SCHEMA = "kind tinyint, key binary, value binary"
 PIECES = pyarrow.schema([("kind", pyarrow.int8()), ("key", pyarrow.binary()), ("value", pyarrow.binary())])
 TIME = pyarrow.timestamp("us", tz="UTC")
@@ -65,12 +65,12 @@ SUMS = pyarrow.schema(
 )
 SERIES = pyarrow.schema([("series", pyarrow.string()), ("names", pyarrow.list_(pyarrow.string()))])
 SUMS_OF_A_PIECE = 250
-"""Some 300 kB."""
+"""About 300 kB."""
 SORTED_AT_ONCE = 5_000
-"""Sums that are brought into order together: 20 pieces, and 15 MB at most."""
+"""Sums that are sorted together: 20 pieces, and 15 MB at most."""
 SERIES_OF_A_PIECE = 2_000
 KEY = struct.Struct(">q16s")
-"""Of a sum: bytes that are in the order of times and series. Times are behind 1970."""
+"""The key of a sum: bytes in the order of times and series. Times are after 1970."""
 
 Some = TypeVar("Some")
 Key = tuple[int, str]
@@ -79,7 +79,7 @@ _step = itemgetter(0)
 
 
 def of_sums(rows: Iterable[Row]) -> Iterator[pyarrow.RecordBatch]:
-    """Sums, as tasks give them on; they may come in any order."""
+    """Makes pieces of sums, which may come in any order."""
     for some in in_parts(rows, SORTED_AT_ONCE):
         some.sort(key=_key)
         yield _pieces(
@@ -90,14 +90,15 @@ def of_sums(rows: Iterable[Row]) -> Iterator[pyarrow.RecordBatch]:
 
 
 def of_series(series: Mapping[str, Names]) -> Iterator[pyarrow.RecordBatch]:
-    """Names of series, as tasks give them on."""
+    """Makes pieces of names of series."""
     for some in in_parts(series.items(), SERIES_OF_A_PIECE):
         yield _pieces([(Kind.SERIES, b"", _written(some, SERIES))])
 
 
 def of_reports(reports: Sequence[tuple[Report, bool]]) -> pyarrow.RecordBatch:
-    """Reports, as tasks give them on, and whether each is in the sums. It is one piece also without any: a frame
-    without rows may be no task to Spark, and there is a position to write.
+    """Makes one piece of reports; for each report, whether it is in the sums.
+
+    There is a piece even without reports. Spark may skip a task without rows, and the position has to be written.
     """
     names = REPORTS.names[2:-1]
     told = [(*each.place, *(getattr(each, name) for name in names), is_folded) for each, is_folded in reports]
@@ -105,7 +106,7 @@ def of_reports(reports: Sequence[tuple[Report, bool]]) -> pyarrow.RecordBatch:
 
 
 def in_parts(many: Iterable[Some], size: int) -> Iterator[list[Some]]:
-    """As lists of `size`; the last one may be shorter."""
+    """Lists of `size` items; the last list may be shorter."""
     waiting = iter(many)
     while some := list(islice(waiting, size)):
         yield some
@@ -122,16 +123,16 @@ def by_kind(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[tuple[Kind, pyar
 
 
 def to_reports(batch: pyarrow.RecordBatch) -> Iterator[tuple[Report, bool]]:
-    """What `of_reports` was given."""
+    """The reports that `of_reports` got."""
     for told in _told(batch, REPORTS):
         for partition, offset, *rest, is_folded in told:
             yield Report((partition, offset), *rest), is_folded
 
 
 def to_sums(step: Step, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[Row]:
-    """What `of_sums` was given of a step, in the order of keys."""
+    """The sums of a step that `of_sums` got, in the order of keys."""
     heads: list[tuple[Key, int, Row, Iterator[Row]]] = []
-    """The first row of each piece that is not used up, by its key; the number tells apart what has the same one."""
+    """The first unused row of each piece, by its key; the number distinguishes pieces with the same key."""
     told = (piece for batch in batches for piece in _told(batch, SUMS))
     for number, piece in enumerate(told):
         rows = ((step, *each) for each in piece)
@@ -144,13 +145,13 @@ def to_sums(step: Step, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[Row]
 
 
 def to_series(batch: pyarrow.RecordBatch) -> tuple[list[str], list[Names]]:
-    """Digests and names of what `of_series` was given."""
+    """Digests and names of the series that `of_series` got."""
     told = [each for piece in _told(batch, SERIES) for each in piece]
     return [series for series, _ in told], [tuple(names) for _, names in told]
 
 
 def _passed(heads: list[tuple[Key, int, Row, Iterator[Row]]]) -> Row:
-    """The next row, which is not among them any more."""
+    """Removes and returns the next row."""
     _, number, row, rest = heads[0]
     following = next(rest, None)
     if following is None:

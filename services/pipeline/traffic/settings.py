@@ -6,10 +6,10 @@ from pydantic import BaseModel, Field
 
 
 class TrafficSettings(BaseModel):
-    """A part of PipelineSettings. Days of 0 are for ever."""
+    """A part of PipelineSettings. Days of 0 mean for ever."""
 
     traffic_topic: str = "mesh.traffic"
-    """Topic of the home cluster in which gateways and sidecars tell what they have counted."""
+    """Topic of the home cluster with the counters of gateways and sidecars."""
     traffic_minutes_days: int = Field(default=7, ge=0, le=36_500)
     """Days that traffic by minute is kept."""
     traffic_hours_days: int = Field(default=90, ge=0, le=36_500)

@@ -1,13 +1,14 @@
-"""Which reports of a batch count, and how far the tables are complete when it is written. No I/O, no Spark.
+"""Decides which reports of a batch count, and how far the tables are complete after the batch. No I/O, no Spark.
 
-1. A report counts where it stands first: with the lowest offset of the batch, and never if an earlier batch took it.
-2. **The watermark** is `complete_until`: all traffic before it is in the tables. It goes by partitions: where all was
-   read that was there when we looked, it is that moment, less the time that a report takes to arrive; where a partition
-   has more to read, the time of the last record that was read of it. The lowest one counts, and none is later than when
-   we looked: a record's time is what its writer's clock says. (Spark's own watermark goes
-   by the latest time that was seen anywhere, and drops what is behind it: of a backlog with partitions of unequal
-   length that is most of the longer one.)
-3. What comes behind the watermark is late: it is counted as such, and counts like all else.
+1. Only the first copy of a report counts: the one with the lowest offset in the batch, if no earlier batch has taken
+   the report.
+2. **The watermark** is `complete_until`: all traffic before it is in the tables. Each partition has a time of its own.
+   If all records up to the checked end offset were read, this is the time of the check. Otherwise this is the time of
+   the last record that was read. The lowest of these times counts, less the time that a report takes to arrive. No time
+   is later than the check, because a record's time comes from the clock of its writer. (Spark's own watermark follows
+   the latest time in any partition, and drops older records. In a backlog with partitions of unequal length, these are
+   most records of the longer partition.)
+3. A report behind the watermark is late: it is counted as late, and its counters count like all others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 ARRIVAL = timedelta(seconds=30)
-"""A report covers ten seconds, and may be on its way for some more."""
+"""A report covers ten seconds, and may take some more to arrive."""
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -29,9 +30,9 @@ class Report:
 
     place: Place
     written: datetime | None
-    """When the record was; None for those of message formats that know no time."""
+    """Kafka's time of the record; None for message formats without a timestamp."""
     id: str | None = None
-    """None for what is no report."""
+    """None for a record that is no report."""
     start: datetime | None = None
     end: datetime | None = None
     counters: int = 0
@@ -41,28 +42,28 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """The reports of a batch, told apart."""
+    """The reports of a batch, sorted into three groups."""
 
     taken: list[Report]
     repeated: list[Report]
     refused: Mapping[Place, str]
-    """And why."""
+    """The place and problem of each malformed record."""
     late: int
-    """Of those that are taken."""
+    """Number of taken reports that are late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A partition of mesh.traffic, as it was when we looked, and as far as it is read."""
+    """A partition of mesh.traffic at the time of the check, and how far it is read."""
 
     end: int
     next: int
     last_written: datetime | None
-    """Of the last record that was read in this batch."""
+    """Time of the last record that was read in this batch."""
 
 
 def sift(reports: Iterable[Report], known: Collection[str], watermark: datetime | None) -> Sifted:
-    """`known` are ids of reports that were taken before."""
+    """`known` are ids of reports that earlier batches have taken."""
     seen = set(known)
     taken, repeated, refused = [], [], {}
     for report in sorted(reports, key=lambda each: each.place):
@@ -78,7 +79,7 @@ def sift(reports: Iterable[Report], known: Collection[str], watermark: datetime 
 
 
 def watermark(before: datetime | None, extents: Iterable[Extent], looked: datetime) -> datetime | None:
-    """How far the tables are complete; never less far than `before`."""
+    """The time up to which the tables are complete; never earlier than `before`."""
     reached: list[datetime | None] = [looked if each.next >= each.end else each.last_written for each in extents]
     if not reached or None in reached:
         return before

@@ -1,10 +1,10 @@
-"""Whether bytes are a KLL sketch in all that C++ takes on trust: no I/O, no Spark.
+"""Checks that bytes are a valid KLL sketch, in all points that the C++ library does not check: no I/O, no Spark.
 
-`datasketches` checks some of what it reads. Where levels are not what they say, or a latency is no number, it merges
-behind the end of its memory, or for ever: that ends the worker, and each later one that meets the report again.
+`datasketches` checks only a part of its input. If the levels contradict the sizes, or a latency is NaN, a merge reads
+behind the end of its memory, or never ends. That ends the worker, and each later one that gets the same report.
 
-Most sketches are *plain*: they hold each latency as it is, in one level. Many of them are looked at together (`plain`),
-as columns of words of 32 bits; any other is looked at by itself (`is_whole`).
+Most sketches are *plain*: they hold each latency itself, in one level. Many plain sketches are checked together
+(`plain`), as columns of words of 32 bits; any other sketch is checked by itself (`is_whole`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy
 from services.pipeline.traffic.reports import LARGEST_NUMBER
 
 LONG, SHORT = (5, 1), (2, 2)
-"""Words of the preamble, and version: of a sketch with levels, and of one with a single item."""
+"""Words of the preamble, and version: of a sketch with levels, and of a sketch with a single item."""
 FAMILY = 15
 LEAST_OF_A_LEVEL = 8
 MOST_LEVELS = 60
@@ -30,16 +30,16 @@ _NUMBERS = struct.Struct("<QHBx")
 _LEVELS = [struct.Struct(f"<{count}I") for count in range(MOST_LEVELS + 1)]
 _ITEM = 4
 _PLAIN, _SINGLE = (words | version << 8 | FAMILY << 16 for words, version in (LONG, SHORT))
-"""What the first word is, but for its flags."""
+"""The first word, without its flags."""
 _BEFORE, _BEFORE_SINGLE = 8, 2
-"""Words before the latencies: the smallest and the largest one stand there as well."""
+"""Words before the latencies; they include the smallest and the largest latency."""
 _EXTREMES = 6
 
 Numbers = numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]
 
 
 def is_whole(sketch: bytes) -> bool:
-    """Whether it is one of floats with at least one item, whose parts fit together."""
+    """Whether the bytes are a consistent sketch of floats with at least one item."""
     if len(sketch) < _BEGIN.size + _ITEM:
         return False
     words, version, family, flags, accuracy, least = _BEGIN.unpack_from(sketch)
@@ -51,8 +51,9 @@ def is_whole(sketch: bytes) -> bool:
 
 
 def plain(sketches: Sequence[bytes]) -> tuple[Numbers, Numbers]:
-    """The latencies of all that are plain, one behind the other, and how many each sketch has: 0 for those that are not
-    plain, or not whole."""
+    """The latencies of all plain sketches, one behind the other, and the number of each sketch.
+
+    The number is 0 for a sketch that is not plain, or not valid."""
     whole = [each if not len(each) % _ITEM else b"" for each in sketches]
     sizes = numpy.fromiter(map(len, whole), numpy.int64, len(whole)) // _ITEM
     words = numpy.frombuffer(b"".join((*whole, bytes(_BEFORE * _ITEM))), numpy.uint32)
@@ -67,7 +68,7 @@ def plain(sketches: Sequence[bytes]) -> tuple[Numbers, Numbers]:
     is_plain &= (words[begins + 2] == counts) & (words[begins + 3] == 0)
     lowest, levels = words[begins + 4] & 0xFFFF, words[begins + 4] >> 16 & 0xFF
     is_plain &= (levels == 1) & (lowest >= LEAST_OF_A_LEVEL) & (lowest <= accuracy)
-    is_plain &= words[begins + 5] + counts == accuracy  # where its only level begins, which ends with its room
+    is_plain &= words[begins + 5] + counts == accuracy  # the start of its only level, which ends with its room
     numbers = words.view(numpy.float32)
     is_none = numpy.isnan(numbers)
     if is_none.any():
@@ -77,7 +78,7 @@ def plain(sketches: Sequence[bytes]) -> tuple[Numbers, Numbers]:
     is_latency = numpy.zeros(len(words), numpy.int8)
     is_latency[begins[is_plain] + _BEFORE] = 1
     is_latency[begins[is_single] + _BEFORE_SINGLE] = 1
-    is_latency[ends[is_plain | is_single]] = -1  # no latency of the next one: it begins with what is none
+    is_latency[ends[is_plain | is_single]] = -1  # the next sketch begins with words that are no latencies
     latencies = numbers[is_latency.cumsum(dtype=numpy.int8).view(numpy.bool_)]
     return latencies, numpy.where(is_plain, counts, is_single)
 
@@ -98,12 +99,12 @@ def _has_whole_levels(sketch: bytes, accuracy: int) -> bool:
         if begin > end:
             return False
         weight += (end - begin) << height
-    items = room - bounds[0]  # behind the smallest and the largest one
+    items = room - bounds[0]  # after the smallest and the largest latency
     return 0 < weight == count <= LARGEST_NUMBER and _are_numbers(sketch, at + _LEVELS[levels].size, 2 + items)
 
 
 def _are_numbers(sketch: bytes, begin: int, count: int) -> bool:
-    """Whether all from there on is so many numbers."""
+    """Whether the rest of the sketch is exactly this many numbers."""
     if len(sketch) != begin + count * _ITEM:
         return False
     return not numpy.isnan(numpy.frombuffer(sketch, numpy.float32, count, begin)).any()
@@ -111,5 +112,5 @@ def _are_numbers(sketch: bytes, begin: int, count: int) -> bool:
 
 @cache
 def _room(accuracy: int, levels: int) -> int:
-    """Items that a sketch has room for: each level two thirds of the one above it."""
+    """Items that a sketch has room for: each level has two thirds of the one above it."""
     return sum(max(LEAST_OF_A_LEVEL, ((accuracy << (depth + 1)) // 3**depth + 1) >> 1) for depth in range(levels))

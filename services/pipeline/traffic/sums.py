@@ -1,14 +1,14 @@
-"""Counters of many reports, folded together by minute, hour and day. No I/O, no Spark.
+"""Folds counters of many reports by minute, hour and day. No I/O, no Spark.
 
 Theory of operation
-1. A task folds what it reads before anything leaves it: reports of a reporter stand one behind the other in their
-   partition, so six counters of a minute come to one row, and those of an hour to one more.
-2. Hours are made of the minutes of the same fold, and days of its hours. None is made of rows of a table.
-3. A fold is bounded by who takes it often enough (`len`). Rows of the same key then come several times, from one task
-   or from several, and are joined by whoever has them all, in the order of their keys (`joined`).
-4. Latencies are KLL sketches, which wait to be settled together (`latencies.py`). Each merge keeps the bound of a
-   single one: 1.3 % of rank with `ACCURACY`.
-5. A series is one combination of names, known by a digest of them.
+1. A task folds its reports before it yields anything. The reports of a reporter follow each other in their partition.
+   So six counters of a minute become one row, and the counters of an hour become one more row.
+2. Hours are made of the minutes of the same fold, and days of its hours. They are never made of rows of a table.
+3. The caller bounds a fold by taking its rows often enough (`len`). So several rows may have the same key, from one
+   task or from several. The writer gets all rows in the order of their keys, and joins them (`joined`).
+4. Latencies are KLL sketches, which wait to be settled together (`latencies.py`). A merged sketch keeps the error bound
+   of a single one: 1.3 % of rank with `ACCURACY`.
+5. A series is one combination of names, identified by their digest.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from services.pipeline.traffic.reports import Counter, Who
 LONGEST_NAME = 500
 """Characters; PostgreSQL's indexes take 2,700 bytes."""
 MOST_WAITING = 4_000_000
-"""Bytes of sketches that a fold holds until it settles them; a report is less than a megabyte."""
+"""Bytes of sketches that a fold holds before it settles them; a report is less than a megabyte."""
 EPOCH = date(1970, 1, 1)
 DAY_S = 86_400
 
 
 class Step(IntEnum):
-    """What a row is the sum of. From the finest to the coarsest."""
+    """The interval of a row's sum, from the finest to the coarsest."""
 
     MINUTE = 1
     HOUR = 2
@@ -44,12 +44,12 @@ SECONDS = {Step.MINUTE: 60, Step.HOUR: 3_600, Step.DAY: DAY_S}
 Row = tuple[int, int, str, int, int, int, int, bytes | None]
 """Step, time in seconds since 1970, series; records, bytes, calls, errors; the sketch. A row's key comes first."""
 Names = tuple[str, ...]
-"""Of a series: those of `Who`, and the reporter."""
+"""Names of a series: the names of `Who`, and the reporter."""
 _key = itemgetter(0, 1, 2)
 
 
 class Sum(Latencies):
-    """What counters of one series and time come to."""
+    """The sum of the counters of one series and time."""
 
     __slots__ = ("bytes", "calls", "errors", "records")
 
@@ -61,7 +61,7 @@ class Sum(Latencies):
         self.errors = 0
 
     def add(self, other: Sum) -> None:
-        """All of another one, which is not used any more."""
+        """Adds another sum, which must not be used afterwards."""
         self.records += other.records
         self.bytes += other.bytes
         self.calls += other.calls
@@ -78,18 +78,18 @@ class Fold:
     """Sums of the reports of one task."""
 
     def __init__(self, begins: Mapping[Step, date]) -> None:
-        """`begins`: the first day of each step of which there are rows."""
+        """`begins`: the first day of each step that has rows."""
         self._begins = {step: (day - EPOCH).days * DAY_S for step, day in begins.items()}
         self._minutes: Sums = {}
         self._size = 0
         self._waiting = 0
 
     def __len__(self) -> int:
-        """Sums that are held: each has some 3 kB."""
+        """Number of sums that are held: each has about 3 kB."""
         return self._size
 
     def add(self, start: int, reporter: str, counters: Iterable[Counter]) -> None:
-        """Counters of a report whose interval began at `start`, in seconds since 1970: they count in that minute."""
+        """Adds counters of a report that began at `start`, in seconds since 1970; they count in that minute."""
         sums = self._minutes.setdefault((start - start % SECONDS[Step.MINUTE], reporter), {})
         before = len(sums)
         waiting = 0
@@ -112,8 +112,9 @@ class Fold:
             self._settle()
 
     def take(self) -> tuple[Iterator[Row], dict[str, Names]]:
-        """The rows so far, and the names of their series, which are complete when all rows are taken. What is added
-        from now on comes to others."""
+        """The rows so far, and the names of their series, which are complete when all rows are taken.
+
+        Later counters go to new sums."""
         self._settle()
         series: dict[str, Names] = {}
         minutes, self._minutes, self._size = self._minutes, {}, 0
@@ -154,7 +155,7 @@ class Fold:
 
 
 def series_of(who: Who, reporter: str) -> tuple[str, Names]:
-    """The digest, in hexadecimal, and the names as tables have them: no NUL, and not too long."""
+    """The digest, in hexadecimal, and the names as tables store them: without NUL, and not too long."""
     names = tuple(each[:LONGEST_NAME].replace("\0", "") for each in (*who, reporter))
     text = json.dumps(names, ensure_ascii=False, separators=(",", ":"))
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), names
@@ -168,7 +169,7 @@ def joined(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def together(rows: Sequence[Row]) -> Row:
-    """Rows of one key as one."""
+    """Joins rows of one key."""
     (step, time, series, *_), *_ = rows
     whole = Sum()
     for _, _, _, records, size, calls, errors, latency in rows:

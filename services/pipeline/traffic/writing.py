@@ -1,16 +1,16 @@
-"""How a batch changes the tables of traffic: one task, one transaction, all of it or nothing.
+"""Adds a batch to the tables of traffic: one task, one transaction, all of the batch or nothing.
 
 Theory of operation
-1. The transaction begins with a look whether the batch is still the one behind that which the plan builds on. If not,
-   somebody else has written: nothing is written, and the batch is made anew (`Outcome.is_overtaken`). From that look on
-   nobody writes before us, so what stands in the tables is what our rows are added to.
-2. Only now it is known which reports came before. When a task has folded one that does not count (or left out one that
-   does), nothing is written either, and the batch is made anew without those (`Outcome.leave_out`). That is rare:
-   repeats within what one task reads it finds by itself.
-3. Rows are taken in the order of their keys, so those of one key, of several tasks, are joined as they pass. They go in
-   parts, by way of a temporary table that PostgreSQL keeps in memory. Of the rows of a part that have latencies, those
-   that stand are looked up, and their sketches merged here; numbers are added by PostgreSQL.
-4. Names of series go in the same transaction: rows without them would be lost to readers.
+1. The transaction first checks that the last batch is still the batch on which the plan builds. If not, another
+   pipeline has written: nothing is written, and the batch is planned again (`Outcome.is_overtaken`). The check also
+   locks out other writers until the commit. So the rows are added to the tables as they are then.
+2. Only now it is known which reports are repeated. A task may have folded a report that does not count, or left out one
+   that counts. Then nothing is written either, and the batch is read again without the repeated reports
+   (`Outcome.leave_out`). This is rare: a task finds the repeats among its own reports by itself.
+3. Rows come in the order of their keys, so rows of one key from several tasks are joined as they arrive. They are
+   written in parts, through a temporary table that PostgreSQL keeps in memory. For the rows of a part that have
+   latencies, the existing rows are read and their sketches merged here. PostgreSQL adds the numbers.
+4. The names of series go in the same transaction: readers would not find rows without names.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from services.pipeline.traffic.sifting import Extent, Place, Report, Sifted, sif
 from services.pipeline.traffic.sums import Names, Row, Step, joined, together
 
 REMEMBERED = 20_000
-"""Records of each partition whose reports are known when they come again."""
+"""Records of each partition whose report ids are remembered, to recognize repeats."""
 TABLES = {Step.MINUTE: "traffic_minutes", Step.HOUR: "traffic_hours", Step.DAY: "traffic_days"}
 DAILY = (Step.MINUTE, Step.HOUR)
-"""Those that have a table for each day."""
+"""Steps that have a table for each day."""
 SERIES = ("series", "client", "principal", "topic", "rule", "cluster", "api", "reporter")
 COLUMNS = ("series", "time", *NUMBERS, "latency")
 ROWS_AT_ONCE = 4_000
-"""That are written together: a temporary table of 6 MB, of the 8 that PostgreSQL keeps in memory."""
+"""Rows that are written together: a temporary table of 6 MB, of the 8 MB that PostgreSQL keeps in memory."""
 TOLD_AT_ONCE = 5
-"""Refused reports of a batch that are named."""
+"""Refused reports of a batch that the outcome names."""
 INCOMING = sql.Identifier("incoming_traffic")
 COPY_BEGIN = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 COPY_END = b"\xff\xff"
 COPY_ROW = struct.Struct(">hi16siqiqiqiqiqi")
-"""As COPY reads a binary row: how many columns, and each behind its length, up to the length of the sketch."""
+"""A binary row for COPY: the number of columns, and each column after its length, up to the length of the sketch."""
 COPY_NULL = -1
 POSTGRES_EPOCH_S = 946_684_800
 MICROSECONDS = 1_000_000
@@ -59,7 +59,7 @@ MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was done with the reports that came, ever or in a batch."""
+    """Numbers of reports and counters by outcome, in total or of a batch."""
 
     reports: int = 0
     counters: int = 0
@@ -71,39 +71,39 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a batch builds on, and what it reads."""
+    """The batch before, and the spans of the new batch."""
 
     after: int
-    """The batch before it."""
+    """Number of the batch before it."""
     position: Position
-    """Behind what it reads."""
+    """The position after this batch."""
     complete_until: datetime | None
-    """What the tables are before it."""
+    """The watermark of the tables before this batch."""
     extents: Mapping[int, Extent]
-    """By partition; of the last records the writer will know."""
+    """By partition, without `last_written`, which the writer sets."""
     looked: datetime
     begins: Mapping[Step, date]
-    """The first day of each step that is kept."""
+    """The first kept day of each step."""
     left_out: frozenset[Place] = frozenset()
     """Reports that do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a batch."""
+    """The result of a batch."""
 
     is_overtaken: bool = False
-    """Nothing was written: somebody else has."""
+    """Nothing was written, because another pipeline has written."""
     leave_out: frozenset[Place] | None = None
-    """Nothing was written: these reports are to be left out; None when it was."""
+    """If set, nothing was written: the batch has to be read again without these reports."""
     counts: Counts = Counts()
     refused: Sequence[tuple[int, int, str]] = ()
-    """The first of them: partition, offset, why."""
+    """The first refused reports: partition, offset, reason."""
     complete_until: float | None = None
     """Unix time."""
 
     def to_json(self) -> str:
-        """As a task returns it."""
+        """The form in which a task returns the outcome."""
         counts = {each.name: getattr(self.counts, each.name) for each in fields(Counts)}
         leave_out = None if self.leave_out is None else sorted(self.leave_out)
         return json.dumps([self.is_overtaken, leave_out, counts, list(self.refused), self.complete_until])
@@ -121,9 +121,9 @@ class Outcome:
 
 
 def write(database: Database, plan: Plan, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """In a worker of Spark's; the rows are in the order of `rows.ORDER`. Yields an Outcome."""
+    """Writes the batch in a worker of Spark; the rows are in the order of `rows.ORDER`. Yields an Outcome."""
     outcome = _write(database, plan, batches)
-    for _ in batches:  # Spark wants all of them to be taken
+    for _ in batches:  # Spark requires that all of them are consumed
         pass
     yield pyarrow.RecordBatch.from_pydict({"outcome": [outcome.to_json()]})
 
@@ -152,7 +152,7 @@ def _write(database: Database, plan: Plan, batches: Iterator[pyarrow.RecordBatch
 def _reports_first(
     parts: Iterator[tuple[Kind, pyarrow.RecordBatch]],
 ) -> tuple[list[tuple[Report, bool]], Iterator[tuple[Kind, pyarrow.RecordBatch]]]:
-    """The reports, and all that is behind them."""
+    """The reports, and the rest of the parts."""
     reports: list[tuple[Report, bool]] = []
     for kind, part in parts:
         if kind is not Kind.REPORT:
@@ -162,7 +162,7 @@ def _reports_first(
 
 
 def _is_next(cursor: psycopg.Cursor[Any], plan: Plan) -> bool:
-    """Whether nobody wrote since; from now on nobody does before us."""
+    """Whether nobody has written since the plan; locks out other writers until the commit."""
     cursor.execute(
         "insert into traffic_progress (id, position, batch, told) values (1, '{}', 0, clock_timestamp()) "
         "on conflict (id) do nothing"
@@ -173,7 +173,7 @@ def _is_next(cursor: psycopg.Cursor[Any], plan: Plan) -> bool:
 
 
 def _known(cursor: psycopg.Cursor[Any], reports: Sequence[str]) -> set[str]:
-    """Those of the ids that were taken before."""
+    """The ids that earlier batches have taken."""
     cursor.execute(
         "select replace(report::text, '-', '') from traffic_reports where report = any(%s::uuid[])", (reports,)
     )
@@ -181,7 +181,7 @@ def _known(cursor: psycopg.Cursor[Any], reports: Sequence[str]) -> set[str]:
 
 
 def _make_days(database: Database, plan: Plan, sifted: Sifted) -> None:
-    """The tables that rows go to. By another connection: they may be there before there are rows."""
+    """Creates the tables for the rows, by another connection: empty tables do no harm."""
     days = {each.start.date() for each in sifted.taken if each.start is not None}
     for step in DAILY:
         DayPartitions(database, TABLES[step]).make(day for day in days if day >= plan.begins[step])
@@ -215,7 +215,7 @@ def _add_series(cursor: psycopg.Cursor[Any], ids: Sequence[str], names: Sequence
 
 
 def _add_sums(cursor: psycopg.Cursor[Any], table: str, rows: Sequence[Row]) -> None:
-    """Adds rows of different keys to what stands."""
+    """Adds rows of different keys to the table."""
     merged = _with_what_stands(cursor, table, rows)
     with cursor.copy(sql.SQL("copy {} from stdin with (format binary)").format(INCOMING)) as copy:
         copy.write(b"".join([COPY_BEGIN, *_copied(merged), COPY_END]))
@@ -230,12 +230,12 @@ def _add_sums(cursor: psycopg.Cursor[Any], table: str, rows: Sequence[Row]) -> N
 
 
 def _with_what_stands(cursor: psycopg.Cursor[Any], table: str, rows: Sequence[Row]) -> Sequence[Row]:
-    """The rows, with the latencies that stand in the table merged into theirs."""
+    """The rows, merged with the latencies of the existing rows."""
     asked = [number for number, (*_, latency) in enumerate(rows) if latency is not None]
     if not asked:
         return rows
     times = [rows[number][1] for number in asked]
-    # whole arrays as text: element by element they took as long as the rest of this
+    # the arrays go as one text each: element by element, they took as long as the rest of this function
     found = cursor.execute(
         sql.SQL(
             "select k.number, t.latency "
@@ -256,12 +256,12 @@ def _with_what_stands(cursor: psycopg.Cursor[Any], table: str, rows: Sequence[Ro
 
 
 def _array(elements: Iterable[str]) -> str:
-    """Of elements that need no quotes, as PostgreSQL writes it."""
+    """PostgreSQL's text of an array whose elements need no quotes."""
     return "{" + ",".join(elements) + "}"
 
 
 def _copied(rows: Iterable[Row]) -> Iterator[bytes]:
-    """As COPY reads them."""
+    """The rows in COPY's binary form."""
     for _, time, series, records, size, calls, errors, latency in rows:
         length = COPY_NULL if latency is None else len(latency)
         at = (time - POSTGRES_EPOCH_S) * MICROSECONDS
